@@ -1,0 +1,1 @@
+"""The node agent: certificate manager, registration, status, lease, the kubelet's API."""

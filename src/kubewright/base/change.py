@@ -1,0 +1,64 @@
+"""What an `ensure` found and did to one target."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from dataclasses import dataclass
+
+
+class Action(enum.Enum):
+    """What has to happen, or has happened, to a target."""
+
+    NONE = "unchanged"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class Lifetime(enum.Enum):
+    """Whether a target is expected to be there tomorrow. Drift ignores what is ephemeral."""
+
+    DURABLE = "durable"
+    EPHEMERAL = "ephemeral"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What an `ensure` found and did to one target.
+
+    `target` is a kind and a name: `file /etc/kubernetes/manifests/etcd.yaml`, `configmap kube-system/kubeadm-config`.
+    `diff` is a unified diff with secrets masked, empty for NONE. `reason` says why where the diff does not.
+    """
+
+    target: str
+    action: Action
+    diff: str = ""
+    reason: str = ""
+    lifetime: Lifetime = Lifetime.DURABLE
+
+    def __bool__(self) -> bool:
+        """A change is true if something differs from what was found."""
+        return self.action is not Action.NONE
+
+    def as_map(self) -> dict[str, object]:
+        """Return the form that `-o json` prints."""
+        return {
+            "target": self.target,
+            "action": self.action.value,
+            "diff": self.diff,
+            "reason": self.reason,
+            "lifetime": self.lifetime.value,
+        }
+
+
+def unified_diff(before: str, after: str, *, name: str) -> str:
+    """Return a unified diff with three lines of context, without time stamps; empty when nothing differs."""
+    return "".join(
+        difflib.unified_diff(
+            before.splitlines(keepends=True),
+            after.splitlines(keepends=True),
+            fromfile=f"{name} (found)",
+            tofile=f"{name} (desired)",
+        )
+    )

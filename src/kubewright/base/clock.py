@@ -1,0 +1,71 @@
+"""Time as a seam: nothing else in kubewright asks the operating system what time it is.
+
+Synchronous code sleeps through `Clock.sleep`. Asynchronous code awaits `asyncio.sleep` and reads `loop.time()`: there the event loop
+is the seam, and tests replace it by one with virtual time.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the time comes from."""
+
+    def now(self) -> datetime:
+        """Return the wall-clock time, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary start that never go backwards."""
+        ...
+
+    def sleep(self, seconds: float, /) -> None:
+        """Do nothing for so many seconds."""
+        ...
+
+
+class SystemClock:
+    """The clock of the operating system."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float, /) -> None:
+        time.sleep(seconds)
+
+
+class FakeClock:
+    """A clock that moves only when it is told to, or slept on."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) -> None:
+        self._start = start
+        self._elapsed = 0.0
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        return self._elapsed
+
+    def sleep(self, seconds: float, /) -> None:
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Let so many seconds pass at once."""
+        self._elapsed += seconds
+
+
+def rfc3339(moment: datetime) -> str:
+    """Format a time as the Kubernetes API does: UTC, whole seconds, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(moment: datetime) -> str:
+    """Format a time as the API's MicroTime: UTC, exactly six fractional digits, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,42 @@
+"""Randomness as a seam: keys, tokens, serial numbers and jitter all draw from an injected `Random`."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from typing import Protocol
+
+
+class Random(Protocol):
+    """Where random values come from."""
+
+    def token_bytes(self, count: int, /) -> bytes:
+        """Return so many bytes fit for secrets."""
+        ...
+
+    def uniform(self) -> float:
+        """Return a number in [0, 1), for jitter only."""
+        ...
+
+
+class SystemRandom:
+    """The operating system's generator for secrets, a fast one for jitter."""
+
+    def token_bytes(self, count: int, /) -> bytes:
+        return secrets.token_bytes(count)
+
+    def uniform(self) -> float:
+        return random.random()
+
+
+class SeededRandom:
+    """Repeatable values for tests. Never use it for anything that protects something."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def token_bytes(self, count: int, /) -> bytes:
+        return self._random.randbytes(count)
+
+    def uniform(self) -> float:
+        return self._random.random()

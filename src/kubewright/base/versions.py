@@ -1,0 +1,111 @@
+"""Kubernetes versions, and the one table of what goes with what."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from kubewright.base.errors import UsageError
+
+_SEMANTIC: Final = re.compile(
+    r"v?(?P<major>0|[1-9]\d*)\.(?P<minor>0|[1-9]\d*)\.(?P<patch>0|[1-9]\d*)"
+    r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+(?P<build>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?",
+    re.ASCII,
+)
+
+
+@functools.total_ordering
+@dataclass(frozen=True, eq=False)
+class Version:
+    """A semantic version. Ordered by the rules of semver.org 2.0.0, section 11; build metadata does not count."""
+
+    major: int
+    minor: int
+    patch: int
+    pre: str = ""
+    build: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read `v1.36.3`, with or without the `v`. Raises ValueError for anything else, two-part versions included."""
+        found = _SEMANTIC.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is not a version like v1.36.3")
+        return cls(int(found["major"]), int(found["minor"]), int(found["patch"]), found["pre"] or "", found["build"] or "")
+
+    @property
+    def line(self) -> str:
+        """The minor release that it belongs to, `1.36`."""
+        return f"{self.major}.{self.minor}"
+
+    def _key(self) -> tuple[object, ...]:
+        identifiers = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre.split(".")) if self.pre else ()
+        return (self.major, self.minor, self.patch, not self.pre, identifiers)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __lt__(self, other: Version) -> bool:
+        return self._key() < other._key()
+
+    def __str__(self) -> str:
+        return f"v{self.major}.{self.minor}.{self.patch}" + (f"-{self.pre}" if self.pre else "") + (f"+{self.build}" if self.build else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What goes with one minor release of Kubernetes (kubeadm v1.36: cmd/kubeadm/app/constants)."""
+
+    line: str
+    etcd_tag: str
+    coredns_tag: str
+    pause_tag: str
+    etcd_program: str
+    """The etcd version that `kubewright binaries` provides for it."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of downloads that are known: `kube-apiserver v1.36.3 linux/amd64` -> hex."""
+
+
+OWN: Final = Version(1, 36, 3)
+"""Compatibility level: the Kubernetes version whose kubeadm kubewright is, in all skew rules."""
+
+OLDEST_CONTROL_PLANE: Final = Version(1, 35, 0)
+DEFAULT_KUBERNETES: Final = str(OWN)
+
+# What kubeadm v1.36.3 renders for each target; it has one etcd tag for all of them, and its own CoreDNS and pause.
+RELEASES: Final[dict[str, Release]] = {
+    release.line: release
+    for release in (
+        Release(line="1.35", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
+        Release(line="1.36", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
+        Release(line="1.37", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
+    )
+}
+
+
+def release_for(version: Version) -> Release:
+    """Return the row for a version; one below or above the table gets the nearest row, as kubeadm does."""
+    if version.line in RELEASES:
+        return RELEASES[version.line]
+    rows = list(RELEASES.values())
+    return rows[0] if version < Version.parse(f"{rows[0].line}.0") else rows[-1]
+
+
+def supported(text: str) -> Version:
+    """Read a version given by a user and require one that kubewright can deploy.
+
+    Raises UsageError, naming the versions that are supported.
+    """
+    lines = f"supported: {next(iter(RELEASES))} to {next(reversed(RELEASES))}, for example {DEFAULT_KUBERNETES}"
+    try:
+        version = Version.parse(text)
+    except ValueError as error:
+        raise UsageError(f"Kubernetes version {text!r} is not a version", remedy=lines) from error
+    if version.line not in RELEASES:
+        raise UsageError(f"Kubernetes {version} is not supported", remedy=lines)
+    return version

@@ -1,0 +1,1 @@
+"""The command table, its parser, and the reporters."""

@@ -1,0 +1,1 @@
+"""Approver, signer, cleaner, bootstrap signer, token cleaner. Room for later work."""

@@ -1,0 +1,1 @@
+"""NodeJoinRequest and what follows it. Room for later work."""

@@ -1,0 +1,1 @@
+"""etcd membership, health and snapshots."""

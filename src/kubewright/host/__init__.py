@@ -1,0 +1,1 @@
+"""The Host seam: files, processes, network, facts, services, container runtime of one machine."""

@@ -1,0 +1,1 @@
+"""The Kubernetes API: credentials, requests and answers, a synchronous and an asynchronous client, ensure, patches, watch."""

@@ -1,0 +1,1 @@
+"""Loading configuration, init and what follows: phase trees that bind the parts below."""

@@ -1,0 +1,1 @@
+"""Bootstrap tokens, their Secrets, the signed cluster-info."""
