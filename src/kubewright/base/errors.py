@@ -31,10 +31,11 @@ An exception outside the tree reaches the user as exit code 70 and is a bug.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
-
+TYPE_CHECKING = False  # `typing` costs as much as the rest of a cheap command; type checkers know this name
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import ClassVar
+
     from kubewright.base.fields import FieldError
 
 

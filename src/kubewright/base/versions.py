@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.errors import UsageError
+from kubewright.base.level import KUBERNETES
 
 _SEMANTIC: Final = re.compile(
     r"v?(?P<major>0|[1-9]\d*)\.(?P<minor>0|[1-9]\d*)\.(?P<patch>0|[1-9]\d*)"
@@ -71,11 +72,10 @@ class Release:
     """SHA-256 of downloads that are known: `kube-apiserver v1.36.3 linux/amd64` -> hex."""
 
 
-OWN: Final = Version(1, 36, 3)
+OWN: Final = Version.parse(KUBERNETES)
 """Compatibility level: the Kubernetes version whose kubeadm kubewright is, in all skew rules."""
 
 OLDEST_CONTROL_PLANE: Final = Version(1, 35, 0)
-DEFAULT_KUBERNETES: Final = str(OWN)
 
 # What kubeadm v1.36.3 renders for each target; it has one etcd tag for all of them, and its own CoreDNS and pause.
 RELEASES: Final[dict[str, Release]] = {
@@ -101,7 +101,7 @@ def supported(text: str) -> Version:
 
     Raises UsageError, naming the versions that are supported.
     """
-    lines = f"supported: {next(iter(RELEASES))} to {next(reversed(RELEASES))}, for example {DEFAULT_KUBERNETES}"
+    lines = f"supported: {next(iter(RELEASES))} to {next(reversed(RELEASES))}, for example {KUBERNETES}"
     try:
         version = Version.parse(text)
     except ValueError as error:

@@ -1,0 +1,78 @@
+# One entry point for people and for CI. Every target does its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The first Python that is new enough; /usr/bin first, because a python3 on PATH may be a shim that only its owner can read.
+PYTHON ?= $(shell for p in /usr/bin/python3 python3; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+NAME ?= default
+SECONDS ?= 300
+
+.PHONY: help up down test test-unit test-controlplane test-machines test-compat lint format bench soak fuzz lock clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
+
+up: $(VENV)/.core ## Start a local cluster (ARGS='--nodes 10' and so on)
+	@$(BIN)/kubewright up --name $(NAME) $(ARGS)
+
+down: $(VENV)/.core ## Stop it and remove it
+	@$(BIN)/kubewright down --name $(NAME) $(ARGS)
+
+test: lint ## Run every test tier
+	$(BIN)/kubewright binaries fetch
+	$(BIN)/kubewright binaries fetch kubeadm
+	$(BIN)/pytest tests $(ARGS)
+
+test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
+	$(BIN)/pytest tests/unit $(ARGS)
+
+test-controlplane: $(VENV)/.test ## Run the tests against real components as processes
+	$(BIN)/kubewright binaries fetch
+	$(BIN)/pytest tests/controlplane $(ARGS)
+
+test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
+	$(BIN)/kubewright binaries fetch kubeadm
+	$(BIN)/pytest tests/compat $(ARGS)
+
+lint: $(VENV)/.test ## Check style, types and layers
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.test ## Format the code
+	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests
+
+bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
+	$(BIN)/kubewright binaries fetch
+	$(BIN)/kubewright binaries fetch kubeadm
+	$(BIN)/python -m tests.bench $(ARGS)
+
+lock: ## Resolve the dependencies again (needs uv)
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" pyproject.toml requirements-build.in -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" --extra test -c requirements.lock pyproject.toml requirements-build.in -o requirements-test.lock
+
+clean: ## Remove the virtual environment, caches of tools, and the cache of component binaries
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/kubewright"
+
+$(VENV)/bin/python:
+	@bash scripts/prerequisites.sh "$(PYTHON)"
+	"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.core: requirements.lock pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.test: requirements-test.lock $(VENV)/.core
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements-test.lock
+	@touch $@

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# What `make` needs before there is a virtual environment: Python >= 3.11 with venv.
+# As root with apt at hand a missing package is installed; otherwise the command to run is named. Never sudo.
+set -euo pipefail
+python=${1-}
+
+install() {
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing $*"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+  else
+    echo "error: $1 is missing" >&2
+    echo "to mend it: install it as root, on Debian and Ubuntu with: apt-get install $*" >&2
+    exit 1
+  fi
+}
+
+[ "$(uname -s)" = Linux ] || { echo "error: kubewright runs on Linux only, not on $(uname -s)" >&2; exit 1; }
+if [ -z "$python" ]; then
+  echo "error: no Python 3.11 or later was found as /usr/bin/python3 or python3" >&2
+  echo "to mend it: install one and name it with: make PYTHON=/path/to/python3 ..." >&2
+  exit 1
+fi
+"$python" -c 'import ensurepip, venv' 2>/dev/null || install python3-venv

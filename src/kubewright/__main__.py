@@ -1,0 +1,5 @@
+"""`python -m kubewright`."""
+
+from kubewright.cli.main import run
+
+run()

@@ -1,0 +1,33 @@
+"""How errors look on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import traceback
+
+from kubewright.base.errors import KubewrightError
+from kubewright.base.masking import mask
+
+TRACEBACK_FROM = 5
+
+
+def write_error(error: KubewrightError, *, verbosity: int) -> None:
+    """Write an error to stderr: what, the evidence indented, the remedy; with -v 5 the traceback as well."""
+    lines = [f"error: {error.what}"]
+    if error.detail:
+        lines.append(textwrap.indent(error.detail.rstrip(), "  "))
+    if error.remedy:
+        lines.append(f"to mend it: {error.remedy}")
+    if verbosity >= TRACEBACK_FROM:
+        lines.append("".join(traceback.format_exception(error)).rstrip())
+    sys.stderr.write(mask("\n".join(lines)) + "\n")
+
+
+def write_bug(error: Exception, *, verbosity: int) -> None:
+    """Write an error that is not one of ours: it is a bug, and the user can only report it."""
+    lines = [f"error: internal error: {type(error).__name__}: {error}"]
+    if verbosity >= TRACEBACK_FROM:
+        lines.append("".join(traceback.format_exception(error)).rstrip())
+    lines.append("this is a bug in kubewright; please report it with the output of the same command with -v 5")
+    sys.stderr.write(mask("\n".join(lines)) + "\n")

@@ -1,0 +1,81 @@
+"""The entry point: argv to exit code. No traceback reaches a user; an error outside the tree exits 70."""
+
+from __future__ import annotations
+
+import sys
+
+from kubewright.base.errors import Interrupted, KubewrightError
+from kubewright.cli import parser
+from kubewright.cli.model import KUBEADM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+BUG = 70
+"""EX_SOFTWARE of sysexits.h: an error that should have been one of ours."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    program = parser.program_name()
+    verbosity = 0
+    scheme = ""
+    try:
+        parsed = parser.parse(sys.argv[1:] if argv is None else argv, program=program)
+        scheme = parsed.command.exit_scheme
+        verbosity = parsed.number("v") or 0
+        if not parsed.command.handler or parsed.wants_help:
+            return _help(parsed, program=program)
+        return _handler(parsed.command.handler)(parsed)
+    except KubewrightError as error:
+        return _fail(error, scheme=scheme, verbosity=verbosity)
+    except KeyboardInterrupt:
+        return _fail(Interrupted("interrupted", remedy="run the same command again to go on"), scheme=scheme, verbosity=0)
+    except BrokenPipeError:
+        # The reader of our output has gone, for example `| head`; keep the interpreter from complaining when it flushes.
+        sys.stdout = None
+        return 141
+    except Exception as error:  # the last line of defence: a bug must not look like a traceback
+        return _bug(error, verbosity=verbosity)
+
+
+def _help(parsed: parser.Parsed, *, program: str) -> int:
+    """Print help; a group that was called without a sub-command fails after it, as kubeadm's do."""
+    from kubewright.cli import helptext
+
+    sys.stdout.write(helptext.render(parsed.command, program=program))
+    if parsed.wants_help or not parsed.command.words:
+        return 0
+    called = " ".join((program, *parsed.command.words))
+    sys.stderr.write(f"error: missing sub-command; {called} needs one of those above\n")
+    return 1 if parsed.command.exit_scheme == KUBEADM else 2
+
+
+def _handler(name: str) -> Callable[[parser.Parsed], int]:
+    import importlib
+
+    module, _, function = name.partition(":")
+    found: Callable[[parser.Parsed], int] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
+    from kubewright.cli.failure import write_error
+
+    write_error(error, verbosity=verbosity)
+    if scheme == KUBEADM:
+        return 130 if isinstance(error, Interrupted) else 1
+    return error.exit_code
+
+
+def _bug(error: Exception, *, verbosity: int) -> int:
+    from kubewright.cli.failure import write_bug
+
+    write_bug(error, verbosity=verbosity)
+    return BUG
+
+
+def run() -> None:
+    """Leave the process with the exit code of `main`."""
+    sys.exit(main())
