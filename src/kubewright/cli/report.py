@@ -1,0 +1,94 @@
+"""Reporters: events as kubeadm's text lines, as JSON lines, or as short lines for a log; `live` has the display for terminals."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import TextIO
+
+from kubewright.base import events
+from kubewright.base.durations import format_seconds
+from kubewright.base.masking import mask
+
+
+class KubeadmText:
+    """kubeadm's `[topic] text` lines on stdout; warnings on stderr. Waits, timings and changes are not shown, as there."""
+
+    def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._lock = threading.Lock()
+
+    def emit(self, event: events.Event, /) -> None:
+        with self._lock:
+            if isinstance(event, events.Line):
+                self._out.write(f"[{event.topic}] {event.text}\n")
+            elif isinstance(event, events.Warned):
+                self._err.write(f"warning: {event.text}\n")
+
+
+class JsonLines:
+    """One JSON object per event, on stderr: stdout is for the result."""
+
+    def __init__(self, *, err: TextIO | None = None) -> None:
+        self._err = err or sys.stderr
+        self._lock = threading.Lock()
+
+    def emit(self, event: events.Event, /) -> None:
+        line = mask(json.dumps(events.as_map(event), default=str))
+        with self._lock:
+            self._err.write(line + "\n")
+            self._err.flush()
+
+
+class PlainLines:
+    """For a stderr that is not a terminal: what is waited for, progress once in a while, warnings."""
+
+    PROGRESS_EVERY = 10.0
+
+    def __init__(self, *, err: TextIO | None = None) -> None:
+        from kubewright.base.clock import SystemClock
+
+        self._err = err or sys.stderr
+        self._clock = SystemClock()
+        self._told: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def emit(self, event: events.Event, /) -> None:
+        line = self._line(event)
+        if line:
+            with self._lock:
+                self._err.write(mask(line) + "\n")
+                self._err.flush()
+
+    def _line(self, event: events.Event) -> str:
+        if isinstance(event, events.Warned):
+            return f"warning: {event.text}"
+        if isinstance(event, events.Waiting) and self._due(event.what):
+            return f"waiting for {event.what} ({format_seconds(event.elapsed)}): {event.reason}"
+        if isinstance(event, events.Progress) and self._due(event.task):
+            return progress_text(event)
+        if isinstance(event, events.State):
+            return f"{format_seconds(event.elapsed):>7}  {event.subject}: {event.state}"
+        return ""
+
+    def _due(self, key: str) -> bool:
+        now = self._clock.monotonic()
+        if now - self._told.get(key, -self.PROGRESS_EVERY) < self.PROGRESS_EVERY:
+            return False
+        self._told[key] = now
+        return True
+
+
+def progress_text(event: events.Progress) -> str:
+    """Say how far a task is: with a percentage where the total is known."""
+    share = f" {100 * event.done / event.total:.0f} %" if event.total else ""
+    amount = f" {_amount(event.done, event.unit)}" + (f" of {_amount(event.total, event.unit)}" if event.total else "")
+    return f"{event.task}{share}{amount if event.unit else ''}{': ' + event.text if event.text else ''}"
+
+
+def _amount(value: float, unit: str) -> str:
+    if unit == "bytes":
+        return f"{value / 1e6:.1f} MB"
+    return f"{value:.0f} {unit}"

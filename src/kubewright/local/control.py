@@ -1,0 +1,72 @@
+"""The daemon's control socket, from the caller's side. Only the standard library: `local status` answers at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from kubewright.base.errors import HostError, Unreachable
+from kubewright.http import unix
+from kubewright.local.places import Places
+
+Answer = dict[str, Any]
+
+
+class Control:
+    """The requests that a daemon answers. All raise Unreachable if it does not listen."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def status(self) -> Answer:
+        """Return components, nodes and timings as of now."""
+        return self._call("GET", "/status")
+
+    def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> Answer:
+        """Let nodes join that have not yet; returns at once. The token goes through the socket, never through arguments or files."""
+        return self._call("POST", "/join", {"nodes": list(nodes), "server": server, "token": token, "pins": list(pins)})
+
+    def leave(self, *, nodes: Sequence[str]) -> Answer:
+        """Stop nodes and forget their certificates; their Node objects are the caller's."""
+        return self._call("POST", "/leave", {"nodes": list(nodes)})
+
+    def stop(self) -> Answer:
+        """Stop every component and the daemon; returns when the components have ended."""
+        return self._call("POST", "/stop", {}, timeout=30.0)
+
+    def last_words(self, component: str) -> list[str]:
+        """Return the last lines of a component that is not well."""
+        return list(self._call("GET", f"/words/{component}")["lines"])
+
+    @contextmanager
+    def logs(self, component: str, *, tail: int | None, follow: bool) -> Iterator[Iterator[bytes]]:
+        """Give the lines of a component's log piece by piece. Raises HostError if there is no such component."""
+        query = urlencode({"tail": -1 if tail is None else tail, "follow": int(follow)})
+        target = f"/logs/{component}?{query}"
+        with unix.stream("GET", self._places.socket, target, timeout=None) as (status, _, chunks):
+            if status != 200:
+                raise HostError(b"".join(chunks).decode(errors="replace").strip(), remedy="`kubewright local status` lists the components")
+            yield chunks
+
+    def answers(self) -> bool:
+        """Whether the daemon listens."""
+        try:
+            self._call("GET", "/ping", timeout=2.0)
+        except (Unreachable, HostError):
+            return False
+        return True
+
+    def _call(self, method: str, target: str, body: Mapping[str, object] | None = None, *, timeout: float = 10.0) -> Answer:
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = unix.request(method, self._places.socket, target, body=content, timeout=timeout)
+        if answer.status != 200:
+            raise HostError(
+                f"the daemon of cluster {self._places.name!r} refused {method} {target.split('?')[0]}",
+                detail=answer.body.decode(errors="replace").strip(),
+                remedy=f"see {self._places.daemon_log}",
+            )
+        found: Answer = json.loads(answer.body)
+        return found

@@ -1,0 +1,78 @@
+"""The flags that a local cluster changes, beside what kubeadm renders. One table: `local status` shows it, the docs are made from it.
+
+The rows replace kubeadm's defaults only; extraArgs of the user's configuration still win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from kubewright.apis.addresses import Addresses, url
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedFlag:
+    """One flag of one component, its value on a machine, and why it is not kubeadm's."""
+
+    component: str
+    flag: str
+    value: Callable[[Addresses], str]
+    reason: str
+
+
+def _const(text: str) -> Callable[[Addresses], str]:
+    return lambda _: text
+
+
+CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
+    ChangedFlag(component="etcd", flag="heartbeat-interval", value=_const("10"), reason="a single member on this machine elects itself in 0.1 s"),
+    ChangedFlag(component="etcd", flag="election-timeout", value=_const("100"), reason="goes with the heartbeat interval"),
+    ChangedFlag(
+        component="etcd",
+        flag="listen-metrics-urls",
+        value=lambda a: url(a.etcd_loopback, a.ports.etcd_metrics),
+        reason="every user of this machine reaches loopback: metrics only with a client certificate",
+    ),
+    ChangedFlag(
+        component="kube-apiserver",
+        flag="bind-address",
+        value=lambda a: a.advertise,
+        reason="listens on the machine's loopback address only",
+    ),
+    ChangedFlag(
+        component="kube-apiserver",
+        flag="endpoint-reconciler-type",
+        value=_const("none"),
+        reason="kube-apiserver refuses to publish loopback endpoints of the kubernetes Service",
+    ),
+    ChangedFlag(
+        component="kube-controller-manager",
+        flag="kube-api-qps",
+        value=_const("1000"),
+        reason="with the default of 20 the first service account comes 5 s late",
+    ),
+    ChangedFlag(component="kube-controller-manager", flag="kube-api-burst", value=_const("2000"), reason="goes with kube-api-qps"),
+    ChangedFlag(
+        component="kube-controller-manager",
+        flag="leader-elect",
+        value=_const("false"),
+        reason="one control plane: after a kill it would wait out its own lease of 15 s",
+    ),
+    ChangedFlag(component="kube-scheduler", flag="kube-api-qps", value=_const("1000"), reason="as for kube-controller-manager"),
+    ChangedFlag(component="kube-scheduler", flag="kube-api-burst", value=_const("2000"), reason="goes with kube-api-qps"),
+    ChangedFlag(component="kube-scheduler", flag="leader-elect", value=_const("false"), reason="as for kube-controller-manager"),
+)
+
+START_AFTER: Final = {
+    "kube-controller-manager": ("kube-apiserver",),
+    "kube-scheduler": ("kube-apiserver", "kube-controller-manager"),
+}
+"""Which component waits for which: started before the API server is ready, kube-controller-manager looks for it once a second only, and
+comes half a second later than when it finds it at once; the scheduler has nothing to do before there are nodes."""
+
+
+def overrides(component: str, addresses: Addresses) -> dict[str, str]:
+    """Return the changed flags of a component on a machine, by name."""
+    return {row.flag: row.value(addresses) for row in CHANGED_FLAGS if row.component == component}

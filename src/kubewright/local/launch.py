@@ -1,0 +1,102 @@
+"""Starting the daemon of a cluster, and knowing whether it lives.
+
+The daemon is its own session, so that neither Ctrl-C nor a closed terminal ends it. What it needs to know lies in a file, not in its
+arguments; its identity (pid, start time, boot) is written by itself, and it holds a lock for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import ComponentFailed, HostError
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.processes import MARKER, Identity, RealProcesses
+from kubewright.local.places import Places
+
+MODULE: Final = "kubewright.local.daemon"
+_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PYTHONPATH")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What the daemon is told. `owner` is the process that it must not outlive, '' if it may."""
+
+    programs: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""
+
+
+def write_launch(launch: Launch, places: Places) -> None:
+    """Write what the next daemon is told."""
+    content = json.dumps({"programs": dict(launch.programs), "owner": launch.owner}).encode()
+    Files(durable=False).write(File(path=PurePosixPath(_launch_file(places)), content=content, mode=0o600))
+
+
+def read_launch(places: Places) -> Launch:
+    """Read what the daemon is told. Raises HostError."""
+    try:
+        return Launch(**json.loads(_launch_file(places).read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise HostError(f"cannot read {_launch_file(places)}", detail=str(error), remedy="run `kubewright up` again") from error
+
+
+def _launch_file(places: Places) -> Path:
+    return places.root / "launch.json"
+
+
+def spawn(places: Places) -> subprocess.Popen[bytes]:
+    """Start the daemon and return at once. Its output goes to the daemon's log."""
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    with places.daemon_log.open("ab") as log:
+        os.fchmod(log.fileno(), 0o600)
+        return subprocess.Popen(
+            [sys.executable, "-m", MODULE, str(places.root)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            close_fds=True,
+            cwd=places.root,
+            env={**environment, MARKER: str(places.root), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+
+
+def identity(places: Places) -> Identity | None:
+    """Return the daemon's identity if it is alive."""
+    try:
+        found = Identity.parse(places.daemon_record.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return found if RealProcesses().alive(found) else None
+
+
+def sign(places: Places) -> None:
+    """Write this process down as the daemon."""
+    mine = Identity.of(os.getpid())
+    Files(durable=False).write(File(path=PurePosixPath(places.daemon_record), content=f"{mine}\n".encode(), mode=0o600))
+
+
+def died(places: Places, process: subprocess.Popen[bytes]) -> ComponentFailed:
+    """Return the error for a daemon that ended while it was waited for, with its last words."""
+    return ComponentFailed(
+        f"the daemon of cluster {places.name!r} ended with exit code {process.returncode}",
+        detail="\n".join(last_lines(places.daemon_log)),
+        remedy=f"see {places.daemon_log}",
+    )
+
+
+def last_lines(path: Path, *, lines: int = 15) -> list[str]:
+    """Return the last lines of a log; none if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 16384))
+            return file.read().decode(errors="replace").splitlines()[-lines:]
+    except OSError:
+        return []

@@ -1,0 +1,117 @@
+"""What a local cluster is, as kept in its state directory between runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from kubewright.apis.addresses import Addresses, Ports
+from kubewright.base.errors import ConfigurationChanged, HostError
+from kubewright.base.level import KUBERNETES
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+
+CONTROL_PLANE = "control-plane"
+WORKER = "worker"
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """One machine that runs components. Its address and ports are its own for the cluster's life."""
+
+    name: str
+    address: str
+    role: str = CONTROL_PLANE
+    ports: Mapping[str, int] = field(default_factory=lambda: asdict(Ports()))
+
+    @property
+    def addresses(self) -> Addresses:
+        """The machine's addresses: its own stands wherever kubeadm writes a loopback address."""
+        return Addresses(advertise=self.address, loopback=self.address, etcd_loopback=self.address, ports=Ports(**self.ports))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterRecord:
+    """A local cluster. `nodes` is the number of workers; `config` the text of the user's document, '' without one."""
+
+    name: str
+    machines: tuple[Machine, ...]
+    nodes: int = 3
+    kubernetes_version: str = KUBERNETES
+    config: str = ""
+    binaries_dir: str = ""
+    format: int = FORMAT
+
+    @property
+    def control_plane(self) -> Machine:
+        """The first control plane machine."""
+        return next(machine for machine in self.machines if machine.role == CONTROL_PLANE)
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        """The names of the worker nodes."""
+        return tuple(f"{self.name}-worker-{number}" for number in range(1, self.nodes + 1))
+
+    def scaled(self, nodes: int) -> ClusterRecord:
+        """Return the record with another number of workers."""
+        return replace(self, nodes=nodes)
+
+
+def load(path: Path) -> ClusterRecord | None:
+    """Read a record; None where there is none.
+
+    Raises HostError, naming the file, if it cannot be read or holds something else.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+        machines = tuple(Machine(**machine) for machine in found.pop("machines"))
+        return ClusterRecord(**found, machines=machines)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HostError(f"cannot read {path}", detail=error.strerror or "", remedy="see who owns it and its mode") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise HostError(
+            f"{path} does not describe a cluster of this version of kubewright",
+            detail=str(error),
+            remedy=f"remove the cluster with `kubewright down --name {path.parent.name}`, then bring it up again",
+        ) from error
+
+
+def save(record: ClusterRecord, path: Path) -> None:
+    """Replace the record in one step."""
+    Files().write(File(path=PurePosixPath(path), content=(json.dumps(asdict(record), indent=1) + "\n").encode(), mode=0o600))
+
+
+def require_same(record: ClusterRecord, *, kubernetes_version: str | None, config: str | None) -> None:
+    """Refuse another configuration for a cluster that exists; None means that the caller did not ask for one.
+
+    Raises ConfigurationChanged with the difference.
+    """
+    from kubewright.base.change import unified_diff
+    from kubewright.base.masking import mask
+
+    remedy = f"take the same as before, or remove the cluster first with `kubewright down --name {record.name}`"
+    if kubernetes_version not in {None, record.kubernetes_version}:
+        raise ConfigurationChanged(
+            f"cluster {record.name!r} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy
+        )
+    if config is not None and not _same_documents(record.config, config):
+        diff = unified_diff(mask(record.config), mask(config), name="--config")
+        raise ConfigurationChanged(f"cluster {record.name!r} was made with another configuration", detail=diff, remedy=remedy)
+
+
+def _same_documents(before: str, after: str) -> bool:
+    """Compare by meaning: comments and order do not count."""
+    if before == after:
+        return True
+    from kubewright.base import yaml
+    from kubewright.base.errors import DocumentError
+
+    try:
+        return [document.value for document in yaml.load_all(before)] == [document.value for document in yaml.load_all(after)]
+    except DocumentError:
+        return False
