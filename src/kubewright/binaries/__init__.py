@@ -1,1 +1,29 @@
-"""Where the component binaries come from: a directory, the cache, a download, a build from Go modules."""
+"""Where the component binaries come from: a directory, the cache, a download, a build from Go modules.
+
+`ensure` hands them out, fetching what is missing; `locate`, `listing` and `verify` only look. Must not start components, and knows
+nothing of clusters. The names of files, addresses and Go packages are those of the upstream releases (see `table`).
+"""
+
+from __future__ import annotations
+
+from kubewright.binaries.providing import Listed, Verified, ensure, listing, locate, verify
+from kubewright.binaries.settings import Sources, sources_from
+from kubewright.binaries.shelf import Located
+from kubewright.binaries.table import DEFAULT, PROGRAMS
+from kubewright.binaries.wanted import Binary, Refusal
+
+__all__ = [
+    "DEFAULT",
+    "PROGRAMS",
+    "Binary",
+    "Listed",
+    "Located",
+    "Refusal",
+    "Sources",
+    "Verified",
+    "ensure",
+    "listing",
+    "locate",
+    "sources_from",
+    "verify",
+]

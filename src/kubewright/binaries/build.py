@@ -1,0 +1,141 @@
+"""Building programs with Go from the modules of this package: static, stripped, stamped with their version, the same bytes everywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import BinariesError, DiskFull
+from kubewright.base.events import Reporter
+from kubewright.binaries import files, golang, modules
+from kubewright.binaries.child import Child
+from kubewright.binaries.golang import Go
+from kubewright.binaries.modules import Module
+from kubewright.binaries.progress import Meter
+from kubewright.binaries.settings import CACHE_VARIABLE
+from kubewright.binaries.table import Family
+from kubewright.binaries.wanted import Wanted, fill
+
+_PACKAGE: Final = re.compile(r"[\w.~/+-]+")  # what `go build -v` prints for a package that it compiles
+_DOWNLOADING: Final = "go: downloading "
+_LAST_LINES: Final = 12
+
+# What a line of Go's output means, and what to do about it.
+_REMEDIES: Final = (
+    (re.compile(r"signal: killed"), "the machine has too little memory for the linker: 4 GB are needed"),
+    (re.compile(r"dial tcp|i/o timeout|no such host|proxyconnect|module lookup disabled|connection refused"),
+     "let Go reach a module proxy (GOPROXY), or provide the binaries"),
+    (re.compile(r"checksum mismatch|SECURITY ERROR"), "the module proxy serves other code than the release's: do not use it"),
+    (re.compile(r"pkg-config|C compiler|gcc"), "install gcc, libc6-dev, libseccomp-dev and pkg-config"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What all runs of Go for one build have in common."""
+
+    go: Go
+    module: Module
+    directory: Path
+    environment: Mapping[str, str]
+    names: str
+
+
+class Build:
+    """Builds programs into a work directory. The caller holds the cache's lock, so that one build runs at a time."""
+
+    name = "build"
+
+    def __init__(
+        self, environment: Mapping[str, str], *, offline: bool, reporter: Reporter, clock: Clock, module_root: Path = modules.MODULES
+    ) -> None:
+        self._environment = environment
+        self._offline = offline
+        self._reporter = reporter
+        self._clock = clock
+        self._module_root = module_root
+
+    def obtain(self, family: Family, wanted: Sequence[Wanted], *, work: Path) -> tuple[dict[str, Path], str]:
+        """Build programs of one family and version in one go, which keeps all cores busy; return their paths by name, and what built them.
+
+        `work` is an empty directory. Raises BinariesError with the compiler's last words, DiskFull, HostError.
+        """
+        version, architecture = wanted[0].version, wanted[0].architecture
+        module = modules.find(family, version, root=self._module_root)
+        go = golang.find(self._environment, need=module.go)
+        directory = module.copy_to(work / "modules")
+        output, temporary = work / "out", work / "tmp"
+        files.make_directory(output)
+        files.make_directory(temporary)
+        names = ", ".join(one.name for one in wanted)
+        environment = golang.build_environment(self._environment, family=family, architecture=architecture, offline=self._offline)
+        environment.setdefault("GOTMPDIR", str(temporary))  # what a killed linker leaves is removed with the work directory
+        job = _Job(go=go, module=module, directory=directory, environment=environment, names=f"{names} {version}")
+        packages = [one.program.package for one in wanted]
+        stale = self._count(job, family, packages)
+        self._run(job, [*_command(go, "build", family, module), "-v", "-o", f"{output}/", *packages], task="build", total=stale)
+        return {one.name: output / one.program.output for one in wanted}, f"build {module.path.name} with {go}"
+
+    def _count(self, job: _Job, family: Family, packages: Sequence[str]) -> int:
+        """Return how many packages have to be compiled. Downloads the modules that are missing."""
+        template = "{{if .Stale}}{{.ImportPath}}{{end}}"
+        argv = [*_command(job.go, "list", family, job.module), "-deps", "-f", template, *packages]
+        return self._run(job, argv, task="prepare", total=None)
+
+    def _run(self, job: _Job, argv: Sequence[str], *, task: str, total: int | None) -> int:
+        """Run Go and return how many packages it named. Raises BinariesError, DiskFull."""
+        child = Child(argv, cwd=job.directory, environment=job.environment)
+        meter = Meter(f"{task} {job.names}", unit="packages", reporter=self._reporter, clock=self._clock, total=total)
+        count = 0
+
+        def line(text: str) -> None:
+            nonlocal count
+            if text.startswith(_DOWNLOADING):
+                meter.at(count, text=text.removeprefix("go: "))
+            elif _PACKAGE.fullmatch(text):
+                count += 1
+                meter.at(min(count, total) if total is not None else count, text=text)
+
+        code = child.run(line=line, idle=lambda: meter.at(meter.done, text="linking" if total is not None and count >= total else ""))
+        if code:
+            raise failure(job.names, code, list(child.lines))
+        meter.finish()
+        return count
+
+
+def _command(go: Go, verb: str, family: Family, module: Module) -> list[str]:
+    return [
+        go.path,
+        verb,
+        "-mod=readonly",
+        "-trimpath",
+        "-buildvcs=false",
+        *([f"-tags={','.join(family.tags)}"] if family.tags else []),
+        f"-ldflags={linker_flags(family, module)}",
+    ]
+
+
+def linker_flags(family: Family, module: Module) -> str:
+    """Return what the linker is told: no symbol table, no debug information, the version stamps."""
+    return " ".join(["-s -w", *(f"-X {variable}={fill(value, version=module.version)}" for variable, value in family.stamps)])
+
+
+def failure(names: str, code: int, lines: Sequence[str]) -> BinariesError | DiskFull:
+    """Say why a run of Go failed, from its exit status and its output."""
+    words = [line for line in lines if line.strip() and not _PACKAGE.fullmatch(line) and not line.startswith(_DOWNLOADING)]
+    detail = "\n".join(words[-_LAST_LINES:])
+    if any("no space left on device" in line or "disk quota exceeded" in line for line in words):
+        return DiskFull(
+            f"no space is left to build {names}",
+            detail=detail,
+            remedy=f"free 6 GB, or set GOCACHE, GOMODCACHE, TMPDIR and {CACHE_VARIABLE} to another disk",
+        )
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
+    remedy = next((remedy for pattern, remedy in _REMEDIES if any(pattern.search(line) for line in words)), "")
+    if code == -9 and not remedy:
+        remedy = _REMEDIES[0][1]
+    return BinariesError(f"go {ended} while building {names}", detail=detail, remedy=remedy)

@@ -1,0 +1,265 @@
+"""Getting the files of a release: mirrors first, then the primary host; a file is used only after its SHA-256 was checked.
+
+The SHA-256 is the pinned one of the version table, else the release's own checksum file, which is read from the primary host and never
+from a mirror. What was interrupted is resumed: an unfinished file is named after the digest that it must have, so it may be continued
+from another host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import BinariesError, DiskFull, Unreachable
+from kubewright.base.events import Reporter
+from kubewright.binaries import artifacts, files
+from kubewright.binaries.artifacts import LARGEST, Artifact
+from kubewright.binaries.progress import Meter
+
+PARTIAL: Final = "partial"
+"""Directory below the cache's root for unfinished downloads."""
+CONNECT_LIMIT: Final = 3.0
+FIRST_ANSWER_LIMIT: Final = 10.0
+"""Seconds for the first answer of the primary host, the resolver's patience included: a machine without a route must not wait."""
+STALL: Final = 30.0
+CHECKSUM_LARGEST: Final = 1 << 20
+RETRIES: Final = 3
+"""New attempts that follow one without a byte of progress; attempts that make progress do not count."""
+WINDOW: Final = 60.0
+SLOWEST: Final = 1024
+"""Bytes per second over WINDOW below which a download counts as stalled, although bytes still arrive."""
+_RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
+_CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
+
+
+class Answer(Protocol):
+    """An answer whose body is on its way (kubewright.http.sync.Streamed)."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body. Raises Unreachable when it is cut short, stalls or exceeds its bound."""
+        ...
+
+    def read(self) -> bytes:
+        """Return the whole body."""
+        ...
+
+
+class Fetcher(Protocol):
+    """What downloads are made with (kubewright.http.sync.Downloads): follows redirects within bounds, never to plain HTTP."""
+
+    def get(self, url: str, /, *, start: int = 0, most: int | None = None) -> AbstractContextManager[Answer]:
+        """Open a URL from byte `start` on; `most` bounds the body. Raises Unreachable."""
+        ...
+
+
+class _NoAnswerError(BinariesError):
+    """A host gave no usable answer at all."""
+
+
+class _UnfinishedError(Exception):
+    """One attempt ended early, for a reason that another attempt may not meet."""
+
+    def __init__(self, error: BinariesError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Downloads:
+    """Downloads files of releases into the cache's directory for unfinished ones. The caller holds the cache's lock."""
+
+    name = "download"
+
+    def __init__(self, fetcher: Fetcher, *, root: Path, mirrors: tuple[str, ...], reporter: Reporter, clock: Clock) -> None:
+        self._fetcher = fetcher
+        self._directory = root / PARTIAL
+        self._mirrors = mirrors
+        self._reporter = reporter
+        self._clock = clock
+        self._primary_failed: BinariesError | None = None
+
+    def obtain(self, artifact: Artifact) -> Path:
+        """Return the path of the complete file, its SHA-256 checked. The caller moves or removes it.
+
+        Raises BinariesError, saying for each host why not, and DiskFull. Once a primary host could not be reached, it is not asked again.
+        """
+        expected = artifact.pinned or self._published(artifact)
+        files.make_directory(self._directory)
+        part = self._directory / f"{expected}.part"
+        failures: list[str] = []
+        for url in (*(artifact.at(mirror) for mirror in self._mirrors), artifact.url):
+            try:
+                self._fetch(url, part, expected=expected, label=artifact.label, primary=url == artifact.url)
+            except DiskFull:
+                part.unlink(missing_ok=True)
+                raise
+            except BinariesError as error:
+                failures.append(str(error))
+            else:
+                return part
+        raise BinariesError("\n".join(failures))
+
+    def _published(self, artifact: Artifact) -> str:
+        """Read the digest from the release's own checksum file, at the primary host only."""
+        url = artifact.checksum_url
+        with self._asking_primary():
+            status, body = _within(FIRST_ANSWER_LIMIT, lambda: self._read(url), url=url)
+        if status != 200:
+            raise _bad_status(url, status)
+        try:
+            return artifacts.digest_in(body.decode("ascii", errors="replace"), file_name=urlsplit(artifact.url).path.rpartition("/")[2])
+        except ValueError as error:
+            raise BinariesError(f"{url} {error}") from error
+
+    @contextmanager
+    def _asking_primary(self) -> Iterator[None]:
+        """Remember that a primary host gave no answer, and do not ask again."""
+        if self._primary_failed is not None:
+            raise self._primary_failed
+        try:
+            yield
+        except _NoAnswerError as error:
+            self._primary_failed = error
+            raise
+
+    def _read(self, url: str) -> tuple[int, bytes]:
+        with self._fetcher.get(url, most=CHECKSUM_LARGEST) as answer:
+            return answer.status, answer.read()
+
+    def _fetch(self, url: str, part: Path, *, expected: str, label: str, primary: bool) -> None:
+        with self._asking_primary() if primary else nullcontext():
+            self._complete(url, part, expected=expected, label=label)
+
+    def _complete(self, url: str, part: Path, *, expected: str, label: str) -> None:
+        """Complete `part` from one address, in as many attempts as make sense."""
+        left, pause = RETRIES, 0.5
+        while True:
+            before = _size(part)
+            try:
+                self._transfer(url, part, label=label)
+                self._check(url, part, expected=expected, resumed=before > 0)
+            except _UnfinishedError as attempt:
+                left = RETRIES if _size(part) > before else left - 1
+                if left <= 0:
+                    raise attempt.error from attempt
+                self._clock.sleep(pause)
+                pause = min(pause * 2, 5.0)
+            else:
+                return
+
+    def _check(self, url: str, part: Path, *, expected: str, resumed: bool) -> None:
+        found = files.sha256(part)
+        if found == expected:
+            return
+        part.unlink()
+        error = BinariesError(f"{url} has the wrong content: its SHA-256 is {found}, it must be {expected}")
+        if resumed:  # what was there before may have been the wrong part
+            raise _UnfinishedError(error)
+        raise error
+
+    def _transfer(self, url: str, part: Path, *, label: str) -> None:
+        start = _size(part)
+        try:
+            with self._fetcher.get(url, start=start, most=LARGEST - start) as answer:
+                offset = _offset(url, answer, start=start)
+                if offset is None:  # nothing is left to be sent: the digest decides
+                    return
+                meter = Meter(f"download {label}", unit="bytes", reporter=self._reporter, clock=self._clock, total=_total(answer, offset))
+                with files.writing(part):
+                    self._copy(answer, part, offset=offset, meter=meter, url=url)
+        except Unreachable as error:
+            raise _translated(url, error) from error
+
+    def _copy(self, answer: Answer, part: Path, *, offset: int, meter: Meter, url: str) -> None:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.truncate(offset)
+            file.seek(offset)
+            done, since, then = offset, offset, self._clock.monotonic()
+            for chunk in answer.chunks():
+                file.write(chunk)
+                done += len(chunk)
+                meter.at(done)
+                now = self._clock.monotonic()
+                if now - then >= WINDOW:
+                    if done - since < SLOWEST * WINDOW:
+                        raise _UnfinishedError(BinariesError(f"{url} sends less than {SLOWEST} bytes a second"))
+                    since, then = done, now
+        meter.finish()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _offset(url: str, answer: Answer, *, start: int) -> int | None:
+    """Return where the body of an answer begins in the file; None if there is nothing more to send. Raises BinariesError, _UnfinishedError."""
+    if answer.status == 200:
+        return 0
+    if answer.status == 206:
+        found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
+        if found is None or int(found[1]) != start:
+            raise BinariesError(f"{url} answered with another part than the one that was asked for")
+        return start
+    if answer.status == 416 and start:
+        return None
+    error = _bad_status(url, answer.status)
+    raise _UnfinishedError(error) if answer.status in _RETRY_STATUSES else error
+
+
+def _total(answer: Answer, offset: int) -> int | None:
+    length = answer.headers.get("content-length", "")
+    return offset + int(length) if length.isascii() and length.isdigit() else None
+
+
+def _bad_status(url: str, status: int) -> BinariesError:
+    meaning = {403: "access is refused", 404: "there is no such file", 407: "the proxy wants a user and a password"}.get(status)
+    return BinariesError(f"{url} answered {status}" + (f": {meaning}" if meaning else ""))
+
+
+def _translated(url: str, error: Unreachable) -> Exception:
+    """Turn what the transport says into an error of this source, or into a reason for another attempt."""
+    from kubewright.http.failures import NoAnswer, Reason
+
+    own = _NoAnswerError(f"{url}: {error.detail or error.what}", remedy=error.remedy)
+    again = isinstance(error, NoAnswer) and error.reason in {Reason.RESET, Reason.TIMED_OUT, Reason.TRUNCATED}
+    return _UnfinishedError(own) if again else own
+
+
+def _within(seconds: float, work: Callable[[], tuple[int, bytes]], *, url: str) -> tuple[int, bytes]:
+    """Run something that asks a host for the first time, and give it up after so many seconds.
+
+    A thread of its own, because the resolver cannot be told how long to wait; it is left behind and ends by its own time-outs.
+    Raises BinariesError where there is no answer, else what `work` raises.
+    """
+    results: list[tuple[int, bytes]] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except Exception as error:  # handed to the waiting thread, which raises it
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="kubewright-first-answer", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if results:
+        return results[0]
+    if not errors:
+        raise _NoAnswerError(f"{url}: no answer within {seconds:.0f} s")
+    if isinstance(errors[0], Unreachable):
+        raise _NoAnswerError(f"{url}: {errors[0].detail or errors[0].what}", remedy=errors[0].remedy) from errors[0]
+    raise errors[0]

@@ -1,0 +1,187 @@
+"""Getting what is missing, under the lock of the cache: downloads first, then builds, and an account of every source that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import BinariesError, HostError
+from kubewright.base.events import Line, Reporter
+from kubewright.binaries import files
+from kubewright.binaries.artifacts import Artifact, artifacts, extract
+from kubewright.binaries.build import Build
+from kubewright.binaries.download import CONNECT_LIMIT, STALL, Downloads, Fetcher
+from kubewright.binaries.locking import locked
+from kubewright.binaries.settings import DIRECTORY_VARIABLE, NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
+from kubewright.binaries.shelf import Located, Shelf
+from kubewright.binaries.table import FAMILIES, Family
+from kubewright.binaries.wanted import Refusal, Wanted
+
+TOPIC: Final = "binaries"
+
+
+class Fetching:
+    """One run that has missing programs fetched."""
+
+    def __init__(
+        self,
+        shelf: Shelf,
+        *,
+        sources: Sources,
+        environment: Mapping[str, str],
+        reporter: Reporter,
+        clock: Clock,
+        fetcher: Fetcher | None = None,
+    ) -> None:
+        self._shelf = shelf
+        self._sources = sources
+        self._environment = environment
+        self._reporter = reporter
+        self._clock = clock
+        self._fetcher = fetcher
+        self._refusals: dict[str, list[Refusal]] = {}
+
+    def fetch(self, wanted: tuple[Wanted, ...], *, wait: bool) -> Located:
+        """Fetch what is missing and return everything. Raises BinariesError, DiskFull, HostError, Locked."""
+        root = self._sources.cache
+        if not self._sources.allow_download and not self._sources.allow_build:
+            self._require(wanted)
+        task = f"fetching {', '.join(self._shelf.locate(wanted).missing)}"
+        with locked(root, task=task, wait=wait, clock=self._clock, reporter=self._reporter):
+            self._shelf.cache.forget()
+            files.remove_stale(root)
+            for source in (self._download, self._build):
+                if missing := self._missing(wanted):
+                    source(missing)
+            return self._require(wanted)
+
+    def _missing(self, wanted: Iterable[Wanted]) -> list[Wanted]:
+        names = self._shelf.locate(tuple(wanted)).missing
+        return [one for one in wanted if one.name in names]
+
+    def _require(self, wanted: tuple[Wanted, ...]) -> Located:
+        """Return where everything is, or raise BinariesError that says for each source why not, and what to do."""
+        located = self._shelf.locate(wanted)
+        if not located.missing:
+            return located
+        lost = [one for one in wanted if one.name in located.missing]
+        reasons = {one.name: [*located.missing[one.name], *self._switched_off(), *self._refusals.get(one.name, [])] for one in lost}
+        raise BinariesError(
+            f"no binary can be had for {', '.join(map(str, lost))}",
+            detail="\n".join(_account(reasons)),
+            remedy="; or ".join(
+                _unique([*self._remedies(reasons), f"give a directory that holds them (--binaries-dir or {DIRECTORY_VARIABLE})"])
+            ),
+        )
+
+    def _switched_off(self) -> list[Refusal]:
+        off = []
+        if not self._sources.allow_download:
+            off.append(Refusal(source="download", reason="not allowed", remedy=f"allow downloads ({OFFLINE_VARIABLE}=0)"))
+        if not self._sources.allow_build:
+            off.append(Refusal(source="build", reason="not allowed", remedy=f"allow building ({NO_BUILD_VARIABLE}=0)"))
+        return off
+
+    @staticmethod
+    def _remedies(reasons: Mapping[str, list[Refusal]]) -> list[str]:
+        return [refusal.remedy for refusals in reasons.values() for refusal in refusals if refusal.remedy and refusal.source != "directory"]
+
+    def _refuse(self, wanted: Iterable[Wanted], source: str, error: BinariesError | HostError) -> None:
+        refusal = Refusal(source=source, reason=str(error), remedy=error.remedy)
+        for one in wanted:
+            self._refusals.setdefault(one.name, []).append(refusal)
+
+    def _say(self, text: str) -> None:
+        self._reporter.emit(Line(topic=TOPIC, text=text))
+
+    # Downloading
+
+    def _download(self, missing: list[Wanted]) -> None:
+        if not self._sources.allow_download:
+            return
+        try:
+            fetcher = self._fetcher or web(self._sources, self._environment)
+        except HostError as error:  # no CA certificates on this machine
+            self._refuse(missing, Downloads.name, error)
+            return
+        downloads = Downloads(fetcher, root=self._sources.cache, mirrors=self._sources.mirrors, reporter=self._reporter, clock=self._clock)
+        for artifact in artifacts(missing):
+            try:
+                self._unpack(artifact, downloads)
+            except BinariesError as error:
+                self._refuse(artifact.programs, Downloads.name, error)
+                self._say(f"no download of {artifact.label}: {error}")
+
+    def _unpack(self, artifact: Artifact, downloads: Downloads) -> None:
+        """Download one file, and install the programs in it."""
+        path = downloads.obtain(artifact)
+        try:
+            with files.work_directory(self._sources.cache) as work:
+                found = extract(path, artifact, into=work) if artifact.is_archive else {artifact.programs[0].name: path}
+                for one in artifact.programs:
+                    self._shelf.cache.install(one, found[one.name], source=f"download {artifact.url}")
+                    self._say(f"downloaded {one}")
+        finally:
+            path.unlink(missing_ok=True)
+
+    # Building
+
+    def _build(self, missing: list[Wanted]) -> None:
+        if not self._sources.allow_build:
+            return
+        build = Build(self._environment, offline=self._sources.offline, reporter=self._reporter, clock=self._clock)
+        for family in FAMILIES:
+            group = [one for one in missing if one.program.family is family]
+            if not group:
+                continue
+            try:
+                self._compile(build, family, group)
+            except BinariesError as error:
+                self._refuse(group, Build.name, error)
+                self._say(f"no build of {', '.join(map(str, group))}: {error}")
+
+    def _compile(self, build: Build, family: Family, group: list[Wanted]) -> None:
+        """Build the programs of one family, and install them."""
+        self._say(f"building {', '.join(map(str, group))}")
+        with files.work_directory(self._sources.cache) as work:
+            found, how = build.obtain(family, group, work=work)
+            for one in group:
+                self._shelf.cache.install(one, found[one.name], source=how)
+                self._say(f"built {one}")
+
+
+def web(sources: Sources, environment: Mapping[str, str]) -> Fetcher:
+    """Return what makes downloads: the machine's trust, the proxy of the settings or of the environment.
+
+    Raises HostError where the machine trusts nobody, UsageError for a proxy that cannot be used.
+    """
+    from kubewright.http.proxies import Proxies
+    from kubewright.http.sync import Downloads as Web
+    from kubewright.http.tls import host_context
+
+    if sources.proxy is None:
+        proxies = Proxies.from_environment(environment)
+    else:
+        exceptions = {name: environment.get(name, "") for name in ("NO_PROXY", "no_proxy")}
+        proxies = Proxies.from_environment({**exceptions, "HTTPS_PROXY": sources.proxy})
+    return Web(host_context(), proxies=proxies, connect=CONNECT_LIMIT, stall=STALL)
+
+
+def _account(reasons: Mapping[str, list[Refusal]]) -> list[str]:
+    """Say for each source why not: once where the reason is the same for all programs."""
+    lines: list[str] = []
+    for source in ("directory", "cache", "download", "build"):
+        by_reason: dict[str, list[str]] = {}
+        for name, refusals in reasons.items():
+            for refusal in refusals:
+                if refusal.source == source:
+                    by_reason.setdefault(refusal.reason, []).append(name)
+        for reason, names in by_reason.items():
+            whom = "" if len(names) == len(reasons) else f" ({', '.join(names)})"
+            lines.append(f"{source}{whom}: " + reason.replace("\n", "\n    "))
+    return lines
+
+
+def _unique(texts: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(texts))

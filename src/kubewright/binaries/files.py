@@ -1,0 +1,118 @@
+"""Writing below the cache: nothing half-written is ever found under its final name, also after a kill or a power cut."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.errors import DiskFull, HostError
+from kubewright.binaries.settings import CACHE_VARIABLE
+
+CHUNK: Final = 1 << 20
+WORK_PREFIX: Final = "work-"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the operating system says while something below `path` is written into the tree: DiskFull or HostError."""
+    try:
+        yield
+    except OSError as error:
+        raise host_error(error, path) from error
+
+
+def host_error(error: OSError, path: Path) -> HostError:
+    """Say in our words that a write below `path` failed."""
+    if error.errno in _FULL:
+        return DiskFull(
+            f"no space is left for {path}", detail=str(error), remedy=f"free some space, or set {CACHE_VARIABLE} to another disk"
+        )
+    return HostError(
+        f"{path} cannot be written: {error.strerror or error}",
+        remedy=f"set {CACHE_VARIABLE} to a directory that you may write",
+    )
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and those above it that are missing; only their owner may change them, whatever the umask."""
+    with writing(path):
+        for directory in [*reversed(path.parents), path]:
+            if not directory.exists():
+                directory.mkdir(mode=0o755, exist_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a small file at once: temporary file, fsync, rename, fsync of the directory."""
+    with writing(path):
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(0o644)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+
+
+def move_into_place(source: Path, target: Path) -> None:
+    """Give a finished program its final name: mode 0755, fsync, rename, fsync of the directory. Same file system."""
+    with writing(target):
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fchmod(descriptor, 0o755)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        source.replace(target)
+        sync_directory(target.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename in a directory last through a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path, *, tell: Callable[[int], None] = lambda _done: None) -> str:
+    """Return the SHA-256 of a file in hexadecimal; `tell` gets the bytes read so far."""
+    digest, done = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            done += len(chunk)
+            tell(done)
+    return digest.hexdigest()
+
+
+@contextmanager
+def work_directory(root: Path) -> Iterator[Path]:
+    """Make a directory for unfinished things below the cache's root, removed at the end. The caller holds the lock of the cache."""
+    with writing(root):
+        path = Path(tempfile.mkdtemp(dir=root, prefix=WORK_PREFIX))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_stale(root: Path) -> list[Path]:
+    """Remove the work directories of runs that were killed, and return them. The caller holds the lock, so none is in use."""
+    stale = sorted(root.glob(f"{WORK_PREFIX}*"))
+    for path in stale:
+        shutil.rmtree(path, ignore_errors=True)
+    return stale

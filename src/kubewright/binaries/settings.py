@@ -1,0 +1,123 @@
+"""Which sources may be used, and where they are: from environment variables and flags."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubewright.base.errors import UsageError
+
+DIRECTORY_VARIABLE: Final = "KUBEWRIGHT_BINARIES_DIR"
+CACHE_VARIABLE: Final = "KUBEWRIGHT_CACHE_DIR"
+MIRRORS_VARIABLE: Final = "KUBEWRIGHT_MIRRORS"
+PROXY_VARIABLE: Final = "KUBEWRIGHT_PROXY"
+OFFLINE_VARIABLE: Final = "KUBEWRIGHT_OFFLINE"
+NO_BUILD_VARIABLE: Final = "KUBEWRIGHT_NO_BUILD"
+
+_TRUTH: Final = {"1": True, "true": True, "yes": True, "on": True, "": False, "0": False, "false": False, "no": False, "off": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where binaries may come from. The order is fixed: `directory`, `cache`, download (mirrors, then the primary host), build."""
+
+    cache: Path
+    """Root of the cache; programs are at VERSION/ARCHITECTURE/NAME below it."""
+    directory: Path | None = None
+    mirrors: tuple[str, ...] = ()
+    """Addresses below which a file of `https://HOST/PATH` is at `HOST/PATH`."""
+    allow_download: bool = True
+    allow_build: bool = True
+    offline: bool = False
+    """Nothing may use the network: no download, and a build only from modules that are already here."""
+    proxy: str | None = field(default=None, repr=False)
+    """Proxy for downloads; None takes HTTPS_PROXY and NO_PROXY of the environment, '' takes none. It may hold a password."""
+
+
+def sources_from(
+    environment: Mapping[str, str],
+    *,
+    directory: str | Path | None = None,
+    cache: str | Path | None = None,
+    mirrors: tuple[str, ...] | None = None,
+    allow_download: bool | None = None,
+    allow_build: bool | None = None,
+    proxy: str | None = None,
+) -> Sources:
+    """Read the settings; a flag that is given (not None) beats its environment variable.
+
+    Raises UsageError for a value that cannot be used, naming the variable or flag.
+    """
+    offline = _flag(environment, OFFLINE_VARIABLE)
+    chosen = directory if directory is not None else environment.get(DIRECTORY_VARIABLE) or None
+    listed = mirrors if mirrors is not None else tuple(part for part in re.split(r"[,\s]+", environment.get(MIRRORS_VARIABLE, "")) if part)
+    through = proxy if proxy is not None else environment.get(PROXY_VARIABLE)
+    return Sources(
+        cache=Path(cache) if cache is not None else default_cache(environment),
+        directory=Path(chosen).expanduser().absolute() if chosen is not None else None,
+        mirrors=tuple(_mirror(mirror) for mirror in listed),
+        allow_download=(not offline) if allow_download is None else allow_download,
+        allow_build=(not _flag(environment, NO_BUILD_VARIABLE)) if allow_build is None else allow_build,
+        offline=offline,
+        proxy=_proxy(through) if through else through,
+    )
+
+
+def default_cache(environment: Mapping[str, str]) -> Path:
+    """Return the cache's root: KUBEWRIGHT_CACHE_DIR, else below XDG_CACHE_HOME (absolute, says the specification) or ~/.cache.
+
+    Raises UsageError where none of them is set.
+    """
+    if chosen := environment.get(CACHE_VARIABLE):
+        return Path(chosen).expanduser().absolute() / "binaries"
+    xdg = environment.get("XDG_CACHE_HOME", "")
+    if xdg.startswith("/"):
+        return Path(xdg) / "kubewright" / "binaries"
+    if home := environment.get("HOME"):
+        return Path(home) / ".cache" / "kubewright" / "binaries"
+    raise UsageError("there is no directory for the cache of binaries", remedy=f"set HOME, XDG_CACHE_HOME or {CACHE_VARIABLE}")
+
+
+def _flag(environment: Mapping[str, str], name: str) -> bool:
+    value = environment.get(name, "").strip().lower()
+    if value not in _TRUTH:
+        raise UsageError(f"{name}={environment[name]!r} is neither true nor false", remedy=f"{name}=1 or {name}=0")
+    return _TRUTH[value]
+
+
+def _mirror(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme == "https" and bool(parts.hostname) and not parts.query and not parts.fragment and parts.username is None
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"mirror {_without_credentials(address)!r} is not an address like https://mirror.example/files",
+            remedy=f"correct {MIRRORS_VARIABLE} or --mirror",
+        )
+    return address.rstrip("/")
+
+
+def _proxy(address: str) -> str:
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"proxy {_without_credentials(address)!r} is not an address like http://proxy.example:3128",
+            remedy=f"correct {PROXY_VARIABLE} or --proxy",
+        )
+    return address
+
+
+def _without_credentials(address: str) -> str:
+    return re.sub(r"//[^/@]*@", "//", address)
