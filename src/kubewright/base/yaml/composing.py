@@ -1,0 +1,227 @@
+"""From parser events to values, without recursion: Go's meaning of scalars, merge keys, aliases with a budget, duplicates, line numbers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from kubewright.base.errors import DocumentError
+from kubewright.base.yaml import scalars
+from kubewright.base.yaml.documents import MAX_DEPTH
+
+_TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = "<<"
+_MAX_DUPLICATES: Final = 100
+# goyaml v2, decode.go: up to 400,000 decoded nodes 99 % may come from aliases, from 4,000,000 on 10 %, in between a straight line.
+_ALIAS_LOW: Final = 400_000
+_ALIAS_HIGH: Final = 4_000_000
+_MAX_NODES: Final = 500_000  # ours: keeps the worst text of the permitted size below two seconds and 200 MiB
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A collection that is being read. `size` counts its nodes with aliases expanded; `key` is the key that waits for its value."""
+
+    value: Any
+    lines: Any
+    path: str
+    line: int
+    anchor: str | None
+    size: int = 1
+    key: str | None = None
+    key_line: int = 0
+    merging: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    value: Any
+    line: int
+    size: int = 1
+    is_alias: bool = False
+
+
+class Composer:
+    """Builds the value of one document. Use it once."""
+
+    def __init__(self, *, first_line: int, source: str) -> None:
+        self._offset = first_line
+        self._source = source
+        self._stack: list[_Frame] = []
+        self._anchors: dict[str, _Node | None] = {}
+        self._decoded = 0
+        self._from_aliases = 0
+        self._root: object = None
+        self.line: int | None = None
+        self.duplicates: list[str] = []
+        self.lines: dict[int, dict[str, int] | list[int]] = {}
+
+    def compose(self, events: Iterable[yaml.Event]) -> object:
+        """Return the value. Raises DocumentError for what goyaml refuses, and whatever the parser raises."""
+        for event in events:
+            line = event.start_mark.line + self._offset if event.start_mark else self._offset
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event, line)
+            elif isinstance(event, yaml.MappingStartEvent):
+                self._begin(_Frame({}, {}, self._path(), line, event.anchor))
+            elif isinstance(event, yaml.SequenceStartEvent):
+                self._begin(_Frame([], [], self._path(), line, event.anchor))
+            elif isinstance(event, yaml.AliasEvent):
+                self._alias(event.anchor, line)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._end()
+        return self._root
+
+    def _fail(self, line: int, problem: str) -> DocumentError:
+        return DocumentError(f"{self._source or 'the document'} cannot be read as YAML", detail=f"line {line}: {problem}")
+
+    def _wants_key(self) -> bool:
+        return bool(self._stack) and self._stack[-1].key is None and isinstance(self._stack[-1].value, dict)
+
+    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+        plain = event.implicit[0]
+        if event.value == _MERGE and (plain or event.tag == _TAG + "merge") and self._wants_key():
+            self._stack[-1].key, self._stack[-1].merging = _MERGE, True
+            return
+        try:
+            value = _value(event.value, event.tag, plain=plain)
+        except ValueError as error:
+            raise self._fail(line, str(error)) from None
+        self._count(line, 1)
+        self._take(_Node(value, line), event.anchor)
+
+    def _begin(self, frame: _Frame) -> None:
+        if self._wants_key():
+            raise self._fail(frame.line, "a key is a map or a list")
+        if len(self._stack) >= MAX_DEPTH:
+            raise self._fail(frame.line, f"it is nested more than {MAX_DEPTH} levels deep")
+        self._count(frame.line, 1)
+        if frame.anchor is not None:
+            self._anchors[frame.anchor] = None
+        self._stack.append(frame)
+
+    def _end(self) -> None:
+        frame = self._stack.pop()
+        self.lines[id(frame.value)] = frame.lines
+        self._take(_Node(frame.value, frame.line, frame.size), frame.anchor)
+
+    def _alias(self, anchor: str | None, line: int) -> None:
+        node = self._anchors.get(anchor or "")
+        if node is None:
+            raise self._fail(line, f"anchor {anchor!r} contains itself" if anchor in self._anchors else f"anchor {anchor!r} is unknown")
+        self._from_aliases += node.size
+        self._count(line, node.size + 1)
+        self._take(_Node(node.value, line, node.size + 1, is_alias=True), None)
+
+    def _count(self, line: int, nodes: int) -> None:
+        self._decoded += nodes
+        if self._from_aliases > 100 and self._decoded > 1000 and self._from_aliases / self._decoded > _allowed(self._decoded):
+            raise self._fail(line, "it repeats too much by aliases")
+        if self._decoded > _MAX_NODES:
+            raise self._fail(line, f"it has more than {_MAX_NODES} values")
+
+    def _path(self) -> str:
+        if not self._stack:
+            return ""
+        frame = self._stack[-1]
+        return f"{frame.path}[{len(frame.value)}]" if isinstance(frame.value, list) else _join(frame.path, frame.key or "")
+
+    def _take(self, node: _Node, anchor: str | None) -> None:
+        """Put a finished node into its place."""
+        if anchor is not None:
+            self._anchors[anchor] = node
+        if not self._stack:
+            self._root, self.line = node.value, node.line
+            return
+        frame = self._stack[-1]
+        frame.size += node.size
+        if isinstance(frame.value, list):
+            frame.value.append(node.value)
+            frame.lines.append(node.line)
+        elif frame.key is None:
+            frame.key, frame.key_line = self._key(node), node.line
+        elif frame.merging:
+            self._merge(frame, node)
+            frame.key, frame.merging = None, False
+        else:
+            self._put(frame, frame.key, node.value, frame.key_line)
+            frame.key = None
+
+    def _put(self, frame: _Frame, key: str, value: Any, line: int) -> None:
+        if key in frame.value and len(self.duplicates) < _MAX_DUPLICATES:
+            self.duplicates.append(_join(frame.path, key))
+        frame.value[key] = value
+        frame.lines[key] = line
+
+    def _merge(self, frame: _Frame, node: _Node) -> None:
+        """Merge in place: keys so far are overwritten, later ones win; of a list the first map wins (goyaml v2, decode.go)."""
+        maps = reversed(node.value) if isinstance(node.value, list) and not node.is_alias else [node.value]
+        for one in maps:
+            if not isinstance(one, dict):
+                raise self._fail(node.line, "a merge needs a map or a list of maps")
+            for key, part in one.items():
+                self._put(frame, key, part, node.line)
+
+    def _key(self, node: _Node) -> str:
+        """Turn a key into a string as sigs.k8s.io/yaml does on its way to JSON."""
+        if isinstance(node.value, str):
+            return node.value
+        if isinstance(node.value, bool):
+            return "true" if node.value else "false"
+        if isinstance(node.value, (int, float)):
+            return scalars.number_text(node.value)
+        raise self._fail(node.line, "a key is neither text, number nor boolean")
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _allowed(decoded: int) -> float:
+    return min(0.99, max(0.10, 0.99 - 0.89 * (decoded - _ALIAS_LOW) / (_ALIAS_HIGH - _ALIAS_LOW)))
+
+
+# What a plain scalar has to mean to fit an explicit tag; `!!str` takes anything, and what else is tagged is text.
+_FITS: Final[dict[str, tuple[type, ...]]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "null": (type(None),),
+    "timestamp": (scalars.Timestamp,),
+}
+
+
+def _value(text: str, tag: str | None, *, plain: bool) -> object:
+    """Return what a scalar means. Raises ValueError for a value that does not fit its explicit tag, or that JSON cannot hold."""
+    name = tag.removeprefix(_TAG) if tag else ""
+    if tag is None:
+        return _jsonable(scalars.plain(text)) if plain else text
+    if name == "binary":
+        return _binary(text)
+    if name == tag or name not in _FITS:
+        return text
+    value = scalars.plain(text)
+    if not isinstance(value, _FITS[name]) or (isinstance(value, bool) and name != "bool"):
+        raise ValueError(f"a value does not fit its tag !!{name}")
+    return _jsonable(value)
+
+
+def _binary(text: str) -> str:
+    try:
+        return base64.b64decode("".join(text.splitlines()), validate=True).decode(errors="replace")
+    except binascii.Error:
+        raise ValueError("a !!binary value is not base64") from None
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("a number is not finite")
+    if isinstance(value, float):
+        return scalars.json_number(value)
+    return str(value) if isinstance(value, scalars.Timestamp) else value

@@ -1,0 +1,116 @@
+"""Reading: from text to documents. Splits as apimachinery's YAMLReader does, then composes each document from PyYAML's events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import DocumentError
+from kubewright.base.yaml.documents import MAX_BYTES, Document
+
+if TYPE_CHECKING:
+    import yaml
+
+_SEPARATOR: Final = "---"
+_BLANKS: Final = re.compile(r"\s+")
+
+
+def load(text: str | bytes, *, source: str = "") -> object:
+    """Read the one document of a text; None if it is empty.
+
+    Raises DocumentError: not YAML, too large, too deep, a key given twice, more than one document.
+    """
+    documents = load_all(text, source=source)
+    if len(documents) > 1:
+        raise DocumentError(f"{_name(source)} holds {len(documents)} documents where one is expected", remedy="split it")
+    for document in documents:
+        for path in document.duplicates[:1]:
+            raise DocumentError(f"{_name(source)}: key {path} is given twice", detail=document.where(path), remedy="remove one of them")
+    return documents[0].value if documents else None
+
+
+def load_all(text: str | bytes, *, source: str = "") -> list[Document]:
+    """Read all documents of a text, in order. A text of no bytes has none.
+
+    Documents are separated by lines that start with `---`. One without content (blanks or comments only, or nothing between two separators)
+    has the value None; a plain separator at the very start or end makes no document. What follows a line `...` is ignored up to the next
+    separator. CRLF and a byte order mark at the start are fine. Raises DocumentError, naming source and line.
+    """
+    return [_document(chunk, first_line, source) for first_line, chunk in _chunks(_decode(text, source), source)]
+
+
+def _name(source: str) -> str:
+    return source or "the document"
+
+
+def _decode(text: str | bytes, source: str) -> str:
+    if len(text) > MAX_BYTES:
+        limit = f"{MAX_BYTES // (1024 * 1024)} MiB"
+        raise DocumentError(f"{_name(source)} is larger than {limit}", remedy="give a smaller file; a configuration has a few kB")
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        decoded.encode()
+    except UnicodeError as error:
+        place = f"at byte {error.start}" if isinstance(error, UnicodeDecodeError) else "it holds half a surrogate pair"
+        raise DocumentError(f"{_name(source)} is not UTF-8 text", detail=place, remedy="save it as UTF-8") from None
+    return decoded.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _chunks(text: str, source: str) -> Iterator[tuple[int, str]]:
+    """Yield the first line number and the text of each document. A separator before any content stays with what follows it."""
+    lines = text.removesuffix("\n").split("\n") if text else []
+    kept: list[str] = []
+    first = 1
+    for number, line in enumerate(lines, start=1):
+        if line.startswith(_SEPARATOR):
+            rest = line.removeprefix(_SEPARATOR).strip()
+            if rest and not rest.startswith("#"):
+                problem = f"{_name(source)}: there is text after the document separator"
+                raise DocumentError(problem, detail=f"line {number}", remedy="put it on the next line")
+            if kept:
+                yield first, "\n".join([*kept, ""])
+                kept, first = [], number + 1
+                continue
+        kept.append(line)
+    if kept:
+        yield first, "\n".join([*kept, ""])
+
+
+def _document(text: str, first_line: int, source: str) -> Document:
+    import yaml
+
+    from kubewright.base.yaml.composing import Composer
+
+    composer = Composer(first_line=first_line, source=source)
+    try:
+        value = composer.compose(_events(text))
+    except yaml.YAMLError as error:
+        raise _not_yaml(error, first_line, source) from None
+    line = first_line if composer.line is None else composer.line
+    return Document(value=value, source=source, line=line, duplicates=tuple(composer.duplicates), lines=composer.lines)
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Yield the events of the first document of a text, its end included; nothing for a text without content."""
+    import yaml
+
+    loader = yaml.CLoader(text)
+    try:
+        while True:
+            event = loader.get_event()
+            if event is None or isinstance(event, yaml.StreamEndEvent):
+                return
+            yield event
+            if isinstance(event, yaml.DocumentEndEvent):
+                return
+    finally:
+        loader.dispose()
+
+
+def _not_yaml(error: yaml.YAMLError, first_line: int, source: str) -> DocumentError:
+    """Make our error of PyYAML's. Only the parser's own words are kept: a snippet of the text could show a secret."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
+    place = f"line {first_line + mark.line}: " if mark is not None else ""
+    return DocumentError(f"{_name(source)} is not YAML", detail=place + _BLANKS.sub(" ", str(problem)))

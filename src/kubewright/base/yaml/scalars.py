@@ -1,0 +1,126 @@
+"""What a plain scalar means to goyaml v2, and how values are written as plain scalars. Mirrors its `resolve.go`; knows nothing of documents."""
+
+from __future__ import annotations
+
+import calendar
+import math
+import re
+from decimal import Decimal
+from typing import Final
+
+_WORDS: Final[dict[str, object]] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_NUMBER_START: Final = frozenset("+-.0123456789")
+# Go's strconv.ParseInt with base 0; underscores are taken out before, as goyaml does.
+_INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
+_SIGN_AFTER_PREFIX: Final = re.compile(r"0b([-+][01]+)")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_SEXAGESIMAL: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
+    r"(?:(?P<sep>[Tt]| +)([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[.,][0-9]+)?(?P<zone>Z|[-+]([0-9]{2}):([0-9]{2}))?)?"
+)
+_UINT64: Final = 1 << 64
+_INT64: Final = 1 << 63
+
+
+class Timestamp(str):
+    """A plain scalar that looks like a date. It reads as the string that it is, and has to be quoted when it is written."""
+
+    __slots__ = ()
+
+
+def plain(text: str) -> object:
+    """Return what an unquoted scalar means: None, bool, int, float, Timestamp or str."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMBER_START:
+        return text
+    if text[0] == ".":
+        return _finite(text) if _POINT_FLOAT.fullmatch(text) else text
+    if _is_timestamp(text):
+        return Timestamp(text)
+    digits = text.replace("_", "")
+    number = _integer(digits)
+    if number is not None:
+        return number
+    return _finite(digits, otherwise=text) if _FLOAT.fullmatch(digits) else text
+
+
+def reads_as_text(text: str) -> bool:
+    """Tell whether a string may be written unquoted: neither goyaml nor a YAML 1.1 parser would take it for something else."""
+    return type(plain(text)) is str and _SEXAGESIMAL.fullmatch(text) is None
+
+
+def _integer(digits: str) -> int | None:
+    found = _INTEGER.fullmatch(digits)
+    if found is None:
+        odd = _SIGN_AFTER_PREFIX.fullmatch(digits)  # goyaml strips `0b` and lets Go read the rest, sign included
+        return int(odd[1], 2) if odd and abs(int(odd[1], 2)) < _INT64 else None
+    sign, *by_base = found.groups()
+    value = next(int(part, base) for part, base in zip(by_base, (16, 2, 8, 10), strict=True) if part is not None)
+    if sign == "-":
+        return -value if value <= _INT64 else None
+    return value if value < (_INT64 if sign else _UINT64) else None
+
+
+def _finite(digits: str, *, otherwise: str | None = None) -> object:
+    value = float(digits)
+    return value if math.isfinite(value) else (digits if otherwise is None else otherwise)
+
+
+def _is_timestamp(text: str) -> bool:
+    found = _TIMESTAMP.fullmatch(text) if len(text) >= 8 and text[4] == "-" else None
+    if found is None:
+        return False
+    year, month, day = int(found[1]), int(found[2]), int(found[3])
+    if not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
+        return False
+    if found["sep"] is None:
+        return True
+    if int(found[5]) > 23 or int(found[6]) > 59 or int(found[7]) > 59:
+        return False
+    if found["sep"] in {"T", "t"}:
+        return found["zone"] is not None and (found["zone"] == "Z" or (int(found[9]) <= 24 and int(found[10]) <= 60))
+    return found["zone"] is None
+
+
+def _days(year: int, month: int) -> int:
+    return calendar.monthrange(year or 4, month)[1]  # the year 0 of Go is a leap year, and Python has none
+
+
+def json_number(value: float) -> int | float:
+    """Return a number as it comes out of Go's JSON: a whole float below 1e21 has no point there, and so is an integer."""
+    if isinstance(value, int) and -_INT64 <= value < _UINT64:
+        return value
+    if value == int(value) and abs(value) < 1e21:
+        return int(Decimal(repr(float(value))))
+    return float(value)
+
+
+def number_text(value: float) -> str:
+    """Format a number as goyaml does after its way through JSON (Go's `%v` of int64, uint64 or float64)."""
+    value = json_number(value)
+    if isinstance(value, int) and -_INT64 <= value < _UINT64:
+        return str(value)
+    return go_float(float(value))
+
+
+def go_float(value: float) -> str:
+    """Format as Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits, an exponent below 1e-4 and from 1e6 on."""
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    shown = "".join(map(str, digits))
+    power = exponent + len(shown) - 1
+    prefix = "-" if sign else ""
+    if -4 <= power < 6:
+        return prefix + format(Decimal(repr(value)).normalize(), "f")
+    fraction = f".{shown[1:]}" if len(shown) > 1 else ""
+    return f"{prefix}{shown[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"

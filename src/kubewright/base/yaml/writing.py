@@ -1,0 +1,121 @@
+"""Writing: block style with sorted keys, list items not indented further, as sigs.k8s.io/yaml does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubewright.base.errors import DocumentError
+from kubewright.base.yaml import scalars, styles
+from kubewright.base.yaml.documents import MAX_DEPTH
+from kubewright.base.yaml.ordering import sorted_keys
+from kubewright.base.yaml.styles import Style
+
+_STEP: Final = 2
+_LINE_ENDS: Final = ("\n", "\u2028", "\u2029")
+
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+def dump(value: object) -> str:
+    """Write one document, ending with a line break.
+
+    Takes maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a bug of the caller.
+    Reads back equal. Raises DocumentError for half a surrogate pair and for a value nested too deep.
+    """
+    writer = _Writer()
+    writer.node(value, indent=0, fresh=True, depth=0)
+    return writer.finish()
+
+
+def dump_all(values: Iterable[object]) -> str:
+    """Write several documents with `---` between them."""
+    return "---\n".join(dump(value) for value in values)
+
+
+class _Writer:
+    """Holds the text so far and the column. A node is written at the cursor; `fresh` says that it stands at its own indentation."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._column = 0
+
+    def finish(self) -> str:
+        if self._column:
+            self._parts.append("\n")
+        return "".join(self._parts)
+
+    def _put(self, text: str) -> None:
+        self._parts.append(text)
+        last = max(map(text.rfind, _LINE_ENDS))
+        self._column = self._column + len(text) if last < 0 else len(text) - last - 1
+
+    def _line(self, indent: int) -> None:
+        """Go to an indentation on a line of its own."""
+        if self._column:
+            self._put("\n")
+        self._put(" " * indent)
+
+    def node(self, value: object, *, indent: int, fresh: bool, depth: int) -> None:
+        """Write a value. A collection that is not `fresh` begins on the next line."""
+        if depth > MAX_DEPTH:
+            raise DocumentError("a value cannot be written as YAML", detail=f"it is nested more than {MAX_DEPTH} levels deep")
+        blank = "" if self._column == 0 or fresh else " "
+        if isinstance(value, Mapping) and value:
+            self._mapping(value, indent=indent, fresh=fresh, depth=depth)
+        elif isinstance(value, (list, tuple)) and value:
+            self._sequence(value, indent=indent, fresh=fresh, depth=depth)
+        elif isinstance(value, (Mapping, list, tuple)):
+            self._put(blank + ("{}" if isinstance(value, Mapping) else "[]"))
+        else:
+            self._put(blank)
+            self._scalar(value, indent=max(indent, _STEP))
+
+    def _mapping(self, value: Mapping[Any, object], *, indent: int, fresh: bool, depth: int) -> None:
+        for key in sorted_keys(value):
+            if not fresh:
+                self._line(indent)
+            fresh = False
+            if styles.is_simple_key(key):
+                self._string(key, styles.choose(key, key=True), indent=indent, folding=False)
+                self._put(":")
+                inner = indent if isinstance(value[key], (list, tuple)) else indent + _STEP
+                self.node(value[key], indent=inner, fresh=False, depth=depth + 1)
+            else:
+                self._put("? ")
+                self._scalar(key, indent=indent + _STEP)
+                self._line(indent)
+                self._put(": ")
+                self.node(value[key], indent=indent + _STEP, fresh=True, depth=depth + 1)
+
+    def _sequence(self, value: Iterable[object], *, indent: int, fresh: bool, depth: int) -> None:
+        for item in value:
+            if not fresh:
+                self._line(indent)
+            fresh = False
+            self._put("- ")
+            self.node(item, indent=indent + _STEP, fresh=True, depth=depth + 1)
+
+    def _scalar(self, value: object, *, indent: int) -> None:
+        if isinstance(value, str):
+            self._string(value, styles.choose(value), indent=indent, folding=True)
+        elif value is None:
+            self._put("null")
+        elif isinstance(value, bool):
+            self._put("true" if value else "false")
+        elif type(value) in {int, float}:
+            self._put(scalars.number_text(value))  # type: ignore[arg-type]
+        else:
+            raise TypeError(f"a {type(value).__name__} cannot be written as YAML")
+
+    def _string(self, text: str, style: Style, *, indent: int, folding: bool) -> None:
+        if _SURROGATE.search(text):
+            raise DocumentError("a value cannot be written as YAML", detail="a text in it holds half a surrogate pair")
+        if style is Style.LITERAL:
+            for part in styles.literal(text, indent=indent):
+                self._put(part)
+            return
+        out = styles.Folder(column=self._column, indent=indent, folding=folding)
+        {Style.PLAIN: styles.plain, Style.SINGLE: styles.single, Style.DOUBLE: styles.double}[style](text, out)
+        self._put(out.text)
