@@ -1,0 +1,148 @@
+"""What both transports take and give: an answer, limits, time-outs, and the protocols that clients are written against."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+MIB: Final = 1 << 20
+REQUEST_TIMEOUT: Final = 10.0
+"""Seconds for one request, body included; what the kubelet gives its heartbeats (node.md 1)."""
+CONNECT_TIMEOUT: Final = 5.0
+"""Seconds to open a connection, handshake included."""
+CHUNK: Final = 64 * 1024
+
+Headers = Mapping[str, str | tuple[str, ...]]
+"""Headers of a request; a tuple is a header that is sent several times, once for each value."""
+
+
+def header_pairs(headers: Headers) -> list[tuple[str, str]]:
+    """Return one pair for each header line."""
+    return [(name, value) for name, values in headers.items() for value in ((values,) if isinstance(values, str) else values)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """An answer with its whole body. Header names are lower case; of a repeated header the last value counts."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What an answer may cost. `body` is the largest body in bytes that is read whole; `connections` is kept per transport."""
+
+    body: int = 64 * MIB
+    connections: int = 8
+    connect: float = CONNECT_TIMEOUT
+
+
+class Stream(Protocol):
+    """An answer whose body arrives piece by piece."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the body as it arrives. Raises NoAnswer when it is cut short, stalls or grows beyond its bound."""
+        ...
+
+    def read(self) -> bytes:
+        """Return the whole rest of the body."""
+        ...
+
+
+class AsyncStream(Protocol):
+    """The asynchronous form of `Stream`."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives. Raises NoAnswer when it is cut short, stalls or grows beyond its bound."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the whole rest of the body."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends requests to one server. Never follows a redirect, never retries, knows no credentials but its client certificate."""
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        /,
+        *,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        timeout: float | None = REQUEST_TIMEOUT,
+    ) -> Response:
+        """Send one request and read the whole answer within `timeout` seconds. `target` is a path with its query, already encoded.
+
+        Raises NoAnswer where there is no usable one; every status code is an answer.
+        """
+        ...
+
+    def stream(
+        self,
+        method: str,
+        target: str,
+        /,
+        *,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        timeout: float | None = REQUEST_TIMEOUT,
+        stall: float | None = None,
+    ) -> AbstractContextManager[Stream]:
+        """Send one request; `timeout` bounds the wait for the status line, `stall` the wait between two pieces of the body."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection. Idempotent."""
+        ...
+
+
+class AsyncTransport(Protocol):
+    """The asynchronous form of `Transport`."""
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        /,
+        *,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        timeout: float | None = REQUEST_TIMEOUT,
+    ) -> Response:
+        """Send one request and read the whole answer within `timeout` seconds."""
+        ...
+
+    def stream(
+        self,
+        method: str,
+        target: str,
+        /,
+        *,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        timeout: float | None = REQUEST_TIMEOUT,
+        stall: float | None = None,
+    ) -> AbstractAsyncContextManager[AsyncStream]:
+        """Send one request; `timeout` bounds the wait for the status line, `stall` the wait between two pieces of the body."""
+        ...
+
+    async def drain(self) -> None:
+        """Let requests in flight finish, then close every connection; streams are cut."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection at once. Idempotent."""
+        ...

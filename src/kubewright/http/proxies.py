@@ -1,0 +1,155 @@
+"""Which proxy a URL goes through: the decision of Go's golang.org/x/net/http/httpproxy, so that both tools take the same way.
+
+Pure: the environment is an argument.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from kubewright.base.errors import UsageError
+
+_SCHEMES: Final = ("http", "https")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxy:
+    """One proxy: its URL without user information, and the credentials for it. Never print the credentials."""
+
+    url: str
+    user: str | None = None
+    password: str = ""
+
+    def __repr__(self) -> str:
+        return f"Proxy({self.url!r})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """One entry of NO_PROXY. `port` None means any."""
+
+    port: int | None
+    suffix: str = ""
+    exact: bool = False
+    address: _Address | None = None
+    network: _Network | None = None
+    everything: bool = False
+
+    def covers(self, host: str, port: int, address: _Address | None) -> bool:
+        if self.everything:
+            return True
+        if self.network is not None:
+            return address is not None and address in self.network
+        if self.port not in {None, port}:
+            return False
+        if self.address is not None:
+            return self.address == address
+        return bool(self.suffix) and (host.endswith(self.suffix) or (self.exact and host == self.suffix[1:]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proxies:
+    """The proxies of an environment. The empty value goes everywhere directly."""
+
+    http: Proxy | None = None
+    https: Proxy | None = None
+    rules: tuple[_Rule, ...] = ()
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Proxies:
+        """Read HTTP_PROXY, HTTPS_PROXY and NO_PROXY; the upper-case name wins over the lower-case one.
+
+        Raises UsageError for a proxy of a kind that we cannot use, without its credentials.
+        """
+
+        def variable(name: str) -> str:
+            return environment.get(name) or environment.get(name.lower()) or ""
+
+        # In a CGI program HTTP_PROXY is a header of the client's (httpoxy); Go ignores it there as well.
+        plain = "" if "REQUEST_METHOD" in environment else variable("HTTP_PROXY")
+        return cls(
+            http=_proxy(plain, name="HTTP_PROXY"),
+            https=_proxy(variable("HTTPS_PROXY"), name="HTTPS_PROXY"),
+            rules=tuple(rule for entry in variable("NO_PROXY").split(",") if (rule := _rule(entry)) is not None),
+        )
+
+    def for_url(self, url: str) -> Proxy | None:
+        """Return the proxy for a URL, None for a direct connection. Loopback and `localhost` are always direct."""
+        parts = urlsplit(url)
+        proxy = {"http": self.http, "https": self.https}.get(parts.scheme)
+        host = (parts.hostname or "").strip().lower()
+        if proxy is None or not host or host == "localhost":
+            return None
+        address = _address(host)
+        if address is not None and address.is_loopback:
+            return None
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        return None if any(rule.covers(host, port, address) for rule in self.rules) else proxy
+
+
+def _proxy(text: str, *, name: str) -> Proxy | None:
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) else f"http://{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in _SCHEMES:
+        raise UsageError(f"{name} does not name an http or https proxy", remedy=f"set it like {name}=http://proxy.example.com:3128")
+    shown = f"[{host}]" if ":" in host else host
+    return Proxy(
+        url=f"{parts.scheme}://{shown}:{port or _DEFAULT_PORTS[parts.scheme]}",
+        user=unquote(parts.username) if parts.username is not None else None,
+        password=unquote(parts.password or ""),
+    )
+
+
+def _rule(entry: str) -> _Rule | None:
+    entry = entry.strip().lower()
+    if not entry:
+        return None
+    if entry == "*":
+        return _Rule(port=None, everything=True)
+    if "/" in entry:
+        network = _network(entry)
+        if network is not None:
+            return _Rule(port=None, network=network)
+    host, port = _split_port(entry)
+    if not host:
+        return None
+    address = _address(host.removeprefix("[").removesuffix("]"))
+    if address is not None:
+        return _Rule(port=port, address=address)
+    host = host[1:] if host.startswith("*.") else host
+    return _Rule(port=port, suffix=host) if host.startswith(".") else _Rule(port=port, suffix=f".{host}", exact=True)
+
+
+def _split_port(entry: str) -> tuple[str, int | None]:
+    """Split `host:port`; an IPv6 address has brackets if it has a port."""
+    found = re.fullmatch(r"(\[[^\]]*\]|[^:]*):(\d{1,5})", entry, re.ASCII)
+    return (found[1], int(found[2])) if found else (entry, None)
+
+
+def _network(text: str) -> _Network | None:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def _address(text: str) -> _Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, ipaddress.IPv6Address) else address

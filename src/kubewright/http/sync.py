@@ -1,0 +1,283 @@
+"""HTTP for commands: a pool to one server, and downloads. urllib3 does the work; nothing of it shows above this package.
+
+No environment is trusted here: no .netrc, no proxy but the one that is given, no CA but the context's.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+from urllib3.connection import HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.util import Timeout, make_headers
+
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.http import failures
+from kubewright.http.addresses import origin
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
+from kubewright.http.proxies import Proxies, Proxy
+
+REDIRECTS: Final = 5
+STALL: Final = 30.0
+"""Seconds without a byte after which a download counts as stalled."""
+
+_REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})
+
+
+class Transport:
+    """A pool of connections to one server; thread-safe. Implements `messages.Transport`.
+
+    `base` is `https://host:port`, perhaps with a path that goes before every target. Opens nothing before the first request.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        *,
+        context: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        _, self._server, self._prefix = origin(base)
+        self._limits = limits or Limits()
+        self._clock = clock or SystemClock()
+        self._manager = _manager(context, proxy, connections=self._limits.connections)
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        /,
+        *,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        timeout: float | None = REQUEST_TIMEOUT,
+    ) -> Response:
+        end = None if timeout is None else self._clock.monotonic() + timeout
+        with self.stream(method, target, headers=headers, body=body, timeout=timeout, stall=timeout) as answer:
+            answer.bound(self._limits.body, end)
+            return Response(status=answer.status, headers=answer.headers, body=answer.read())
+
+    @contextmanager
+    def stream(
+        self,
+        method: str,
+        target: str,
+        /,
+        *,
+        headers: Headers | None = None,
+        body: bytes | None = None,
+        timeout: float | None = REQUEST_TIMEOUT,
+        stall: float | None = None,
+    ) -> Iterator[Streamed]:
+        url = f"{self._server}{self._prefix}{target}"
+        answer = _open(self._manager, method, url, headers=headers, body=body, timeouts=_timeouts(self._limits, timeout))
+        answer.clock = self._clock
+        try:
+            answer.allow_silence(stall)
+            yield answer
+        finally:
+            answer.close()
+
+    def close(self) -> None:
+        self._manager.clear()
+
+
+class Streamed:
+    """An answer whose body is still on its way. Implements `messages.Stream`. `url` is where it came from, after redirects."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse, *, method: str, url: str) -> None:
+        self._answer = answer
+        self._method = method
+        self.url = url
+        self.status = answer.status
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in answer.headers.items()}
+        self.clock: Clock = SystemClock()
+        self._end: float | None = None
+        self._most: int | None = None
+        self._ended = False
+
+    def bound(self, most: int | None, end: float | None) -> None:
+        """Set the largest body in bytes, and the monotonic time at which it must be complete."""
+        self._most, self._end = most, end
+
+    def allow_silence(self, seconds: float | None) -> None:
+        """Set how long the server may say nothing between two pieces of the body."""
+        sock = getattr(self._answer.connection, "sock", None)
+        if sock is not None:
+            sock.settimeout(seconds)
+
+    def chunks(self) -> Iterator[bytes]:
+        count = 0
+        while chunk := self._next():
+            count += len(chunk)
+            if self._most is not None and count > self._most:
+                raise self._failure(Reason.TOO_LARGE, f"more than {self._most} bytes")
+            yield chunk
+            if self._end is not None and self.clock.monotonic() >= self._end:
+                raise self._failure(Reason.TIMED_OUT, f"after {count} bytes")
+
+    def read(self) -> bytes:
+        return b"".join(self.chunks())
+
+    def close(self) -> None:
+        """Give the connection back if the body was read to its end, else close it."""
+        if self._ended:
+            self._answer.release_conn()
+        else:
+            self._answer.close()
+
+    def _next(self) -> bytes:
+        try:
+            chunk = self._answer.read1(CHUNK, decode_content=False)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _failure(error, self._method, self.url) from error
+        if not chunk:
+            remaining = getattr(self._answer, "length_remaining", None)
+            if remaining:
+                raise self._failure(Reason.TRUNCATED, f"{remaining} bytes are missing")
+            self._ended = True
+        return chunk
+
+    def _failure(self, reason: Reason, detail: str) -> NoAnswer:
+        return failures.no_answer(_shown(self.url), self._method, urlsplit(self.url).path, reason, detail=detail)
+
+
+class Downloads:
+    """Streaming GETs of anything on the web: proxies, redirects within bounds, and an end to waiting for a server that went silent."""
+
+    def __init__(self, context: ssl.SSLContext, *, proxies: Proxies | None = None, connect: float = 10.0, stall: float = STALL) -> None:
+        self._context = context
+        self._proxies = proxies or Proxies()
+        self._timeouts = Timeout(connect=connect, read=stall)
+        self._managers: dict[Proxy | None, urllib3.PoolManager] = {}
+
+    @contextmanager
+    def get(
+        self,
+        url: str,
+        /,
+        *,
+        start: int = 0,
+        headers: Headers | None = None,
+        most: int | None = None,
+        redirects: int = REDIRECTS,
+    ) -> Iterator[Streamed]:
+        """Open a URL; `start` asks for the bytes from there on (206, or 200 from a server that cannot, or 416 past the end).
+
+        Follows up to `redirects` redirects, never from https to http. `most` bounds the body. Every status code is an answer.
+        Raises NoAnswer, for a chain of redirects that is too long as well.
+        """
+        answer = self._follow(url, {**(headers or {}), **({"range": f"bytes={start}-"} if start else {})}, redirects)
+        try:
+            answer.bound(most, None)
+            yield answer
+        finally:
+            answer.close()
+
+    def close(self) -> None:
+        """Close every connection. Idempotent."""
+        for manager in self._managers.values():
+            manager.clear()
+
+    def _follow(self, url: str, headers: Headers, redirects: int) -> Streamed:
+        current = url
+        for _ in range(redirects + 1):
+            proxy = self._proxies.for_url(current)
+            if proxy not in self._managers:
+                self._managers[proxy] = _manager(self._context, proxy, connections=1)
+            answer = _open(self._managers[proxy], "GET", current, headers=headers, body=None, timeouts=self._timeouts)
+            place = answer.headers.get("location")
+            if answer.status not in _REDIRECT_CODES or place is None:
+                return answer
+            answer.close()
+            following = urljoin(current, place)
+            if urlsplit(following).scheme != "https" and urlsplit(current).scheme == "https":
+                raise failures.no_answer(_shown(current), "GET", urlsplit(current).path, Reason.REDIRECTED, detail="to a place without TLS")
+            current = following
+        raise failures.no_answer(_shown(url), "GET", urlsplit(url).path, Reason.REDIRECTED, detail=f"more than {redirects} times")
+
+
+class _Connection(HTTPSConnection):
+    """A connection that does not warn when its context verifies nothing: whoever made the context has decided that."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.is_verified = True
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _Connection
+
+
+def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections: int) -> urllib3.PoolManager:
+    if proxy is None:
+        manager = urllib3.PoolManager(num_pools=4, maxsize=connections, ssl_context=context)
+    else:
+        basic = make_headers(proxy_basic_auth=f"{proxy.user}:{proxy.password}") if proxy.user is not None else None
+        manager = urllib3.ProxyManager(
+            proxy.url, num_pools=4, maxsize=connections, proxy_headers=basic, ssl_context=context, proxy_ssl_context=_proxy_context(proxy)
+        )
+    manager.pool_classes_by_scheme = {"http": HTTPConnectionPool, "https": _SecurePool}
+    return manager
+
+
+def _proxy_context(proxy: Proxy) -> ssl.SSLContext | None:
+    """Return the context for TLS to the proxy itself: the machine's trust, never the cluster's CA."""
+    from kubewright.http.tls import host_context
+
+    return host_context() if proxy.url.startswith("https:") else None
+
+
+def _timeouts(limits: Limits, timeout: float | None) -> Timeout:
+    connect = limits.connect if timeout is None else min(limits.connect, timeout)
+    return Timeout(connect=connect, read=timeout)
+
+
+def _open(
+    manager: urllib3.PoolManager, method: str, url: str, *, headers: Headers | None, body: bytes | None, timeouts: Timeout
+) -> Streamed:
+    shown = urllib3.HTTPHeaderDict({"user-agent": "kubewright", "accept-encoding": "identity"})
+    for name, value in header_pairs(headers or {}):
+        shown.add(name, value)
+    try:
+        answer = manager.urlopen(
+            method, url, headers=shown, body=body, timeout=timeouts, redirect=False, retries=False, preload_content=False
+        )
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise _failure(error, method, url) from error
+    return Streamed(answer, method=method, url=url)
+
+
+def _failure(error: Exception, method: str, url: str) -> NoAnswer:
+    reason, detail = _reason(error)
+    return failures.no_answer(_shown(url), method, urlsplit(url).path, reason, detail=detail)
+
+
+def _reason(error: Exception) -> tuple[Reason, str]:
+    if isinstance(error, urllib3.exceptions.ProxyError):
+        below = failures.reason_of(error)
+        return Reason.PROXY, below[0].value if below else ""
+    if isinstance(error, urllib3.exceptions.NameResolutionError):
+        return Reason.DNS, ""
+    below = failures.reason_of(error)
+    if below is not None:
+        return below
+    if isinstance(error, urllib3.exceptions.TimeoutError):
+        return Reason.TIMED_OUT, ""
+    if isinstance(error, urllib3.exceptions.ProtocolError):
+        return Reason.TRUNCATED if "ncomplete" in str(error) or "InvalidChunkLength" in str(error) else Reason.MALFORMED, ""
+    return Reason.MALFORMED, type(error).__name__
+
+
+def _shown(url: str) -> str:
+    """Return scheme, host and port of a URL, without user information."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

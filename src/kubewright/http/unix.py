@@ -1,0 +1,140 @@
+"""The control socket from the caller's side: one request over a Unix socket, with nothing but the standard library.
+
+`local status` is to answer at once: http.client alone would cost 20 ms of imports, so the few lines of HTTP/1.0 are here. The server ends
+the connection after its answer, which makes the body's end plain.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.http import failures
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import CHUNK, MIB, Response
+
+_PATH_LIMIT: Final = 107
+"""Bytes that fit into sockaddr_un."""
+_HEAD_LIMIT: Final = 64 * 1024
+
+
+def request(method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float = 10.0, most: int = 16 * MIB) -> Response:
+    """Send one request to the server on a Unix socket and read the whole answer. Raises NoAnswer, also when nobody listens."""
+    with stream(method, path, target, body=body, timeout=timeout) as (status, headers, chunks):
+        parts, count = [], 0
+        for chunk in chunks:
+            count += len(chunk)
+            if count > most:
+                raise _Call(method, path, target).failure(Reason.TOO_LARGE)
+            parts.append(chunk)
+    return Response(status=status, headers=headers, body=b"".join(parts))
+
+
+@contextmanager
+def stream(
+    method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0
+) -> Iterator[tuple[int, dict[str, str], Iterator[bytes]]]:
+    """Send one request and give status, headers and the body piece by piece; `timeout` bounds each wait."""
+    call = _Call(method, path, target)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        with call.mapped():
+            sock.settimeout(timeout)
+            with reachable(path) as short:
+                sock.connect(short)
+            _check_owner(sock, path)
+            head = f"{method} {target} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+            sock.sendall(head.encode("ascii") + body)
+            status, headers, rest = _read_head(sock, call)
+        yield status, headers, _body(sock, rest, headers, call)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What an error has to name."""
+
+    method: str
+    path: Path
+    target: str
+
+    def failure(self, reason: Reason, detail: str = "") -> NoAnswer:
+        return failures.no_answer(f"unix:{self.path}", self.method, self.target, reason, detail=detail)
+
+    @contextmanager
+    def mapped(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise self.failure(Reason.REFUSED, "there is no such socket") from error
+        except (OSError, ValueError, IndexError) as error:
+            reason, detail = failures.reason_of(error) or (Reason.MALFORMED, "")
+            raise self.failure(reason, detail) from error
+
+
+@contextmanager
+def reachable(path: Path) -> Iterator[str]:
+    """Give a socket's path in a form that fits into an address: longer ones go through a descriptor of their directory."""
+    if len(os.fsencode(path)) <= _PATH_LIMIT:
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def checked_directory(directory: Path) -> None:
+    """Require a directory that only this user can enter. Raises HostError."""
+    try:
+        found = directory.lstat()
+    except OSError as error:
+        raise HostError(f"cannot use {directory} for a socket", detail=error.strerror or "") from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise HostError(
+            f"{directory} must be a directory of this user with mode 0700",
+            detail=f"it has mode {stat.S_IMODE(found.st_mode):04o} and owner {found.st_uid}",
+            remedy=f"chmod 0700 {directory}",
+        )
+
+
+def _check_owner(sock: socket.socket, path: Path) -> None:
+    """Talk only to a server of this user or of root: whoever took the socket's place must not get our requests."""
+    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    if uid not in {os.geteuid(), 0}:
+        raise HostError(f"the process that listens on {path} belongs to user {uid}", remedy="find out who it is before you go on")
+
+
+def _read_head(sock: socket.socket, call: _Call) -> tuple[int, dict[str, str], bytes]:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        chunk = sock.recv(CHUNK)
+        received += chunk
+        if not chunk or len(received) > _HEAD_LIMIT:
+            raise call.failure(Reason.TRUNCATED)
+    head, _, rest = received.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return int(first.split(" ", 2)[1]), headers, rest
+
+
+def _body(sock: socket.socket, rest: bytes, headers: dict[str, str], call: _Call) -> Iterator[bytes]:
+    count, chunk = 0, rest
+    while True:
+        if not chunk:
+            with call.mapped():
+                chunk = sock.recv(CHUNK)
+        if not chunk:
+            break
+        count += len(chunk)
+        yield chunk
+        chunk = b""
+    if count < int(headers.get("content-length", "0")):
+        raise call.failure(Reason.TRUNCATED)

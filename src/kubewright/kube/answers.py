@@ -1,0 +1,220 @@
+"""Reading what the API answers: objects, Status errors, pages, watch lines. Pure; an answer of any shape ends in a value or in our error tree."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from kubewright.base import errors
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import MIB, Response
+from kubewright.kube.core import Call, Object
+
+LINE_LIMIT: Final = 16 * MIB
+"""Bytes of one watch line; etcd keeps objects below 1.5 MiB by default, JSON and managed fields make more of it."""
+_EXCERPT: Final = 300
+"""Characters of a body that is no Status object which an error shows."""
+
+_decoder: Final = msgspec.json.Decoder(dict[str, Any])
+
+_BY_REASON: Final[dict[str, type[errors.StatusError]]] = {
+    "AlreadyExists": errors.AlreadyExists,
+    "Conflict": errors.Conflict,
+    "Expired": errors.Gone,
+    "Forbidden": errors.Forbidden,
+    "Gone": errors.Gone,
+    "Invalid": errors.Invalid,
+    "NotFound": errors.NotFound,
+    "TooManyRequests": errors.TooManyRequests,
+    "Unauthorized": errors.Unauthorized,
+}
+_BY_CODE: Final[dict[int, type[errors.StatusError]]] = {
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    410: errors.Gone,
+    422: errors.Invalid,
+    429: errors.TooManyRequests,
+}
+_REMEDIES: Final[dict[type[errors.StatusError], str]] = {
+    errors.Unauthorized: "check that the certificate or token is of this cluster and has not expired",
+    errors.Forbidden: "use an identity that may do this, or give this one the right",
+    errors.Conflict: "somebody else changed it: try again",
+    errors.TooManyRequests: "the server asks to wait: try again later",
+    errors.ServerError: "look at the API server's log",
+}
+
+
+class EventType(enum.Enum):
+    """What a watch tells. ERROR never reaches a caller: it is raised."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One thing that happened to an object. A BOOKMARK's object holds nothing but its resourceVersion."""
+
+    type: EventType
+    object: Object
+
+    @property
+    def resource_version(self) -> str:
+        """The version to go on from."""
+        return str((self.object.get("metadata") or {}).get("resourceVersion") or "")
+
+
+def read_object(call: Call, answer: Response, *, server: str) -> Object:
+    """Return the object of a good answer. Raises the StatusError of a bad one, and NoAnswer for one that makes no sense."""
+    check(call, answer, server=server)
+    return _decode(call, answer.body, server=server)
+
+
+def check(call: Call, answer: Response, *, server: str) -> None:
+    """Raise for every status code but 2xx."""
+    if 200 <= answer.status < 300:
+        return
+    if answer.status < 400:
+        place = answer.headers.get("location", "")
+        raise _nonsense(call, server, Reason.REDIRECTED, f"to {_printable(place)}" if place else f"status code {answer.status}")
+    raise _status_error(call, answer.status, _status_of(answer.body), headers=answer.headers, text=answer.body)
+
+
+def items_of(call: Call, page: Object, *, server: str) -> tuple[list[Object], str, str]:
+    """Return a page's objects, its continue token and its resource version.
+
+    Items of a list come without kind and apiVersion; they get those of the list's row back.
+    """
+    items, about_it = page.get("items"), page.get("metadata")
+    if items is None:
+        items = []
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items) or not isinstance(about_it or {}, dict):
+        raise _nonsense(call, server, Reason.MALFORMED, "not a list of objects")
+    kind, version = str(page.get("kind", "")), page.get("apiVersion")
+    if kind.endswith("List") and kind != "List":
+        items = [{"kind": kind.removesuffix("List"), "apiVersion": version, **item} for item in items]
+    about_it = about_it or {}
+    return items, str(about_it.get("continue") or ""), str(about_it.get("resourceVersion") or "")
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_line_decoder: Final = msgspec.json.Decoder(_Line)
+
+
+class WatchDecoder:
+    """Turns the bytes of a watch into events, in whatever pieces they arrive.
+
+    Lines are decoded in two steps, the type first and the object only then, so an ERROR event is never mistaken for an object.
+    """
+
+    def __init__(self, call: Call, *, server: str) -> None:
+        self._call = call
+        self._server = server
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> Iterator[WatchEvent]:
+        """Yield the events that are complete. Raises the StatusError of an ERROR event (410 is Gone), NoAnswer for nonsense."""
+        *complete, rest = chunk.split(b"\n")
+        for line in complete:
+            whole = b"".join((*self._pieces, line)) if self._pieces else line
+            self._pieces, self._size = [], 0
+            if whole.strip():
+                yield self._event(whole)
+        if rest:
+            self._pieces.append(rest)
+            self._size += len(rest)
+            if self._size > LINE_LIMIT:
+                raise _nonsense(self._call, self._server, Reason.TOO_LARGE, f"a watch event of more than {LINE_LIMIT} bytes")
+
+    def end(self) -> None:
+        """Say that nothing more comes. Raises NoAnswer if an event was cut short."""
+        if b"".join(self._pieces).strip():
+            raise _nonsense(self._call, self._server, Reason.TRUNCATED, "a watch event without its end")
+
+    def _event(self, line: bytes) -> WatchEvent:
+        try:
+            found = _line_decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise _nonsense(self._call, self._server, Reason.MALFORMED, "a watch event that is not JSON") from error
+        obj = _decode(self._call, bytes(found.object), server=self._server)
+        if found.type == "ERROR":
+            code = obj.get("code")
+            raise _status_error(self._call, code if isinstance(code, int) else 500, obj, headers={}, text=bytes(found.object))
+        try:
+            return WatchEvent(EventType(found.type), obj)
+        except ValueError as error:
+            raise _nonsense(self._call, self._server, Reason.MALFORMED, f"a watch event of type {_printable(found.type)}") from error
+
+
+def _decode(call: Call, body: bytes, *, server: str) -> Object:
+    try:
+        found = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _nonsense(call, server, Reason.MALFORMED, f"not a JSON object: {_excerpt(body)}") from error
+    if "metadata" in found and not isinstance(found["metadata"], dict):
+        raise _nonsense(call, server, Reason.MALFORMED, "an object whose metadata is no map")
+    return found
+
+
+def _status_of(body: bytes) -> Object:
+    try:
+        found = _decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+    return found if found.get("kind") == "Status" else {}
+
+
+def _status_error(call: Call, code: int, status: Mapping[str, Any], *, headers: Mapping[str, str], text: bytes) -> errors.StatusError:
+    reason = status.get("reason") if isinstance(status.get("reason"), str) else ""
+    kind = _BY_REASON.get(reason or "") or _BY_CODE.get(code) or (errors.ServerError if code >= 500 else errors.StatusError)
+    message = status.get("message")
+    return kind(
+        f"the API server refused to {call.verb} {call.about}",
+        code=code,
+        reason=reason or "",
+        status=status,
+        retry_after=_retry_after(headers, status),
+        detail=_printable(message) if isinstance(message, str) and message else f"status code {code}: {_excerpt(text)}",
+        remedy=_REMEDIES.get(kind, ""),
+    )
+
+
+def _retry_after(headers: Mapping[str, str], status: Mapping[str, Any]) -> float | None:
+    """Return the seconds to wait: the header (whole seconds; the API server sends no dates), else the Status object's detail."""
+    given = headers.get("retry-after", "")
+    if given.isascii() and given.isdigit() and len(given) < 7:
+        return float(given)
+    details = status.get("details")
+    seconds = details.get("retryAfterSeconds") if isinstance(details, Mapping) else None
+    return float(seconds) if isinstance(seconds, int) and not isinstance(seconds, bool) and 0 < seconds < 10**6 else None
+
+
+def _nonsense(call: Call, server: str, reason: Reason, detail: str) -> NoAnswer:
+    return NoAnswer(f"no usable answer from {server} to {call.verb} {call.about}", reason=reason, detail=detail)
+
+
+def _excerpt(body: bytes) -> str:
+    """Show the beginning of a body as one line of text, tags of an HTML page removed."""
+    text = body[: 20 * _EXCERPT].decode("utf-8", "replace")
+    if "<html" in text[:500].lower() or "<!doctype" in text[:500].lower():
+        text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)
+    shown = " ".join(_printable(text).split())
+    return shown if len(shown) <= _EXCERPT else f"{shown[:_EXCERPT]}..."
+
+
+def _printable(text: str) -> str:
+    return "".join(mark if mark.isprintable() else " " for mark in text[:4096])

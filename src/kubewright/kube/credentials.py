@@ -1,0 +1,75 @@
+"""Where a cluster is and who we are there."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from kubewright.base.errors import UsageError
+from kubewright.http import tls
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anonymous:
+    """No identity: `system:anonymous`."""
+
+
+@dataclass(frozen=True)
+class BearerToken:
+    """A bootstrap or service account token."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientCertificate:
+    """A client certificate with its intermediates, and its key, both PEM."""
+
+    cert_pem: bytes = field(repr=False)
+    key_pem: bytes = field(repr=False)
+
+
+Identity = Anonymous | BearerToken | ClientCertificate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Impersonation:
+    """Act as somebody else, if the own identity may (authentication docs, user impersonation)."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Everything a client needs to know of a cluster.
+
+    `ca_pem` is what the server's certificate must be signed by; None is of use only with `verify` off, or for a server without TLS.
+    """
+
+    server: str
+    ca_pem: bytes | None = None
+    identity: Identity = field(default_factory=Anonymous)
+    verify: bool = True
+    impersonation: Impersonation | None = None
+
+    def as_identity(self, identity: Identity) -> Access:
+        """Return the same access for another identity."""
+        return replace(self, identity=identity)
+
+    def context(self) -> ssl.SSLContext | None:
+        """Make the TLS context, None for a plain http server.
+
+        Raises CertificateError for PEM that cannot be used, and UsageError for credentials that would travel in the clear.
+        """
+        identity = self.identity
+        if self.server.startswith("http://"):
+            if not isinstance(identity, Anonymous):
+                raise UsageError(f"{self.server} has no TLS, and credentials are not sent in the clear", remedy="use its https address")
+            return None
+        if isinstance(identity, ClientCertificate):
+            return tls.client_context(self.ca_pem, identity.cert_pem, identity.key_pem, verify=self.verify)
+        return tls.client_context(self.ca_pem, verify=self.verify)

@@ -1,0 +1,146 @@
+"""The kinds that kubewright talks about, and the paths they have. One row is one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from kubewright.base.errors import DocumentError, UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource:
+    """One kind of object: how a document names it, and how a path does."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+
+    @property
+    def api_version(self) -> str:
+        """What stands in a document: `v1`, `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        """What messages call it: `configmap`."""
+        return self.kind.lower()
+
+    def path(self, name: str = "", *, namespace: str | None = None, subresource: str = "") -> str:
+        """Return the path of one object, or of the collection where no name is given; without a namespace, of all namespaces.
+
+        Raises UsageError for names that would leave their place in the path.
+        """
+        parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
+        if self.namespaced and namespace is not None:
+            parts += ["namespaces", segment(namespace)]
+        parts.append(self.plural)
+        if name:
+            parts.append(segment(name))
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+
+def segment(name: str) -> str:
+    """Encode a name for a path. Raises UsageError for what the API server refuses as a path segment (apimachinery `path.IsValidPathSegmentName`)."""
+    if name in {"", ".", ".."} or "/" in name or "%" in name:
+        raise UsageError(f"{name!r} cannot be the name of an object", remedy='names hold no "/" and no "%", and are not "." or ".."')
+    return quote(name, safe=":@!$&'()*+,;=~-._")
+
+
+def _of_group(group: str, version: str, *rows: tuple[str, str, bool]) -> tuple[Resource, ...]:
+    return tuple(Resource(group=group, version=version, kind=kind, plural=plural, namespaced=spaced) for kind, plural, spaced in rows)
+
+
+RESOURCES: Final = (
+    *_of_group(
+        "",
+        "v1",
+        ("ConfigMap", "configmaps", True),
+        ("Endpoints", "endpoints", True),
+        ("Event", "events", True),
+        ("Namespace", "namespaces", False),
+        ("Node", "nodes", False),
+        ("PersistentVolume", "persistentvolumes", False),
+        ("PersistentVolumeClaim", "persistentvolumeclaims", True),
+        ("Pod", "pods", True),
+        ("Secret", "secrets", True),
+        ("Service", "services", True),
+        ("ServiceAccount", "serviceaccounts", True),
+    ),
+    *_of_group(
+        "apps",
+        "v1",
+        ("ControllerRevision", "controllerrevisions", True),
+        ("DaemonSet", "daemonsets", True),
+        ("Deployment", "deployments", True),
+        ("ReplicaSet", "replicasets", True),
+        ("StatefulSet", "statefulsets", True),
+    ),
+    *_of_group("batch", "v1", ("CronJob", "cronjobs", True), ("Job", "jobs", True)),
+    *_of_group(
+        "rbac.authorization.k8s.io",
+        "v1",
+        ("ClusterRole", "clusterroles", False),
+        ("ClusterRoleBinding", "clusterrolebindings", False),
+        ("Role", "roles", True),
+        ("RoleBinding", "rolebindings", True),
+    ),
+    *_of_group("certificates.k8s.io", "v1", ("CertificateSigningRequest", "certificatesigningrequests", False)),
+    *_of_group("coordination.k8s.io", "v1", ("Lease", "leases", True)),
+    *_of_group("storage.k8s.io", "v1", ("CSINode", "csinodes", False), ("StorageClass", "storageclasses", False)),
+    *_of_group("node.k8s.io", "v1", ("RuntimeClass", "runtimeclasses", False)),
+    *_of_group("scheduling.k8s.io", "v1", ("PriorityClass", "priorityclasses", False)),
+    *_of_group("discovery.k8s.io", "v1", ("EndpointSlice", "endpointslices", True)),
+    *_of_group("authentication.k8s.io", "v1", ("TokenReview", "tokenreviews", False), ("SelfSubjectReview", "selfsubjectreviews", False)),
+    *_of_group(
+        "authorization.k8s.io",
+        "v1",
+        ("SubjectAccessReview", "subjectaccessreviews", False),
+        ("SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
+    ),
+    *_of_group("apiextensions.k8s.io", "v1", ("CustomResourceDefinition", "customresourcedefinitions", False)),
+)
+
+_BY_KIND: Final = {(resource.api_version, resource.kind): resource for resource in RESOURCES}
+
+
+def named(kind: str, *, api_version: str | None = None) -> Resource:
+    """Return the row of a kind. Raises UsageError when the table has none."""
+    for resource in RESOURCES:
+        if resource.kind == kind and api_version in {None, resource.api_version}:
+            return resource
+    raise UsageError(f"kubewright has no row for the kind {kind!r}", remedy="pass a Resource of your own")
+
+
+def of(obj: Mapping[str, object]) -> Resource:
+    """Return the row of an object by its apiVersion and kind. Raises DocumentError when the table has none."""
+    found = _BY_KIND.get((str(obj.get("apiVersion")), str(obj.get("kind"))))
+    if found is None:
+        raise DocumentError(
+            f"kubewright has no row for {obj.get('kind') or 'an object without a kind'} of {obj.get('apiVersion') or 'no apiVersion'}",
+            remedy="pass a Resource of your own",
+        )
+    return found
+
+
+CONFIG_MAP: Final = named("ConfigMap")
+SECRET: Final = named("Secret")
+NODE: Final = named("Node")
+POD: Final = named("Pod")
+NAMESPACE: Final = named("Namespace")
+SERVICE: Final = named("Service")
+SERVICE_ACCOUNT: Final = named("ServiceAccount")
+EVENT: Final = named("Event")
+LEASE: Final = named("Lease")
+CSI_NODE: Final = named("CSINode")
+DEPLOYMENT: Final = named("Deployment")
+DAEMON_SET: Final = named("DaemonSet")
+CERTIFICATE_SIGNING_REQUEST: Final = named("CertificateSigningRequest")
+CLUSTER_ROLE_BINDING: Final = named("ClusterRoleBinding")
+SUBJECT_ACCESS_REVIEW: Final = named("SubjectAccessReview")
