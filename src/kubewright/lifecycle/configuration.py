@@ -1,0 +1,18 @@
+"""The one loader: a file, flags and what the machine tells become a Configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubewright.base import yaml
+from kubewright.base.errors import DocumentError
+from kubewright.base.yaml import Document
+
+
+def read_documents(path: str) -> list[Document]:
+    """Read the documents of a configuration file. Raises DocumentError, naming the file, if it cannot be read."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}", detail=error.strerror or "", remedy="give the path of a kubeadm configuration") from error
+    return yaml.load_all(content, source=path)

@@ -1,0 +1,85 @@
+"""What the phases of init work with: configuration, places, seams, and what earlier phases obtain."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.layout import Layout
+from kubewright.base.clock import Clock
+from kubewright.base.events import Line, Reporter
+from kubewright.base.randomness import Random
+from kubewright.base.waiting import Waiter
+from kubewright.host.certificates import HostCertificateStore
+from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
+from kubewright.pki.keys import KeySource
+from kubewright.pki.store import CertificateStore
+
+
+def no_overrides(_: str, /) -> Mapping[str, str]:
+    """A real machine changes none of kubeadm's flags."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitContext:
+    """One run of init. Frozen; what a phase obtains for later ones comes from the lazy properties.
+
+    `connect` makes a client from the kubeconfig of a name (`admin`, `super-admin`); `overrides` gives the flags of a component that this
+    machine changes. `started` is the moment that certificates count from.
+    """
+
+    configuration: Configuration
+    layout: Layout
+    addresses: Addresses
+    detected: Detected
+    host: Host
+    keys: KeySource
+    clock: Clock
+    random: Random
+    waiter: Waiter
+    reporter: Reporter
+    connect: Callable[[str], KubeAPI]
+    started: datetime
+    overrides: Callable[[str], Mapping[str, str]] = no_overrides
+    prompt_signature: bool = False
+    """Sign cluster-info ourselves, instead of waiting for kube-controller-manager to do it."""
+    upload_certs: bool = False
+    show_token: bool = True
+    show_certificate_key: bool = True
+
+    @property
+    def cluster(self) -> ClusterConfiguration:
+        """The ClusterConfiguration."""
+        return self.configuration.cluster
+
+    @property
+    def node_name(self) -> str:
+        """The name of this machine's Node."""
+        return self.configuration.init.node_registration.name
+
+    @functools.cached_property
+    def certificates(self) -> CertificateStore:
+        """The files below the certificate directory."""
+        return HostCertificateStore(self.host, self.layout.pki)
+
+    @functools.cached_property
+    def kubeconfigs(self) -> CertificateStore:
+        """The kubeconfigs of the Kubernetes directory."""
+        return HostCertificateStore(self.host, self.layout.kubernetes)
+
+    @functools.cached_property
+    def api(self) -> KubeAPI:
+        """The client that init writes with: as system:masters, whom the API server obeys before its RBAC rules are there."""
+        has_super_admin = self.kubeconfigs.read("super-admin.conf") is not None
+        return self.connect("super-admin" if has_super_admin else "admin")
+
+    def say(self, topic: str, text: str) -> None:
+        """Report one line of kubeadm's progress text."""
+        self.reporter.emit(Line(topic=topic, text=text))

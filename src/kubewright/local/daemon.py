@@ -1,0 +1,121 @@
+"""The daemon of one local cluster: `python -m kubewright.local.daemon STATE_DIRECTORY`.
+
+    starting ──> supervising ──> serving ── stop request, or the owner ended ──> stopping ──> gone (components ended)
+                                    └─────── SIGTERM ──────────────────────────> released (components go on)
+
+The supervisor comes first, with nothing heavy imported: etcd waits for it. The HTTP libraries, the node agents and the control socket are
+loaded while the API server starts. A daemon that dies leaves the components running; the next one adopts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from pathlib import Path, PurePosixPath
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import KubewrightError, Locked
+from kubewright.base.events import SilentReporter
+from kubewright.host.locks import Lock
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.local import launch, record
+from kubewright.local.flags import START_AFTER
+from kubewright.local.places import Places
+from kubewright.local.supervisor import DOWN, NodeFacts, ProbeIdentity, Supervisor
+
+
+def main() -> int:
+    """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, told in the log."""
+    places = Places(Path(sys.argv[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: no memory image of us on a disk
+    _raise_file_limit()
+    os.umask(0o077)
+    lock = Lock(PurePosixPath(places.root / "daemon.lock"), doing=f"daemon of cluster {places.name}")
+    try:
+        lock.acquire()
+        launch.sign(places)
+        asyncio.run(_serve(places))
+    except Locked as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KubewrightError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+def _raise_file_limit() -> None:
+    """Let this process open as many files as it may: one connection and one watch for every node."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+async def _serve(places: Places) -> None:
+    cluster = record.load(places.record)
+    if cluster is None:
+        raise KubewrightError(f"{places.root} holds no cluster")
+    told = launch.read_launch(places)
+    stopping = asyncio.Event()
+    released = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, released.set)
+    supervisor = _supervisor(places, cluster, told)
+    await supervisor.start()
+    from kubewright.local.serving import ClusterServer  # loads the HTTP libraries: only now
+
+    server = ClusterServer(places, cluster, supervisor, stopping=stopping, clock=SystemClock())
+    await server.start()
+    owner = _watch_owner(told.owner, stopping)
+    try:
+        await _first(stopping, released)
+    finally:
+        if owner is not None:
+            loop.remove_reader(owner)
+            os.close(owner)
+        await server.stop()
+        await (supervisor.release() if released.is_set() and not stopping.is_set() else supervisor.stop(DOWN))
+        await server.close()
+
+
+def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Launch) -> Supervisor:
+    machine = cluster.control_plane
+    layout = places.layout(machine.name)
+    return Supervisor(
+        Path(layout.manifests),
+        Path(layout.run),
+        places.logs(machine.name),
+        {name: Path(path) for name, path in told.programs.items()},
+        node=NodeFacts(name=machine.name, ip=machine.address),
+        marker=str(places.root),
+        reporter=SilentReporter(),
+        probe_identity=ProbeIdentity(
+            certificate=Path(layout.certificate("etcd/healthcheck-client")), key=Path(layout.key("etcd/healthcheck-client"))
+        ),
+        after=START_AFTER,
+    )
+
+
+def _watch_owner(owner: str, stopping: asyncio.Event) -> int | None:
+    """Stop the cluster when the process that it belongs to ends, however it ends."""
+    if not owner:
+        return None
+    handle = RealProcesses().handle(Identity.parse(owner))
+    if handle is None:
+        stopping.set()
+        return None
+    asyncio.get_running_loop().add_reader(handle, stopping.set)
+    return handle
+
+
+async def _first(*waited: asyncio.Event) -> None:
+    tasks = [asyncio.create_task(event.wait()) for event in waited]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
