@@ -4,9 +4,10 @@ It knows nothing of the API server: `kubewright.local.pods` turns what it report
 cluster's daemon and imports nothing heavy, because etcd's start waits for it.
 """
 
+from kubewright.local.supervisor.leftovers import sweep
 from kubewright.local.supervisor.model import ComponentPhase, ComponentState, LastExit, NodeFacts, ProbeIdentity
 from kubewright.local.supervisor.stopping import DOWN, ORDERLY, Stage
-from kubewright.local.supervisor.supervisor import Supervisor, sweep
+from kubewright.local.supervisor.supervisor import Supervisor
 
 __all__ = [
     "DOWN",

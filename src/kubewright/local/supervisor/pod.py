@@ -1,0 +1,99 @@
+"""A static pod as the supervisor understands it: plain values, read from a manifest by `reading`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubewright.base.fields import FieldPath
+
+DEFAULT_GRACE = 30.0
+"""Seconds between SIGTERM and SIGKILL where a pod names none (Kubernetes API, PodSpec)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpTarget:
+    """An HTTP GET. Certificates are not verified, as the kubelet does not. An empty `host` means the pod's address."""
+
+    port: int
+    path: str = "/"
+    host: str = ""
+    secure: bool = False
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TcpTarget:
+    """A port that takes connections. An empty `host` means the pod's address."""
+
+    port: int
+    host: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """When a container counts as started, ready or alive. Times are in seconds; the defaults are those of the API."""
+
+    target: HttpTarget | TcpTarget
+    initial_delay: float = 0.0
+    period: float = 10.0
+    timeout: float = 1.0
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    grace: float | None = None
+    """Seconds between SIGTERM and SIGKILL when this probe ends the container; None: the pod's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variable:
+    """An environment variable: a literal `value`, or the pod field named by `field`."""
+
+    name: str
+    value: str = ""
+    field: str = ""
+    path: FieldPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A directory or file of the host and where the container would see it. Paths have no trailing slash."""
+
+    mount_path: str
+    host_path: str
+    type: str = ""
+    """The hostPath type: '' (no check), Directory, DirectoryOrCreate, File, FileOrCreate, Socket."""
+    path: FieldPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """One program of a pod. `path` is where it stands in the manifest."""
+
+    name: str
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    env: tuple[Variable, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    working_dir: str = ""
+    startup: Probe | None = None
+    liveness: Probe | None = None
+    readiness: Probe | None = None
+    path: FieldPath
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticPod:
+    """One manifest. `body` is the decoded document, `hash` stands for its content on this node, `source` is the file's name."""
+
+    name: str
+    namespace: str
+    hash: str
+    containers: tuple[Container, ...]
+    grace: float
+    source: str
+    body: Mapping[str, Any]
+
+    def component(self, container: Container) -> str:
+        """Return the name that a container goes by: the pod's, with the container's where there are several."""
+        return self.name if len(self.containers) == 1 else f"{self.name}/{container.name}"

@@ -1,0 +1,159 @@
+"""One running process of a component: started by us or adopted, watched through a pidfd, signalled as a process group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.local.supervisor.identities import identity_of_child
+
+_GROUP_LOOKS: Final = 100
+_GROUP_PAUSE: Final = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit:
+    """How a process ended. Both are None if it was not our child: only a parent learns the code."""
+
+    code: int | None = None
+    signal: int | None = None
+
+    def __str__(self) -> str:
+        if self.signal is not None:
+            known = {number.value: number.name for number in signal.Signals}
+            return f"killed by {known.get(self.signal, f'signal {self.signal}')}"
+        return "ended, exit code not known" if self.code is None else f"exit code {self.code}"
+
+
+class Process:
+    """A process and its group. `exited` becomes done once it has ended; the rest of its group was sent SIGKILL by then.
+
+    spawn() or adopt() ──> running ──> exited ──> close()
+    """
+
+    def __init__(self, identity: Identity, pidfd: int, *, child: bool, inherited: bool) -> None:
+        self.identity = identity
+        self.inherited = inherited
+        self._child = child
+        self._pidfd = pidfd
+        self._loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[Exit] = self._loop.create_future()
+        self._loop.add_reader(pidfd, self._ended)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also that of its group and session."""
+        return self.identity.pid
+
+    @classmethod
+    def spawn(cls, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, log: Path) -> Process:
+        """Start a program in a session of its own. Its output is appended to `log`; it sees no other environment than `env`.
+
+        Raises OSError when it cannot be executed. There is no parent-death signal: the process survives us on purpose.
+        """
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=cwd,
+                env=dict(env),
+                start_new_session=True,
+                umask=0o077,
+            )
+        finally:
+            os.close(output)
+        # We collect it ourselves through the pidfd; a Popen without a return code would warn, and race for the code, when it is freed.
+        child.returncode = 0
+        return cls(identity_of_child(child.pid), os.pidfd_open(child.pid), child=True, inherited=False)
+
+    @classmethod
+    def adopt(cls, identity: Identity) -> Process | None:
+        """Watch a process that an earlier daemon started; None if it has ended."""
+        pidfd = RealProcesses().handle(identity)
+        return None if pidfd is None else cls(identity, pidfd, child=_is_child(identity.pid), inherited=True)
+
+    def send(self, number: signal.Signals) -> None:
+        """Signal the whole group, unless it has ended."""
+        if not self.exited.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+    async def end(self, grace: float) -> Exit:
+        """Ask the process to end, and kill it after `grace` seconds. Returns once nothing of its group is left."""
+        self.send(signal.SIGTERM)
+        done, _ = await asyncio.wait({self.exited}, timeout=grace)
+        if not done:
+            self.send(signal.SIGKILL)
+        result = await asyncio.shield(self.exited)
+        await self._group_gone()
+        return result
+
+    async def _group_gone(self) -> None:
+        """Wait for what was killed with the leader: a killed process takes a moment to let go of its ports."""
+        for _ in range(_GROUP_LOOKS):
+            try:
+                os.killpg(self.pid, 0)
+            except OSError:
+                return
+            if not RealProcesses().group(self.pid):  # zombies count as members for the kernel, not for us
+                return
+            await asyncio.sleep(_GROUP_PAUSE)
+
+    def close(self) -> None:
+        """Stop watching. The process itself is left alone."""
+        if self._pidfd >= 0:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+    def _ended(self) -> None:
+        """Kill what is left of the group before collecting the leader: until then the group's number cannot be anybody else's."""
+        self._loop.remove_reader(self._pidfd)
+        if not self._child:
+            _kill_group_of_nobody(self.pid)
+            self._finish(Exit())
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        try:
+            info = os.waitid(os.P_PID, self.pid, os.WEXITED)
+        except ChildProcessError:
+            self._finish(Exit())
+            return
+        if info is not None and info.si_code == os.CLD_EXITED:
+            self._finish(Exit(code=info.si_status))
+        else:
+            self._finish(Exit(signal=info.si_status if info is not None else None))
+
+    def _finish(self, result: Exit) -> None:
+        if not self.exited.done():
+            self.exited.set_result(result)
+
+
+def _is_child(pid: int) -> bool:
+    """Whether a living process is our own child, as when a supervisor was released and another one started in the same daemon."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _kill_group_of_nobody(group: int) -> None:
+    """Kill what an ended leader left behind. Its number may be taken over by now, but then by a group whose leader lives."""
+    members = [member.pid for member in RealProcesses().group(group)]
+    if group not in members:
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
