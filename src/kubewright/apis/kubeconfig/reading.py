@@ -1,0 +1,170 @@
+"""Reading a kubeconfig from parsed YAML. As lenient as client-go about fields it does not know, as strict as Go about types.
+
+Every problem is found in one pass. No value of a field that may hold a secret gets into an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kubewright.apis.kubeconfig.values import Cluster, Context, Kubeconfig, User
+from kubewright.base.errors import ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+
+T = TypeVar("T")
+_REMEDY: Final = "correct the file, or have it written again"
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """A map of the document, where it is, and the list of problems that all readers share."""
+
+    path: FieldPath
+    source: str
+    value: Mapping[str, object]
+    problems: list[FieldError] = field(default_factory=list)
+
+    def at(self, path: FieldPath, value: object) -> _Reader:
+        """Step to another map; what is not one counts as empty, after a problem was noted. null is an empty map, as in Go."""
+        if isinstance(value, Mapping):
+            return _Reader(path, self.source, value, self.problems)
+        if value is not None:
+            self.wrong(path, "an object", value)
+        return _Reader(path, self.source, {}, self.problems)
+
+    def wrong(self, path: FieldPath, expected: str, found: object) -> None:
+        """Note a wrong type: by its name, never by its value."""
+        kind = _KINDS.get(type(found), type(found).__name__)
+        self.note(path, FieldErrorType.TYPE, f"must be {expected}", kind)
+
+    def note(self, path: FieldPath, kind: FieldErrorType, reason: str, value: object = None) -> None:
+        """Note one problem."""
+        self.problems.append(FieldError(path=path, type=kind, reason=reason, value=value, source=self.source))
+
+    def text(self, name: str) -> str:
+        """Read a string; '' where it is missing or null."""
+        value = self.value.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.wrong(self.path / name, "a string", value)
+        return ""
+
+    def flag(self, name: str) -> bool:
+        """Read a boolean."""
+        value = self.value.get(name)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self.wrong(self.path / name, "true or false", value)
+        return False
+
+    def data(self, name: str) -> bytes:
+        """Read base64 data."""
+        encoded = self.text(name).replace("\n", "").replace("\r", "")
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            self.note(self.path / name, FieldErrorType.INVALID, "must be base64", "(hidden)")
+            return b""
+
+    def mapping(self, name: str) -> Mapping[str, object] | None:
+        """Read a map that is passed on as it is; None where it is missing or null."""
+        value = self.value.get(name)
+        return None if value is None else self.at(self.path / name, value).value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Read a list of strings."""
+        found = []
+        for path, value in self.items(name):
+            if isinstance(value, str):
+                found.append(value)
+            else:
+                self.wrong(path, "a string", value)
+        return tuple(found)
+
+    def items(self, name: str) -> Iterator[tuple[FieldPath, object]]:
+        """Walk a list with the path of each element."""
+        value = self.value.get(name)
+        if isinstance(value, list):
+            yield from (((self.path / name)[index], element) for index, element in enumerate(value))
+        elif value is not None:
+            self.wrong(self.path / name, "a list", value)
+
+
+_KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "list", dict: "object", type(None): "null"}
+
+
+def parse(document: object, *, source: str = "") -> Kubeconfig:
+    """Read a kubeconfig document. Raises ValidationError with every problem of form; whether it is usable is another question."""
+    start = _Reader(FieldPath(), source, {})
+    reader = start.at(FieldPath(), document)
+    if document is None:
+        start.wrong(FieldPath(), "an object", document)
+    _check_kind(reader)
+    found = Kubeconfig(
+        clusters=_named(reader, "clusters", "cluster", _cluster),
+        users=_named(reader, "users", "user", _user),
+        contexts=_named(reader, "contexts", "context", _context),
+        current_context=reader.text("current-context"),
+        source=source,
+    )
+    if reader.problems:
+        raise ValidationError(f"{source or 'the kubeconfig'} is not a valid kubeconfig", reader.problems, remedy=_REMEDY)
+    return found
+
+
+def _check_kind(reader: _Reader) -> None:
+    """Kind and version may be left out, as client-go allows; given, they must be right."""
+    for name, wanted in (("apiVersion", "v1"), ("kind", "Config")):
+        value = reader.text(name)
+        if value not in {"", wanted}:
+            reader.note(reader.path / name, FieldErrorType.UNSUPPORTED, f"must be {wanted}", value)
+
+
+def _named(reader: _Reader, plural: str, singular: str, read: Callable[[_Reader], T]) -> dict[str, T]:
+    """Read a list of named entries. The same name twice is an error, as in client-go."""
+    found: dict[str, T] = {}
+    for path, value in reader.items(plural):
+        entry = reader.at(path, value)
+        name = entry.text("name")
+        if name in found:
+            reader.note(path / "name", FieldErrorType.DUPLICATE, "names must be unique", name)
+        found[name] = read(reader.at(path / singular, entry.value.get(singular)))
+    return found
+
+
+def _cluster(reader: _Reader) -> Cluster:
+    return Cluster(
+        server=reader.text("server"),
+        certificate_authority=reader.text("certificate-authority"),
+        certificate_authority_data=reader.data("certificate-authority-data"),
+        insecure_skip_tls_verify=reader.flag("insecure-skip-tls-verify"),
+        tls_server_name=reader.text("tls-server-name"),
+        proxy_url=reader.text("proxy-url"),
+        disable_compression=reader.flag("disable-compression"),
+    )
+
+
+def _user(reader: _Reader) -> User:
+    return User(
+        client_certificate=reader.text("client-certificate"),
+        client_certificate_data=reader.data("client-certificate-data"),
+        client_key=reader.text("client-key"),
+        client_key_data=reader.data("client-key-data"),
+        token=reader.text("token"),
+        token_file=reader.text("tokenFile"),
+        username=reader.text("username"),
+        password=reader.text("password"),
+        exec=reader.mapping("exec"),
+        auth_provider=reader.mapping("auth-provider"),
+        impersonate=reader.text("as"),
+        impersonate_uid=reader.text("as-uid"),
+        impersonate_groups=reader.texts("as-groups"),
+    )
+
+
+def _context(reader: _Reader) -> Context:
+    return Context(cluster=reader.text("cluster"), user=reader.text("user"), namespace=reader.text("namespace"))

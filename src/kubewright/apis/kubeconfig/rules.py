@@ -1,0 +1,153 @@
+"""Which kubeconfigs can be used, and which may be believed (client-go: tools/clientcmd/validation.go; spec/kubeadm.md 8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kubewright.apis.kubeconfig.values import Cluster, Kubeconfig, Resolved, User
+from kubewright.base.errors import ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+
+Problems = Iterator[tuple[str, FieldErrorType, str]]
+"""Field below the entry, kind, reason."""
+
+
+def require_usable(kubeconfig: Kubeconfig, *, context: str = "") -> Resolved:
+    """Resolve a context, by default the current one, with everything that a client needs.
+
+    Raises ValidationError with every problem of the context, its cluster and its user; other entries are not looked at.
+    """
+    name = context or kubeconfig.current_context
+    problems = list(_context_problems(kubeconfig, name))
+    chosen = kubeconfig.contexts.get(name)
+    cluster = kubeconfig.clusters.get(chosen.cluster) if chosen else None
+    user = kubeconfig.users.get(chosen.user) if chosen else None
+    if chosen and cluster is not None:
+        problems += _at(kubeconfig, _entry("clusters", kubeconfig.clusters, chosen.cluster) / "cluster", cluster_problems(cluster))
+    if chosen and user is not None:
+        problems += _at(kubeconfig, _entry("users", kubeconfig.users, chosen.user) / "user", user_problems(user))
+    if problems or chosen is None or cluster is None or user is None:
+        raise _unusable(kubeconfig, problems)
+    return Resolved(cluster=cluster, user=user, namespace=chosen.namespace)
+
+
+def _context_problems(kubeconfig: Kubeconfig, name: str) -> Iterator[FieldError]:
+    chosen = kubeconfig.contexts.get(name)
+    if chosen is None:
+        reason = f"there is no context {name!r}" if name else "no context is chosen"
+        yield _error(
+            kubeconfig, FieldPath() / "current-context", FieldErrorType.REQUIRED if not name else FieldErrorType.INVALID, reason, name
+        )
+        return
+    path = _entry("contexts", kubeconfig.contexts, name) / "context"
+    for kind, named, known in (("cluster", chosen.cluster, kubeconfig.clusters), ("user", chosen.user, kubeconfig.users)):
+        if named not in known:
+            reason = f"there is no {kind} {named!r}" if named else f"the context names no {kind}"
+            yield _error(kubeconfig, path / kind, FieldErrorType.INVALID if named else FieldErrorType.REQUIRED, reason, named)
+
+
+def cluster_problems(cluster: Cluster) -> Problems:
+    """What keeps a cluster from being used. An empty certificate authority means the host's own trust."""
+    if not cluster.server:
+        yield "server", FieldErrorType.REQUIRED, "a cluster needs the URL of its API server"
+    if cluster.certificate_authority and cluster.certificate_authority_data:
+        yield "certificate-authority", FieldErrorType.FORBIDDEN, "may not be given together with certificate-authority-data"
+    if cluster.insecure_skip_tls_verify and (cluster.certificate_authority or cluster.certificate_authority_data):
+        yield "insecure-skip-tls-verify", FieldErrorType.FORBIDDEN, "may not be given together with a certificate authority"
+
+
+def user_problems(user: User) -> Problems:
+    """What keeps a user from being used. No credentials at all is fine: anonymous."""
+    if user.client_certificate and user.client_certificate_data:
+        yield "client-certificate", FieldErrorType.FORBIDDEN, "may not be given together with client-certificate-data"
+    if user.client_key and user.client_key_data:
+        yield "client-key", FieldErrorType.FORBIDDEN, "may not be given together with client-key-data"
+    if user.has_certificate and not (user.client_key or user.client_key_data):
+        yield "client-key-data", FieldErrorType.REQUIRED, "a client certificate needs its key"
+    if (user.token or user.token_file) and user.username:
+        yield "username", FieldErrorType.FORBIDDEN, "may not be given together with a token"
+    if user.exec is not None and user.auth_provider is not None:
+        yield "auth-provider", FieldErrorType.FORBIDDEN, "may not be given together with exec"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forbidden:
+    """A field that a kubeconfig from a URL may not carry."""
+
+    field: str
+    given: Callable[[User], object]
+    reason: str
+
+
+# Whoever serves the URL decides what is in it: nothing there may run a program or make us read a file of this machine.
+_NO_PATH: Final = "a kubeconfig from a URL may not name files of this machine"
+FORBIDDEN_USER: Final = (
+    Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig from a URL may not run a program"),
+    Forbidden(
+        field="auth-provider", given=lambda user: user.auth_provider is not None, reason="a kubeconfig from a URL may not run a plugin"
+    ),
+    Forbidden(field="tokenFile", given=lambda user: user.token_file, reason=_NO_PATH),
+    Forbidden(field="client-certificate", given=lambda user: user.client_certificate, reason=_NO_PATH),
+    Forbidden(field="client-key", given=lambda user: user.client_key, reason=_NO_PATH),
+)
+
+
+def resolve_discovery(kubeconfig: Kubeconfig, *, fetched: bool) -> Resolved:
+    """Find the cluster that a discovery file means: that of the current context, else the unnamed one.
+
+    `fetched` tells that it came from a URL: then no entry may carry exec, tokenFile, paths, or switch verification off.
+    A file without contexts has no credentials: the user is empty. Raises ValidationError with every problem.
+    """
+    problems = list(_fetched_problems(kubeconfig)) if fetched else []
+    if kubeconfig.current_context:
+        resolved = require_usable(kubeconfig)
+    else:
+        resolved = Resolved(cluster=kubeconfig.clusters.get("", Cluster()), user=User())
+    if not resolved.cluster.server.startswith("https://"):
+        problems.append(_missing_server(kubeconfig, resolved.cluster))
+    if problems:
+        raise _unusable(kubeconfig, problems)
+    return resolved
+
+
+def _missing_server(kubeconfig: Kubeconfig, cluster: Cluster) -> FieldError:
+    if cluster.server:
+        return _error(kubeconfig, FieldPath() / "clusters", FieldErrorType.INVALID, "the server must be an https URL", cluster.server)
+    reason = "there must be a current context, or one cluster with an empty name"
+    return _error(kubeconfig, FieldPath() / "clusters", FieldErrorType.REQUIRED, reason, None)
+
+
+def _fetched_problems(kubeconfig: Kubeconfig) -> Iterator[FieldError]:
+    for index, cluster in enumerate(kubeconfig.clusters.values()):
+        path = (FieldPath() / "clusters")[index] / "cluster"
+        if cluster.certificate_authority:
+            yield _error(kubeconfig, path / "certificate-authority", FieldErrorType.FORBIDDEN, _NO_PATH, None)
+        if cluster.insecure_skip_tls_verify:
+            reason = "a kubeconfig from a URL may not switch verification off"
+            yield _error(kubeconfig, path / "insecure-skip-tls-verify", FieldErrorType.FORBIDDEN, reason, None)
+    for index, user in enumerate(kubeconfig.users.values()):
+        path = (FieldPath() / "users")[index] / "user"
+        yield from (
+            _error(kubeconfig, path / rule.field, FieldErrorType.FORBIDDEN, rule.reason, None)
+            for rule in FORBIDDEN_USER
+            if rule.given(user)
+        )
+
+
+def _entry(plural: str, entries: Mapping[str, object], name: str) -> FieldPath:
+    return (FieldPath() / plural)[list(entries).index(name)]
+
+
+def _at(kubeconfig: Kubeconfig, path: FieldPath, problems: Problems) -> list[FieldError]:
+    return [_error(kubeconfig, path / name, kind, reason, None) for name, kind, reason in problems]
+
+
+def _error(kubeconfig: Kubeconfig, path: FieldPath, kind: FieldErrorType, reason: str, value: object) -> FieldError:
+    return FieldError(path=path, type=kind, reason=reason, value=value, source=kubeconfig.source)
+
+
+def _unusable(kubeconfig: Kubeconfig, problems: list[FieldError]) -> ValidationError:
+    name = kubeconfig.source or "the kubeconfig"
+    return ValidationError(f"{name} cannot be used", problems, remedy="correct the file, or choose another one")

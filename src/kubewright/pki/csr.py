@@ -1,0 +1,148 @@
+"""Certificate signing requests (PKCS#10): those of a node's kubelet, and reading anybody's (spec/node.md 10.5, 14)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import CertificateError
+from kubewright.pki import certificates, issuing, pem
+from kubewright.pki.certificates import AlternativeNames
+from kubewright.pki.keys import PrivateKey, kind_of, public_der
+from kubewright.pki.names import NO_NAMES, Names
+from kubewright.pki.reading import reading
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives import hashes
+
+NODES: Final = "system:nodes"
+CLIENT_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING_SIGNER: Final = "kubernetes.io/kubelet-serving"
+
+
+def node_user(node_name: str) -> str:
+    """Return the user name of a node, which is also the common name of its certificates."""
+    return f"system:node:{node_name}"
+
+
+def node_client_request(node_name: str, key: PrivateKey) -> bytes:
+    """Make the request for a node's client certificate, as PEM."""
+    return request(key, common_name=node_user(node_name), organizations=(NODES,))
+
+
+def node_serving_request(node_name: str, key: PrivateKey, *, names: Names) -> bytes:
+    """Make the request for a kubelet's serving certificate, as PEM. Names and addresses are sorted as text, as the kubelet does.
+
+    Raises CertificateError without at least one address: no signer accepts it (Kubernetes 1.31).
+    """
+    if not names.ips:
+        raise CertificateError(f"node {node_name} has no address to ask a serving certificate for", remedy="wait until its Node has one")
+    sorted_names = Names(dns=tuple(sorted(set(names.dns))), ips=tuple(sorted(set(names.ips))))
+    return request(key, common_name=node_user(node_name), organizations=(NODES,), names=sorted_names)
+
+
+def request(key: PrivateKey, *, common_name: str, organizations: tuple[str, ...] = (), names: Names = NO_NAMES) -> bytes:
+    """Make a request with a subject and alternative names only, as PEM. Raises CertificateError for names that cannot be in one."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    try:
+        builder = x509.CertificateSigningRequestBuilder(issuing.subject_of(common_name, organizations))
+        if names:
+            builder = builder.add_extension(issuing.san_extension(names), critical=False)
+        return builder.sign(key.native, _digest(key)).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"a request for {common_name!r} cannot be made", detail=str(error), remedy="correct the names") from error
+
+
+def _digest(key: PrivateKey) -> hashes.HashAlgorithm:
+    """Requests by large RSA keys use larger digests (client-go: util/certificate/csr, util/cert)."""
+    from cryptography.hazmat.primitives import hashes
+
+    large = {3072: hashes.SHA384(), 4096: hashes.SHA512()}
+    return large.get(key.native.key_size, key.signature_hash())
+
+
+def node_client_usages(key: PrivateKey) -> list[str]:
+    """Return `spec.usages` of a client request: RSA keys add `key encipherment`, in the middle."""
+    return _usages(key, "client auth")
+
+
+def node_serving_usages(key: PrivateKey) -> list[str]:
+    """Return `spec.usages` of a serving request."""
+    return _usages(key, "server auth")
+
+
+def _usages(key: PrivateKey, purpose: str) -> list[str]:
+    middle = ["key encipherment"] if key.kind.startswith("RSA") else []
+    return ["digital signature", *middle, purpose]
+
+
+def digest_name(public_key: bytes, *, common_name: str, organizations: Sequence[str], usages: Sequence[str]) -> str:
+    """Return the object name that a blocking kubelet gives its request: the same key and content give the same name.
+
+    `public_key` is DER SubjectPublicKeyInfo (kubelet: pkg/kubelet/certificate/bootstrap).
+    """
+    from cryptography.hazmat.primitives import hashes
+
+    digest = hashes.Hash(hashes.SHA512_256())
+    for part in (public_key, common_name.encode(), *(one.encode() for one in organizations), *(one.encode() for one in usages)):
+        digest.update(_unpadded(part) + b"|")
+    return f"node-csr-{_unpadded(digest.finalize()).decode()}"
+
+
+def _unpadded(value: bytes) -> bytes:
+    return base64.urlsafe_b64encode(value).rstrip(b"=")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A request that was read. `signature_valid` tells whether its maker holds the key: check it before anything else is believed."""
+
+    der: bytes = field(repr=False)
+    subject: tuple[tuple[str, str], ...]
+    names: AlternativeNames
+    extensions: tuple[str, ...]
+    key_kind: str
+    public_key: bytes = field(repr=False)
+    signature_valid: bool
+
+    @property
+    def common_name(self) -> str:
+        """The last common name of the subject, or ''."""
+        return next((value for name, value in reversed(self.subject) if name == "commonName"), "")
+
+    @property
+    def organizations(self) -> tuple[str, ...]:
+        """The organisations of the subject."""
+        return tuple(value for name, value in self.subject if name == "organizationName")
+
+
+def parse(text: bytes, *, source: str = "the request") -> Request:
+    """Read a request; like the API, it must be the first PEM block. Raises CertificateError, naming `source`."""
+    from cryptography import x509
+
+    found = pem.blocks(text, source=source)
+    if not found or found[0].label != pem.REQUEST:
+        raise CertificateError(f"{source} holds no certificate request", remedy="send PEM with a CERTIFICATE REQUEST block")
+    with reading(source):
+        native = x509.load_der_x509_csr(found[0].der)
+        key = native.public_key()
+        return Request(
+            der=found[0].der,
+            subject=certificates.name_pairs(native.subject),
+            names=certificates.alternative_names(native.extensions),
+            extensions=tuple(certificates.extension_name(extension.oid) for extension in native.extensions),
+            key_kind=kind_of(key),
+            public_key=public_der(key),
+            signature_valid=_signature_valid(native),
+        )
+
+
+def _signature_valid(native: object) -> bool:
+    try:
+        return bool(native.is_signature_valid)  # type: ignore[attr-defined]
+    except Exception:  # an algorithm that the library does not know proves nothing
+        return False

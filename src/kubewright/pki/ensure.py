@@ -1,0 +1,193 @@
+"""Keeping certificates and keys that fit, making those that are missing. Nothing that exists is ever replaced here.
+
+Keys are written before their certificates: whoever is killed between the two finds a key without certificate, and the next run goes on
+with that key. The other way round, a certificate without key, is an error: something was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.randomness import Random
+from kubewright.pki import authorities, bundles, certificates, fitness, issuing, keys
+from kubewright.pki.keys import FreshKeys, KeySource, PrivateKey
+from kubewright.pki.specs import CertificateSpec, KeyPairSpec
+from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, PUBLIC_KEY_MODE, CertificateStore
+
+
+@dataclass(frozen=True)
+class Means:
+    """What making takes. `started` is the time that all lives of one run are counted from; None: the time of each call.
+
+    One run of kubeadm counts from the start of its process, so that all its certificates end in the same second.
+    """
+
+    clock: Clock
+    random: Random
+    keys: KeySource
+    started: datetime | None = None
+
+    @property
+    def start(self) -> datetime:
+        """The time that lives are counted from."""
+        return self.started or self.clock.now()
+
+
+def ensure_all(
+    store: CertificateStore,
+    specs: Sequence[CertificateSpec | KeyPairSpec],
+    *,
+    clock: Clock,
+    random: Random,
+    key_source: KeySource | None = None,
+    started: datetime | None = None,
+) -> list[Change]:
+    """Keep or make everything in the list, in order, keys ahead in threads; authorities must come before what they sign.
+
+    Raises as `ensure_certificate` and `ensure_key_pair` do, at the first that fails.
+    """
+    began = started or clock.now()
+    if key_source is not None:
+        return [ensure(store, spec, clock=clock, random=random, key_source=key_source, started=began) for spec in specs]
+    with keys.KeyPool() as pool:
+        for spec in specs:
+            if store.read(spec.key_file) is None:
+                pool.reserve(spec.algorithm)
+        return [ensure(store, spec, clock=clock, random=random, key_source=pool, started=began) for spec in specs]
+
+
+def ensure(
+    store: CertificateStore,
+    spec: CertificateSpec | KeyPairSpec,
+    *,
+    clock: Clock,
+    random: Random,
+    key_source: KeySource | None = None,
+    started: datetime | None = None,
+) -> Change:
+    """Keep or make one certificate or key pair. Raises as the two functions below do."""
+    if isinstance(spec, KeyPairSpec):
+        return ensure_key_pair(store, spec, key_source=key_source)
+    return ensure_certificate(store, spec, clock=clock, random=random, key_source=key_source, started=started)
+
+
+def ensure_certificate(
+    store: CertificateStore,
+    spec: CertificateSpec,
+    *,
+    clock: Clock,
+    random: Random,
+    key_source: KeySource | None = None,
+    started: datetime | None = None,
+    checks: tuple[fitness.Check, ...] = fitness.CHECKS,
+) -> Change:
+    """Keep a certificate that fits its spec; make one, and its key, where there is none.
+
+    A leaf fits if it chains to its authority, its key is there and fits, and it has the subject, the usages and at least the names of
+    the spec. An authority fits if it is one; without key it is external and signs nothing. The reason of the change says what was found
+    and when it expires: an expired certificate is kept, renewal is another command.
+    Raises CertificateMismatch, naming the file and the first difference, and CertificateError for what cannot be read or made.
+    """
+    means = Means(clock, random, key_source or FreshKeys(), started)
+    if spec.is_authority:
+        return _ensure_authority(store, spec, means)
+    text = store.read(spec.certificate_file)
+    authority = authorities.require(store, spec.signer, wanted=spec.name)
+    if text is None:
+        return _make_leaf(store, spec, authority, means)
+    found = fitness.Found(
+        certificates=tuple(bundles.parse(text, source=spec.certificate_file)), key=_read_key(store, spec), authority=authority
+    )
+    fitness.require(spec, found, checks=checks)
+    return _kept(spec.name, f"existing, {bundles.expiry(found.leaf, clock.now())}")
+
+
+def _ensure_authority(store: CertificateStore, spec: CertificateSpec, means: Means) -> Change:
+    found = authorities.load(store, spec.base)
+    if found is None:
+        key, said = _key_for(store, spec, means)
+        made = issuing.self_signed(spec, key, started=means.start, random=means.random)
+        return _put(store, spec, made, said, means)
+    return _kept(spec.name, f"existing{'' if found.key else ' keyless'}, {bundles.expiry(found.certificate, means.clock.now())}")
+
+
+def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: authorities.LoadedAuthority, means: Means) -> Change:
+    authority.signing_key(wanted=spec.name)  # before a key is made and written
+    key, said = _key_for(store, spec, means)
+    made = issuing.signed(spec, key, authority, started=means.start, random=means.random)
+    return _put(store, spec, made, said, means)
+
+
+def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, means: Means) -> Change:
+    store.write(spec.certificate_file, made, mode=CERTIFICATE_MODE)
+    when = bundles.expiry(certificates.first(made, source=spec.certificate_file), means.clock.now())
+    return Change(target=f"certificate {spec.name}", action=Action.CREATE, reason=f"{said}, {when}")
+
+
+def _key_for(store: CertificateStore, spec: CertificateSpec, means: Means) -> tuple[PrivateKey, str]:
+    """Return the key that is there, or make and write one; and what to say about it."""
+    found = _read_key(store, spec)
+    if found is not None:
+        return found, "made for the existing key"
+    key = means.keys.take(spec.algorithm)
+    store.write(spec.key_file, key.pem(), mode=KEY_MODE)
+    return key, "made"
+
+
+def _read_key(store: CertificateStore, spec: CertificateSpec | KeyPairSpec) -> PrivateKey | None:
+    text = store.read(spec.key_file)
+    return None if text is None else keys.load(text, source=spec.key_file)
+
+
+def _kept(name: str, reason: str) -> Change:
+    return Change(target=f"certificate {name}", action=Action.NONE, reason=reason)
+
+
+def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, *, key_source: KeySource | None = None) -> Change:
+    """Keep the service account keys, or make them; a public half that is missing is made from the private one.
+
+    Raises CertificateMismatch where the two halves do not fit, CertificateError where one cannot be read, the private one alone is
+    missing, or both are missing beside an external authority, which provides them (kubeadm v1.36).
+    """
+    target = f"key pair {spec.name}"
+    private, public = _read_key(store, spec), store.read(spec.public_file)
+    if private is None:
+        _may_make(store, spec, public)
+        private = (key_source or FreshKeys()).take(spec.algorithm)
+        store.write(spec.key_file, private.pem(), mode=KEY_MODE)
+        store.write(spec.public_file, private.public_pem(), mode=PUBLIC_KEY_MODE)
+        return Change(target=target, action=Action.CREATE, reason="made")
+    if public is None:
+        store.write(spec.public_file, private.public_pem(), mode=PUBLIC_KEY_MODE)
+        return Change(target=target, action=Action.UPDATE, reason=f"{spec.public_file} made from the existing {spec.key_file}")
+    _require_halves(spec, private, public)
+    return Change(target=target, action=Action.NONE, reason="existing")
+
+
+def _may_make(store: CertificateStore, spec: KeyPairSpec, public: bytes | None) -> None:
+    if public is not None:
+        raise CertificateError(
+            f"{spec.key_file} is missing beside {spec.public_file}",
+            remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both made again; tokens signed with it end then",
+        )
+    if authorities.is_external(store):
+        raise CertificateError(
+            f"{spec.key_file} and {spec.public_file} are missing",
+            detail="ca.key is not here, so the authority is kept elsewhere, and the service account keys with it",
+            remedy=f"put {spec.key_file} and {spec.public_file} in place",
+        )
+
+
+def _require_halves(spec: KeyPairSpec, private: PrivateKey, public: bytes) -> None:
+    """Require the private key's half among those of the public file: kube-apiserver takes several during a change of keys."""
+    if private.public_der() not in keys.load_public(public, source=spec.public_file):
+        raise CertificateMismatch(
+            f"{spec.key_file} and {spec.public_file} do not fit",
+            detail="the API server would refuse every token that kube-controller-manager makes",
+            remedy=f"restore both from the same copy, or remove {spec.public_file} to have it made from {spec.key_file}",
+        )

@@ -1,0 +1,182 @@
+"""Making certificates exactly as kubeadm v1.36 does (cmd/kubeadm/app/util/pkiutil): serial, times, extensions and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import CertificateError
+from kubewright.base.randomness import Random
+from kubewright.pki.authorities import LoadedAuthority
+from kubewright.pki.keys import PrivateKey
+from kubewright.pki.names import Names
+from kubewright.pki.reading import quiet
+from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.table import Usage
+
+if TYPE_CHECKING:
+    from cryptography import x509
+
+BACKDATED: Final = timedelta(minutes=5)
+"""How far notBefore lies back, for clocks that are behind."""
+
+_SERIAL_BYTES: Final = 8
+_SHORT: Final = 64
+
+
+def self_signed(spec: CertificateSpec, key: PrivateKey, *, started: datetime, random: Random) -> bytes:
+    """Make the certificate of an authority, as PEM. `started` is the time that its life is counted from."""
+    from cryptography import x509
+
+    subject = subject_of(spec.common_name, spec.organizations)
+    with _making(spec.name):
+        builder = _basic(spec, subject, subject, key, _period(spec, started), random)
+        identifier = x509.SubjectKeyIdentifier.from_public_key(key.native.public_key())
+        builder = builder.add_extension(identifier, critical=False)
+        return _signed(builder, spec, key)
+
+
+def signed(
+    spec: CertificateSpec,
+    key: PrivateKey,
+    authority: LoadedAuthority,
+    *,
+    started: datetime,
+    random: Random,
+    not_before: datetime | None = None,
+) -> bytes:
+    """Make a certificate that an authority signs, as PEM.
+
+    Its life ends one period after `started` and begins five minutes before, or at `not_before`: client certificates inside kubeconfigs
+    begin with the authority. Raises CertificateError where the authority's key is kept elsewhere.
+    """
+    from cryptography import x509
+
+    signing = authority.signing_key(wanted=spec.name)
+    begin, end = _period(spec, started)
+    with _making(spec.name):
+        subject = subject_of(spec.common_name, spec.organizations)
+        builder = _basic(spec, subject, authority.certificate.native.subject, key, (not_before or begin, end), random)
+        identifier = _key_identifier(authority.certificate.native)
+        if identifier is not None:
+            builder = builder.add_extension(x509.AuthorityKeyIdentifier(identifier, None, None), critical=False)
+        return _signed(builder, spec, signing)
+
+
+def subject_of(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Name:
+    """Make a subject: the organisations as one set, then the common name, as Go writes them."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    sets = [x509.RelativeDistinguishedName([_attribute(NameOID.COMMON_NAME, common_name)])]
+    if organizations:
+        named = dict.fromkeys(organizations)
+        sets.insert(0, x509.RelativeDistinguishedName([_attribute(NameOID.ORGANIZATION_NAME, one) for one in named]))
+    return x509.Name(sets)
+
+
+def _attribute(kind: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[str]:
+    """Make one attribute; longer than the library likes, because node names have up to 253 characters."""
+    from cryptography import x509
+
+    if len(value) <= _SHORT:
+        return x509.NameAttribute(kind, value)
+    with quiet():
+        return x509.NameAttribute(kind, value, _validate=False)
+
+
+def san_extension(names: Names) -> x509.SubjectAlternativeName:
+    """Make the alternative names: DNS names first, then addresses."""
+    import ipaddress
+
+    from cryptography import x509
+
+    addresses = [x509.IPAddress(ipaddress.ip_address(ip)) for ip in names.ips]
+    return x509.SubjectAlternativeName([*(x509.DNSName(name) for name in names.dns), *addresses])
+
+
+def _basic(
+    spec: CertificateSpec,
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: PrivateKey,
+    period: tuple[datetime, datetime],
+    random: Random,
+) -> x509.CertificateBuilder:
+    """Everything up to the basic constraints, in kubeadm's order."""
+    from cryptography import x509
+
+    builder = x509.CertificateBuilder(issuer, subject, key.native.public_key(), _serial(random), *period)
+    builder = builder.add_extension(_key_usage(signs=spec.is_authority), critical=True)
+    if spec.usages:
+        builder = builder.add_extension(x509.ExtendedKeyUsage([_usage(usage) for usage in spec.usages]), critical=False)
+    return builder.add_extension(x509.BasicConstraints(ca=spec.is_authority, path_length=None), critical=True)
+
+
+def _signed(builder: x509.CertificateBuilder, spec: CertificateSpec, signing: PrivateKey) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    if spec.names:
+        builder = builder.add_extension(san_extension(spec.names), critical=False)
+    return builder.sign(signing.native, signing.signature_hash()).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
+
+
+def _period(spec: CertificateSpec, started: datetime) -> tuple[datetime, datetime]:
+    begin = started.astimezone(UTC).replace(microsecond=0)
+    try:
+        end = begin + spec.lifetime
+    except OverflowError as error:
+        raise CertificateError(f"{spec.name} would end after the year 9999", remedy="configure a shorter validity period") from error
+    if end <= begin:
+        raise CertificateError(f"{spec.name} would end before it begins", remedy="configure a validity period above zero")
+    return begin - BACKDATED, end
+
+
+def _serial(random: Random) -> int:
+    """Return 1 <= serial < 2^63."""
+    return int.from_bytes(random.token_bytes(_SERIAL_BYTES)) >> 1 or 1
+
+
+def _usage(usage: Usage) -> x509.ObjectIdentifier:
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return ExtendedKeyUsageOID.SERVER_AUTH if usage is Usage.SERVER else ExtendedKeyUsageOID.CLIENT_AUTH
+
+
+def _key_usage(*, signs: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=True,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_identifier(authority: x509.Certificate) -> bytes | None:
+    """Return the authority's key identifier; some authorities made elsewhere have none."""
+    from cryptography import x509
+
+    try:
+        return authority.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    except x509.ExtensionNotFound:
+        return None
+
+
+@contextmanager
+def _making(name: str) -> Iterator[None]:
+    """Name the certificate in errors about what cannot be put into one: a name that is not ASCII."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise CertificateError(
+            f"{name} cannot be made", detail=str(error), remedy="correct the node name, the certificate SANs or the DNS domain"
+        ) from error

@@ -1,0 +1,233 @@
+"""Private keys: making them, reading them, the PEM forms that kubeadm writes.
+
+Keys are made by the X.509 library from the system's randomness: an injected `Random` covers serial numbers only. Making an RSA key
+releases the interpreter lock, so several are made in threads while something else goes on.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kubewright.base.errors import CertificateError
+from kubewright.pki import pem
+from kubewright.pki.reading import reading
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+
+class Algorithm(enum.StrEnum):
+    """The values of `encryptionAlgorithm`."""
+
+    RSA_2048 = "RSA-2048"
+    RSA_3072 = "RSA-3072"
+    RSA_4096 = "RSA-4096"
+    ECDSA_P256 = "ECDSA-P256"
+    ECDSA_P384 = "ECDSA-P384"
+
+    @property
+    def slow(self) -> bool:
+        """Whether making a key takes long enough to do it in a thread."""
+        return self.value.startswith("RSA")
+
+
+_EXPONENT: Final = 65537
+_LARGEST: Final = 16384
+"""Bits of the largest RSA key that OpenSSL works with."""
+
+
+class PrivateKey:
+    """An RSA or ECDSA private key. Its text forms never show the key itself unless asked through `pem`."""
+
+    __slots__ = ("native",)
+
+    def __init__(self, native: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
+        self.native = native
+        """The library's object, for the modules of this package only."""
+
+    def __repr__(self) -> str:
+        return f"PrivateKey({self.kind})"
+
+    @property
+    def kind(self) -> str:
+        """What it is: `RSA-2048`, `ECDSA-P256`, or the like for keys that we would not make."""
+        return kind_of(self.native)
+
+    def pem(self) -> bytes:
+        """Return `RSA PRIVATE KEY` (PKCS#1) or `EC PRIVATE KEY` (SEC 1), without a password."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self.native.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+    def public_der(self) -> bytes:
+        """Return the public half as DER SubjectPublicKeyInfo."""
+        return public_der(self.native.public_key())
+
+    def public_pem(self) -> bytes:
+        """Return the public half as `PUBLIC KEY` (PKIX)."""
+        return pem.encode(pem.PUBLIC_KEY, self.public_der())
+
+    def signature_hash(self) -> hashes.HashAlgorithm:
+        """Return the digest that certificates signed by this key use: by curve for ECDSA, SHA-256 for RSA (Go's crypto/x509)."""
+        from cryptography.hazmat.primitives import hashes
+
+        bits = self.native.key_size
+        return {384: hashes.SHA384(), 521: hashes.SHA512()}.get(bits, hashes.SHA256())
+
+
+def kind_of(key: object) -> str:
+    """Name the kind and size of a private or public key of the library: `RSA-2048`, `ECDSA-P256`, else its class."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    if isinstance(key, (rsa.RSAPrivateKey, rsa.RSAPublicKey)):
+        return f"RSA-{key.key_size}"
+    if isinstance(key, (ec.EllipticCurvePrivateKey, ec.EllipticCurvePublicKey)):
+        return f"ECDSA-P{key.key_size}"
+    return type(key).__name__
+
+
+def public_der(key: object) -> bytes:
+    """Return the DER SubjectPublicKeyInfo of a public key of the library."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined,no-any-return]
+
+
+def generate(algorithm: Algorithm | str) -> PrivateKey:
+    """Make one key. Raises CertificateError for an algorithm that is not in the list."""
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+    chosen = _algorithm(algorithm)
+    if chosen.slow:
+        return PrivateKey(rsa.generate_private_key(public_exponent=_EXPONENT, key_size=int(chosen.value.removeprefix("RSA-"))))
+    return PrivateKey(ec.generate_private_key(ec.SECP384R1() if chosen is Algorithm.ECDSA_P384 else ec.SECP256R1()))
+
+
+def _algorithm(name: Algorithm | str) -> Algorithm:
+    try:
+        return Algorithm(name)
+    except ValueError as error:
+        raise CertificateError(f"there is no key algorithm {name!r}", remedy=f"use one of {', '.join(Algorithm)}") from error
+
+
+def generate_many(algorithms: Sequence[Algorithm | str]) -> list[PrivateKey]:
+    """Make several keys, in threads where that pays, and return them in the order asked for."""
+    with KeyPool() as pool:
+        for algorithm in algorithms:
+            pool.reserve(algorithm)
+        return [pool.take(algorithm) for algorithm in algorithms]
+
+
+class KeySource(Protocol):
+    """Where new keys come from."""
+
+    def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
+        """Return a key that nobody else was given."""
+        ...
+
+
+class FreshKeys:
+    """Makes each key when it is asked for."""
+
+    def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
+        return generate(algorithm)
+
+
+class KeyPool:
+    """Makes keys in threads ahead of their use.
+
+    `reserve` starts making them, `take` waits for one; a key that was not reserved is made on the spot. Cheap keys are never made ahead.
+    Leaving the context drops what was not begun.
+    """
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        self._threads = threads or os.cpu_count() or 1
+        self._waiting: dict[Algorithm, list[Future[PrivateKey]]] = {}
+
+    def reserve(self, algorithm: Algorithm | str, count: int = 1) -> None:
+        """Begin making so many keys."""
+        chosen = _algorithm(algorithm)
+        if chosen.slow:
+            started = [self._executor.submit(generate, chosen) for _ in range(count)]
+            self._waiting.setdefault(chosen, []).extend(started)
+
+    def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
+        chosen = _algorithm(algorithm)
+        waiting = self._waiting.get(chosen)
+        return waiting.pop(0).result() if waiting else generate(chosen)
+
+    def close(self) -> None:
+        """Stop making keys. Keys under way are finished by their threads and dropped."""
+        if "_executor" in self.__dict__:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._waiting.clear()
+
+    def __enter__(self) -> KeyPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @functools.cached_property
+    def _executor(self) -> ThreadPoolExecutor:
+        from concurrent.futures import ThreadPoolExecutor
+
+        return ThreadPoolExecutor(max_workers=self._threads, thread_name_prefix="key")
+
+
+def load(text: bytes, *, source: str) -> PrivateKey:
+    """Read the first private key of PEM text: PKCS#1, SEC 1 or PKCS#8, without a password, RSA or ECDSA.
+
+    Blocks before it, such as the `EC PARAMETERS` that openssl writes, are skipped. Raises CertificateError, naming `source`.
+    """
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    found = next((block for block in pem.blocks(text, source=source) if block.private), None)
+    remedy = f"restore {source} from a copy, without a password"
+    if found is None:
+        raise CertificateError(f"{source} holds no private key", remedy=remedy)
+    if found.headers or found.label.startswith("ENCRYPTED"):
+        raise CertificateError(f"the private key in {source} is protected by a password", remedy=remedy)
+    with reading(f"the private key in {source}", remedy=remedy):
+        native = load_der_private_key(found.der, None, unsafe_skip_rsa_key_validation=True)
+        whole = not isinstance(native, rsa.RSAPrivateKey) or _consistent(native.private_numbers())
+    if not whole:
+        raise CertificateError(f"the private key in {source} is damaged: its numbers do not belong together", remedy=remedy)
+    if not isinstance(native, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
+        raise CertificateError(f"the private key in {source} is {kind_of(native)}, neither RSA nor ECDSA", remedy=remedy)
+    return PrivateKey(native)
+
+
+def _consistent(found: rsa.RSAPrivateNumbers) -> bool:
+    """Check everything about an RSA key but that its factors are prime.
+
+    The library's own check takes twice as long as making the key (37 ms for 2048 bits, 0.1 ms for this), nearly all of it for primality,
+    which no damaged file comes near once the rest fits.
+    """
+    p, q, d, public = found.p, found.q, found.d, found.public_numbers
+    if not (1 < p and 1 < q and p * q == public.n and public.n % 2 and public.n.bit_length() <= _LARGEST and 1 < public.e):
+        return False
+    fits = d * public.e % (p - 1) == 1 % (p - 1) and d * public.e % (q - 1) == 1 % (q - 1)
+    return fits and found.dmp1 == d % (p - 1) and found.dmq1 == d % (q - 1) and found.iqmp * q % p == 1
+
+
+def load_public(text: bytes, *, source: str) -> list[bytes]:
+    """Read every `PUBLIC KEY` or `RSA PUBLIC KEY` of PEM text, each as DER SubjectPublicKeyInfo.
+
+    Raises CertificateError, naming `source`, for one that cannot be read, and where there is none.
+    """
+    from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+    found = [block for block in pem.blocks(text, source=source) if block.label.endswith(pem.PUBLIC_KEY)]
+    if not found:
+        raise CertificateError(f"{source} holds no public key", remedy=f"restore {source} from a copy")
+    with reading(f"a public key in {source}"):
+        return [public_der(load_der_public_key(block.der)) for block in found]

@@ -1,0 +1,124 @@
+"""Kubeconfigs with client certificates: kept where they fit, made where they are missing (kubeadm v1.36: phases/kubeconfig; spec 5.6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kubewright.base import yaml
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
+from kubewright.pki import authorities, bundles, issuing, pairs
+from kubewright.pki.authorities import LoadedAuthority
+from kubewright.pki.ensure import Means
+from kubewright.pki.keys import FreshKeys
+from kubewright.pki.specs import KubeconfigSpec
+from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kubewright.apis.kubeconfig import Kubeconfig, Resolved
+    from kubewright.base.clock import Clock
+    from kubewright.base.randomness import Random
+    from kubewright.pki.keys import KeySource
+
+
+def ensure_kubeconfig(
+    files: CertificateStore,
+    certificates: CertificateStore,
+    spec: KubeconfigSpec,
+    *,
+    clock: Clock,
+    random: Random,
+    key_source: KeySource | None = None,
+    started: datetime | None = None,
+) -> Change:
+    """Keep a kubeconfig that fits its spec; make one, with a new key and client certificate, where there is none.
+
+    `files` is the Kubernetes directory, `certificates` that of the certificates. A file fits if it can be used, and its first authority
+    is one of ca.crt; an embedded client certificate must fit its key. Another server than wanted is kept and told in the reason.
+    Raises CertificateMismatch with the first difference, CertificateError for what cannot be read, or made without the CA's key.
+    """
+    means = Means(clock, random, key_source or FreshKeys(), started)
+    authority = authorities.require(certificates, spec.certificate.signer, wanted=spec.file)
+    found = files.read(spec.file)
+    if found is None:
+        document = make(spec, authority, means)
+        files.write(spec.file, yaml.dump(document).encode(), mode=KUBECONFIG_MODE)
+        return Change(target=f"kubeconfig {spec.file}", action=Action.CREATE, reason=f"made, {_expiry(document, means)}")
+    return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, means))
+
+
+def make(spec: KubeconfigSpec, authority: LoadedAuthority, means: Means) -> dict[str, object]:
+    """Make the document with a new key and certificate. The certificate begins when the authority does, as kubeadm's."""
+    from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+
+    authority.signing_key(wanted=spec.file)
+    key = means.keys.take(spec.certificate.algorithm)
+    begin = authority.certificate.not_before
+    certificate = issuing.signed(spec.certificate, key, authority, started=means.start, random=means.random, not_before=begin)
+    return kubeconfig_document(
+        server=spec.server,
+        ca_pem=authority.pem,
+        cluster_name=spec.cluster_name,
+        user=spec.certificate.common_name,
+        credentials=EmbeddedCertificate(certificate_pem=certificate, key_pem=key.pem()),
+    )
+
+
+def _expiry(document: dict[str, object], means: Means) -> str:
+    from kubewright.apis.kubeconfig import parse
+
+    user = parse(document).user
+    return bundles.expiry(bundles.parse(user.client_certificate_data)[0], means.clock.now()) if user else ""
+
+
+def load(text: bytes, *, source: str) -> Kubeconfig:
+    """Read a kubeconfig file. Raises CertificateError, naming `source`, where it is no kubeconfig."""
+    from kubewright.apis.kubeconfig import parse
+
+    try:
+        return parse(yaml.load(text, source=source), source=source)
+    except (DocumentError, ValidationError) as error:
+        raise CertificateError(f"{source} cannot be read", detail=error.detail or error.what, remedy=_again(source)) from error
+
+
+def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: Means) -> str:
+    """Require that a file may stay, and say what there is to say about it."""
+    resolved = _resolve(load(text, source=spec.file), spec.file)
+    said = ["existing"]
+    _require_authority(spec.file, resolved, authority)
+    if resolved.cluster.server != spec.server:
+        said.append(f"its server is {resolved.cluster.server} and would be {spec.server}")
+    user = resolved.user
+    if user.client_certificate_data and user.client_key_data:
+        pair = pairs.of(user.client_certificate_data, user.client_key_data, source=spec.file)
+        said.append(bundles.expiry(pair.leaf, means.clock.now()))
+    return ", ".join(said)
+
+
+def _resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
+    from kubewright.apis.kubeconfig import require_usable
+
+    try:
+        return require_usable(kubeconfig)
+    except ValidationError as error:
+        raise CertificateMismatch(f"{source} cannot be used", detail=error.detail, remedy=_again(source)) from error
+
+
+def _require_authority(source: str, resolved: Resolved, authority: LoadedAuthority) -> None:
+    """Require the first authority of the file among those of ca.crt: the file may be older than a bundle made for a change of CA."""
+    embedded = resolved.cluster.certificate_authority_data
+    if not embedded:
+        raise CertificateMismatch(f"{source} trusts no authority of its own", detail="it has no CA data", remedy=_again(source))
+    first = bundles.parse(embedded, source=f"the CA data of {source}")[0]
+    if first.der not in [certificate.der for certificate in authority.bundle]:
+        raise CertificateMismatch(
+            f"{source} trusts another authority than {authority.base}.crt",
+            detail=f"it trusts the {first.describe()}",
+            remedy=_again(source),
+        )
+
+
+def _again(source: str) -> str:
+    return f"remove {source} to have it made again, or restore it from a copy"

@@ -1,0 +1,114 @@
+"""Which names and addresses the serving certificates are for (kubeadm v1.36: cmd/kubeadm/app/util/pkiutil, spec 5.3)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kubewright.apis.addresses import Addresses
+    from kubewright.apis.kubeadm.types import Configuration
+
+_KUBEADM_LOOPBACKS: Final = ("127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What a certificate is for: DNS names sorted and once each, addresses in their order and once each."""
+
+    dns: tuple[str, ...] = ()
+    ips: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.dns or self.ips)
+
+
+NO_NAMES: Final = Names()
+
+
+def of(dns: Iterable[str], ips: Iterable[str], extra: Iterable[str] = ()) -> Names:
+    """Make names; each of `extra` is an address if it parses as one, else a DNS name."""
+    names, addresses = list(dns), [_address(ip) or ip for ip in ips]
+    for one in extra:
+        address = _address(one)
+        (names if address is None else addresses).append(address or one)
+    return Names(dns=tuple(sorted(set(names))), ips=tuple(dict.fromkeys(addresses)))
+
+
+def _address(text: str) -> str | None:
+    """Return the canonical form of an IP address; an IPv4 address in IPv6 clothing becomes IPv4, as in Go's `net`. None for anything else."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            return None
+        address = address.ipv4_mapped or address
+    return str(address)
+
+
+def api_server(configuration: Configuration, addresses: Addresses) -> Names:
+    """Names of the API server. The user's own DNS names are lower-cased."""
+    cluster = configuration.cluster
+    service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", f"kubernetes.default.svc.{cluster.networking.dns_domain}")
+    endpoint = [endpoint_host(cluster.control_plane_endpoint)] if cluster.control_plane_endpoint else []
+    return of(
+        (configuration.init.node_registration.name, *service),
+        (_service_address(cluster.networking.service_subnet), addresses.advertise),
+        (*endpoint, *(name.lower() for name in cluster.api_server.cert_sans)),
+    )
+
+
+def etcd_server(configuration: Configuration, addresses: Addresses) -> Names:
+    """Names of the etcd member towards its clients."""
+    local = configuration.cluster.etcd.local
+    return _etcd(configuration, addresses, local.server_cert_sans if local else ())
+
+
+def etcd_peer(configuration: Configuration, addresses: Addresses) -> Names:
+    """Names of the etcd member towards other members."""
+    local = configuration.cluster.etcd.local
+    return _etcd(configuration, addresses, local.peer_cert_sans if local else ())
+
+
+def _etcd(configuration: Configuration, addresses: Addresses, extra: Iterable[str]) -> Names:
+    node = configuration.init.node_registration.name
+    return of((node, "localhost"), (addresses.advertise, *_loopbacks(addresses)), extra)
+
+
+def _loopbacks(addresses: Addresses) -> tuple[str, ...]:
+    """Return 127.0.0.1 and ::1 whatever the family, as kubeadm does; on a local machine the machine's own loopback addresses instead."""
+    own = (addresses.loopback, addresses.etcd_loopback)
+    return _KUBEADM_LOOPBACKS if set(own) <= set(_KUBEADM_LOOPBACKS) else own
+
+
+def endpoint_host(endpoint: str) -> str:
+    """Return the host of `host:port` or `[v6]:port`; a bare host, or a bare IPv6 address, is returned as it is."""
+    if endpoint.startswith("["):
+        return endpoint[1:].partition("]")[0]
+    host, _, port = endpoint.rpartition(":")
+    return host if host and ":" not in host and port.isascii() and port.isdigit() else endpoint
+
+
+def _service_address(subnets: str) -> str:
+    """Return the address of the Service `kubernetes`: the first of the first service subnet."""
+    network = ipaddress.ip_network(subnets.partition(",")[0].strip(), strict=False)
+    return str(network.network_address + 1)
+
+
+def covers(pattern: str, name: str) -> bool:
+    """Whether a DNS name of a certificate stands for a wanted one: equal without regard to case, or a wildcard for exactly one label."""
+    pattern, name = pattern.lower(), name.lower()
+    if pattern == name:
+        return True
+    return pattern.startswith("*.") and name.partition(".")[2] == pattern[2:] and not name.startswith("*.")
+
+
+def missing(wanted: Names, *, dns: Iterable[str], ips: Iterable[str]) -> list[str]:
+    """Return the wanted names that a certificate with these names does not stand for, in order."""
+    patterns, addresses = list(dns), {_address(ip) or ip for ip in ips}
+    lacking = [name for name in wanted.dns if not any(covers(pattern, name) for pattern in patterns)]
+    return lacking + [ip for ip in wanted.ips if (_address(ip) or ip) not in addresses]

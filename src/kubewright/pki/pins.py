@@ -1,0 +1,79 @@
+"""Public key pins of certificate authorities (RFC 7469, section 2.4): `sha256:` and the hex SHA-256 of the DER SubjectPublicKeyInfo."""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kubewright.base.errors import TrustError, UsageError
+from kubewright.pki import bundles, certificates
+
+
+@dataclass(frozen=True)
+class Pin:
+    """The digest of one public key."""
+
+    digest: bytes
+
+    @classmethod
+    def parse(cls, text: str) -> Pin:
+        """Read `sha256:HEX`, in any case. Raises UsageError for another type, another length, or text that is not hexadecimal."""
+        kind, separator, value = text.partition(":")
+        remedy = "write it as sha256: and 64 hexadecimal digits"
+        if not separator or kind.lower() != "sha256":
+            raise UsageError(f"{text!r} is not a public key pin of a known type", remedy=remedy)
+        try:
+            digest = binascii.unhexlify(value)
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not a public key pin", detail="the digest is not hexadecimal", remedy=remedy) from error
+        if len(digest) != hashlib.sha256().digest_size:
+            raise UsageError(f"{text!r} is not a public key pin", detail=f"the digest has {len(digest)} bytes instead of 32", remedy=remedy)
+        return cls(digest)
+
+    def __str__(self) -> str:
+        return f"sha256:{self.digest.hex()}"
+
+
+class PinMismatch(TrustError):
+    """No certificate of a bundle has a pinned public key."""
+
+    def __init__(self, *, server: str, found: Sequence[Pin], pinned: Sequence[Pin]) -> None:
+        super().__init__(
+            f"the CA of {server} is not the one you pinned",
+            detail=f"its public keys are {_list(found)}; pinned: {_list(pinned)}",
+            remedy="compare with the join command that a control-plane node prints (kubewright token create --print-join-command); "
+            "if they differ there too, somebody answers in its place",
+        )
+
+
+def _list(pins: Sequence[Pin]) -> str:
+    return ", ".join(map(str, pins)) or "none"
+
+
+def pin(text: bytes, *, source: str = "the certificate") -> str:
+    """Return the pin of the first certificate of PEM text. Raises CertificateError, naming `source`."""
+    return str(_of(certificates.first(text, source=source)))
+
+
+def of_bundle(text: bytes, *, source: str = "the bundle") -> list[Pin]:
+    """Return the pins of every certificate of PEM text, in order. Raises CertificateError, naming `source`."""
+    return [_of(certificate) for certificate in bundles.parse(text, source=source) if certificate.public_key]
+
+
+def _of(certificate: certificates.Certificate) -> Pin:
+    return Pin(hashlib.sha256(certificate.public_key).digest())
+
+
+def matches(found: Iterable[Pin], pinned: Sequence[Pin]) -> bool:
+    """Whether any key is pinned; each comparison takes the same time."""
+    return any(hmac.compare_digest(one.digest, other.digest) for one in found for other in pinned)
+
+
+def require(text: bytes, pinned: Sequence[Pin], *, server: str) -> None:
+    """Require that a bundle received from `server` holds a pinned key. Raises PinMismatch, or CertificateError for unreadable text."""
+    found = of_bundle(text, source=f"the CA bundle of {server}")
+    if not matches(found, pinned):
+        raise PinMismatch(server=server, found=found, pinned=pinned)

@@ -1,0 +1,303 @@
+"""The certificate table: what a control plane needs. Phases, help texts, renewal and expiry are derived from its rows.
+
+The rows are kubeadm v1.36's (cmd/kubeadm/app/phases/certs/certlist.go, phases/kubeconfig), in the order in which `init` makes them.
+Cheap to import: help is made from it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kubewright.pki import names
+from kubewright.pki.names import NO_NAMES, Names
+
+if TYPE_CHECKING:
+    from kubewright.apis.addresses import Addresses
+    from kubewright.apis.kubeadm.types import Configuration
+
+
+class Usage(enum.StrEnum):
+    """Extended key usages."""
+
+    SERVER = "serverAuth"
+    CLIENT = "clientAuth"
+
+
+class Owner(enum.Enum):
+    """Which part of the control plane a certificate is for: that of etcd is needed only with a local member."""
+
+    KUBERNETES = "kubernetes"
+    ETCD = "etcd"
+
+
+SERVER: Final = (Usage.SERVER,)
+CLIENT: Final = (Usage.CLIENT,)
+BOTH: Final = (Usage.SERVER, Usage.CLIENT)
+
+
+def no_names(_: Configuration, __: Addresses) -> Names:
+    """Client certificates carry no names."""
+    return NO_NAMES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Authority:
+    """A certificate authority. `base` is the file name without ending, below the certificate directory."""
+
+    name: str
+    base: str
+    common_name: str
+    summary: str
+    owner: Owner = Owner.KUBERNETES
+
+    @property
+    def help(self) -> str:
+        """The one-line help of its phase."""
+        return f"Generate the {self.summary}"
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Certificate and key, below the certificate directory."""
+        return f"{self.base}.crt", f"{self.base}.key"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf:
+    """A certificate that an authority signs. `common_name` may hold `{node}`; `summary` is also its long name in `certs renew`."""
+
+    name: str
+    base: str
+    signer: str
+    common_name: str
+    usages: tuple[Usage, ...]
+    summary: str
+    organizations: tuple[str, ...] = ()
+    names: Callable[[Configuration, Addresses], Names] = no_names
+    owner: Owner = Owner.KUBERNETES
+
+    @property
+    def help(self) -> str:
+        """The one-line help of its phase."""
+        return f"Generate the {self.summary}"
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Certificate and key, below the certificate directory."""
+        return f"{self.base}.crt", f"{self.base}.key"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyPair:
+    """A key without certificate: the private half in `base`.key, the public one in `base`.pub."""
+
+    name: str
+    base: str
+    summary: str
+    owner: Owner = Owner.KUBERNETES
+
+    @property
+    def help(self) -> str:
+        """The one-line help of its phase."""
+        return f"Generate a {self.summary}"
+
+    @property
+    def files(self) -> tuple[str, str]:
+        """Private and public key, below the certificate directory."""
+        return f"{self.base}.key", f"{self.base}.pub"
+
+
+Row = Authority | Leaf | KeyPair
+
+CERTIFICATES: Final[tuple[Row, ...]] = (
+    Authority(
+        name="ca",
+        base="ca",
+        common_name="kubernetes",
+        summary="self-signed Kubernetes CA to provision identities for other Kubernetes components",
+    ),
+    Leaf(
+        name="apiserver",
+        base="apiserver",
+        signer="ca",
+        common_name="kube-apiserver",
+        usages=SERVER,
+        names=names.api_server,
+        summary="certificate for serving the Kubernetes API",
+    ),
+    Leaf(
+        name="apiserver-kubelet-client",
+        base="apiserver-kubelet-client",
+        signer="ca",
+        common_name="kube-apiserver-kubelet-client",
+        usages=CLIENT,
+        summary="certificate for the API server to connect to kubelet",
+    ),
+    Authority(
+        name="front-proxy-ca",
+        base="front-proxy-ca",
+        common_name="front-proxy-ca",
+        summary="self-signed CA to provision identities for front proxy",
+    ),
+    Leaf(
+        name="front-proxy-client",
+        base="front-proxy-client",
+        signer="front-proxy-ca",
+        common_name="front-proxy-client",
+        usages=CLIENT,
+        summary="certificate for the front proxy client",
+    ),
+    Authority(
+        name="etcd-ca",
+        base="etcd/ca",
+        common_name="etcd-ca",
+        summary="self-signed CA to provision identities for etcd",
+        owner=Owner.ETCD,
+    ),
+    Leaf(
+        name="etcd-server",
+        base="etcd/server",
+        signer="etcd-ca",
+        common_name="{node}",
+        usages=BOTH,
+        names=names.etcd_server,
+        summary="certificate for serving etcd",
+        owner=Owner.ETCD,
+    ),
+    Leaf(
+        name="etcd-peer",
+        base="etcd/peer",
+        signer="etcd-ca",
+        common_name="{node}",
+        usages=BOTH,
+        names=names.etcd_peer,
+        summary="certificate for etcd nodes to communicate with each other",
+        owner=Owner.ETCD,
+    ),
+    Leaf(
+        name="etcd-healthcheck-client",
+        base="etcd/healthcheck-client",
+        signer="etcd-ca",
+        common_name="kube-etcd-healthcheck-client",
+        usages=CLIENT,
+        summary="certificate for liveness probes to healthcheck etcd",
+        owner=Owner.ETCD,
+    ),
+    Leaf(
+        name="apiserver-etcd-client",
+        base="apiserver-etcd-client",
+        signer="etcd-ca",
+        common_name="kube-apiserver-etcd-client",
+        usages=CLIENT,
+        summary="certificate the apiserver uses to access etcd",
+        owner=Owner.ETCD,
+    ),
+    KeyPair(name="sa", base="sa", summary="private key for signing service account tokens along with its public key"),
+)
+
+
+class Endpoint(enum.Enum):
+    """Which server a kubeconfig names: that of the cluster, or this machine's own."""
+
+    CONTROL_PLANE = "control plane"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubeconfig:
+    """A kubeconfig with an embedded client certificate, signed by `ca`.
+
+    `summary` is the text of its phase, `long_name` its long name in `certs renew`; '' for one that is never renewed.
+    """
+
+    name: str
+    common_name: str
+    server: Endpoint
+    summary: str
+    long_name: str = ""
+    organizations: tuple[str, ...] = ()
+    on_join: bool = True
+
+    @property
+    def help(self) -> str:
+        """The one-line help of its phase."""
+        return f"Generate a {self.summary}"
+
+    @property
+    def file(self) -> str:
+        """The file name below the Kubernetes directory."""
+        return f"{self.name}.conf"
+
+
+KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
+    Kubeconfig(
+        name="admin",
+        common_name="kubernetes-admin",
+        organizations=("kubeadm:cluster-admins",),
+        server=Endpoint.CONTROL_PLANE,
+        summary="kubeconfig file for the admin to use and for kubeadm itself",
+        long_name="certificate embedded in the kubeconfig file for the admin to use and for kubeadm itself",
+    ),
+    Kubeconfig(
+        name="super-admin",
+        common_name="kubernetes-super-admin",
+        organizations=("system:masters",),
+        server=Endpoint.CONTROL_PLANE,
+        summary="kubeconfig file for the super-admin",
+        long_name="certificate embedded in the kubeconfig file for the super-admin",
+        on_join=False,
+    ),
+    Kubeconfig(
+        name="kubelet",
+        common_name="system:node:{node}",
+        organizations=("system:nodes",),
+        server=Endpoint.LOCAL,
+        summary="kubeconfig file for the kubelet to use *only* for cluster bootstrapping purposes",
+        on_join=False,
+    ),
+    Kubeconfig(
+        name="controller-manager",
+        common_name="system:kube-controller-manager",
+        server=Endpoint.LOCAL,
+        summary="kubeconfig file for the controller manager to use",
+        long_name="certificate embedded in the kubeconfig file for the controller manager to use",
+    ),
+    Kubeconfig(
+        name="scheduler",
+        common_name="system:kube-scheduler",
+        server=Endpoint.LOCAL,
+        summary="kubeconfig file for the scheduler to use",
+        long_name="certificate embedded in the kubeconfig file for the scheduler manager to use",
+    ),
+)
+
+
+def row(name: str) -> Row:
+    """Return the row of a name. Raises KeyError."""
+    return _BY_NAME[name]
+
+
+def authority(name: str) -> Authority:
+    """Return the row of an authority. Raises KeyError."""
+    found = _BY_NAME[name]
+    if not isinstance(found, Authority):
+        raise KeyError(name)
+    return found
+
+
+def kubeconfig(name: str) -> Kubeconfig:
+    """Return the row of a kubeconfig such as `admin`. Raises KeyError."""
+    return _KUBECONFIG_BY_NAME[name]
+
+
+def rows_for(configuration: Configuration) -> Iterator[Row]:
+    """Walk the rows that a configuration needs: those of etcd only with a local member."""
+    for one in CERTIFICATES:
+        if one.owner is Owner.KUBERNETES or configuration.cluster.etcd.external is None:
+            yield one
+
+
+_BY_NAME: Final = {one.name: one for one in CERTIFICATES}
+_KUBECONFIG_BY_NAME: Final = {one.name: one for one in KUBECONFIGS}
