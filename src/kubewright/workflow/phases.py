@@ -1,0 +1,188 @@
+"""Phases: trees of named steps as plain values, and the rules by which some of them are chosen (spec/kubeadm.md 2.1).
+
+Cheap to import: what a phase does may be named instead of imported, so that help and completion can be made of the tree alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Generic, TypeVar, cast
+
+from kubewright.base.change import Change
+from kubewright.base.errors import UsageError
+from kubewright.base.events import Waited
+
+Context = TypeVar("Context")
+
+
+@dataclass(frozen=True)
+class Later:
+    """Work that a phase leaves to a thread while the next phases run.
+
+    It is waited for before the first phase that needs what its own phase provides, at the latest at the end of the run.
+    """
+
+    work: Callable[[], Iterable[Change | Waited]]
+
+
+Step = Change | Waited | Later
+"""What the function of a phase yields: one value for each thing that it made sure of or waited for."""
+
+
+@dataclass(frozen=True)
+class Phase(Generic[Context]):
+    """One step of a workflow, or a group of them.
+
+    `name` may be followed by a blank and a hint. `run` takes the context of the workflow and yields its steps, before the children run;
+    written as `module:function` it is imported only then.
+    `condition` returns None if the phase applies, else the reason why it and its children are left out.
+    `needs` and `provides` name intermediate results: whatever is needed has to be provided by an earlier phase of the tree. They order
+    background work and do not bind: a phase that runs alone finds the results on the machine.
+    `depends` are full names of phases without which this one makes no sense in the same run.
+    `flags` names the flags of the phase's own command. A `hidden` phase has no command and no line in the help.
+    `every` marks a leaf `all`: as a command it runs its parent with all children; in a run of the workflow it does not exist.
+    """
+
+    name: str
+    summary: str
+    _: KW_ONLY
+    aliases: tuple[str, ...] = ()
+    run: Callable[[Context], Iterable[Step]] | str | None = None
+    children: tuple[Phase[Context], ...] = ()
+    condition: Callable[[Context], str | None] | str | None = None
+    needs: frozenset[str] = frozenset()
+    provides: frozenset[str] = frozenset()
+    depends: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    hidden: bool = False
+    every: bool = False
+
+    @property
+    def word(self) -> str:
+        """The name as it is typed: in lower case, without the hint."""
+        return self.name.lower().partition(" ")[0]
+
+    def action(self) -> Callable[[Context], Iterable[Step]] | None:
+        """Return what runs, imported now if it is only named."""
+        return cast("Callable[[Context], Iterable[Step]] | None", _resolved(self.run))
+
+    def left_out(self, context: Context) -> str | None:
+        """Return why the phase does not apply, or None if it does."""
+        condition = cast("Callable[[Context], str | None] | None", _resolved(self.condition))
+        return None if condition is None else condition(context)
+
+
+@dataclass(frozen=True)
+class Node(Generic[Context]):
+    """A phase at its place. `above` are the nodes from the root down to its parent."""
+
+    phase: Phase[Context]
+    above: tuple[Node[Context], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The full name, such as `certs/apiserver`."""
+        return "/".join(node.phase.word for node in self.line)
+
+    @property
+    def line(self) -> tuple[Node[Context], ...]:
+        """The nodes above and this one."""
+        return (*self.above, self)
+
+    def within(self, names: frozenset[str]) -> bool:
+        """Tell whether this phase or one above it is among the names."""
+        return any(node.name in names for node in self.line)
+
+    def below(self) -> Iterator[Node[Context]]:
+        """Yield this node and all below it, parents first."""
+        yield self
+        for child in self.phase.children:
+            yield from Node(child, self.line).below()
+
+
+class Phases(Generic[Context]):
+    """The tree of a workflow. Raises ValueError for a tree that contradicts itself, which is a mistake in the program."""
+
+    def __init__(self, *phases: Phase[Context]) -> None:
+        self.roots = phases
+        self._all = {node.name: node for phase in phases for node in Node(phase).below()}
+        self._check()
+
+    @property
+    def nodes(self) -> tuple[Node[Context], ...]:
+        """Everything that a run of the workflow goes through, in order: parents before children, hidden phases too, no `all`."""
+        return tuple(node for node in self._all.values() if not node.phase.every)
+
+    def find(self, name: str) -> Node[Context]:
+        """Return the node with a full name. Raises UsageError if there is none; aliases and other spellings do not count."""
+        if name not in self._all:
+            known = ", ".join(node.name for node in self.nodes if not node.phase.hidden)
+            raise UsageError(f"invalid phase name: {name}", remedy=f"the phases are: {known}")
+        return self._all[name]
+
+    def named(self, words: Sequence[str]) -> Node[Context] | None:
+        """Return the node that a command line means with the words after `phase`, aliases included; None if there is no such command."""
+        level, found = self.roots, None
+        for word in words:
+            phase = next((phase for phase in level if not phase.hidden and word in {phase.word, *phase.aliases}), None)
+            if phase is None:
+                return None
+            found = Node(phase, found.line if found else ())
+            level = phase.children
+        return found
+
+    def select(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Node[Context], ...]:
+        """Choose what runs, in order.
+
+        `only` names phases that run with all below them, without their parents; `X/all` is all of X. `skip` names phases that are left out
+        with all below them. Raises UsageError for an unknown name, or if a phase is chosen without those it depends on.
+        """
+        wanted = frozenset(self._meant(name) for name in only)
+        unwanted = frozenset(self.find(name).name for name in skip)
+        chosen = tuple(node for node in self.nodes if (not wanted or node.within(wanted)) and not node.within(unwanted))
+        _check_dependencies(chosen)
+        return chosen
+
+    def _meant(self, name: str) -> str:
+        node = self.find(name)
+        return node.above[-1].name if node.phase.every and node.above else name
+
+    def _check(self) -> None:
+        count = sum(1 for phase in self.roots for _ in Node(phase).below())
+        if count != len(self._all):
+            raise ValueError("two phases have the same full name")
+        provided: set[str] = set()
+        for node in self.nodes:
+            if not node.phase.needs <= provided:
+                raise ValueError(f"phase {node.name} needs {', '.join(sorted(node.phase.needs - provided))} of no earlier phase")
+            provided |= node.phase.provides
+
+
+def help_lines(phases: Phases[Context]) -> list[str]:
+    """Render the tree as kubeadm's help shows it: children indented by two blanks and led by `/`, summaries aligned per level."""
+    shown = [node for node in phases.nodes if not any(above.phase.hidden for above in node.line)]
+    names = ["/" * bool(node.above) + node.phase.word for node in shown]
+    width = max(map(len, names), default=0) + 2
+    return [f"{'  ' * len(node.above)}{name:{width}}{node.phase.summary}" for node, name in zip(shown, names, strict=True)]
+
+
+def _check_dependencies(chosen: Sequence[Node[Context]]) -> None:
+    names = {node.name for node in chosen}
+    lacking = [(node.name, [name for name in node.phase.depends if name not in names]) for node in chosen]
+    lines = [f'missing [{" ".join(missing)}] phase(s) needed by "{name}" phase' for name, missing in lacking if missing]
+    if lines:
+        raise UsageError(
+            "unresolved dependencies",
+            detail="\n".join(lines),
+            remedy="run the whole workflow, or leave out the phases that need the missing ones as well",
+        )
+
+
+def _resolved(target: object) -> object:
+    """Import what is named as `module:function`; anything else is returned as it is."""
+    if not isinstance(target, str):
+        return target
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

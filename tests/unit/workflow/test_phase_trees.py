@@ -1,0 +1,195 @@
+"""Trees of phases: names, selection, dependencies, help."""
+
+import operator
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import UsageError
+from kubewright.workflow.phases import Node, Phase, Phases, help_lines
+
+
+def nothing(context):
+    return ()
+
+
+def leaf(name, **more: object):
+    return Phase(name, f"does {name}", run=nothing, **more)
+
+
+TREE = Phases(
+    leaf("preflight"),
+    Phase(
+        "certs",
+        "makes certificates",
+        run=nothing,
+        children=(Phase("all", "makes all of them", every=True), leaf("ca"), leaf("apiserver [SAN ...]"), leaf("etcd-CA")),
+    ),
+    Phase("etcd", "starts etcd", children=(leaf("local"),)),
+    leaf("check-etcd", hidden=True),
+    leaf("upload-config", aliases=("uploadconfig",), children=(leaf("kubeadm"),)),
+    leaf("bootstrap-token", aliases=("bootstraptoken",)),
+    leaf("show-join-command", depends=("bootstrap-token", "upload-config")),
+)
+
+
+def names(nodes):
+    return [node.name for node in nodes]
+
+
+EVERYTHING = [
+    "preflight", "certs", "certs/ca", "certs/apiserver", "certs/etcd-ca", "etcd", "etcd/local", "check-etcd",
+    "upload-config", "upload-config/kubeadm", "bootstrap-token", "show-join-command",
+]  # fmt: skip
+
+
+def test_full_names_are_joined_in_lower_case_and_cut_at_the_first_blank():
+    assert names(TREE.nodes) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("only", "skip", "chosen"),
+    [
+        pytest.param([], [], EVERYTHING, id="everything, hidden phases too, no all"),
+        pytest.param(["certs/ca"], [], ["certs/ca"], id="a leaf runs without its parent"),
+        pytest.param(["certs"], [], ["certs", "certs/ca", "certs/apiserver", "certs/etcd-ca"], id="a group runs with its children"),
+        pytest.param(["certs/all"], [], ["certs", "certs/ca", "certs/apiserver", "certs/etcd-ca"], id="all is the parent"),
+        pytest.param(["check-etcd"], [], ["check-etcd"], id="a hidden one can be named"),
+        pytest.param(["etcd", "preflight"], [], ["preflight", "etcd", "etcd/local"], id="several run in the order of the tree"),
+        pytest.param(["certs"], ["certs/ca"], ["certs", "certs/apiserver", "certs/etcd-ca"], id="skip a child of what is chosen"),
+        pytest.param(["etcd"], ["etcd"], [], id="skip wins"),
+        pytest.param([], ["certs"], [n for n in EVERYTHING if not n.startswith("certs")], id="skip a group with its children"),
+        pytest.param([], ["check-etcd"], [n for n in EVERYTHING if n != "check-etcd"], id="skip a hidden one"),
+        pytest.param([], ["certs/all"], EVERYTHING, id="skipping all leaves nothing out (kubeadm v1.36)"),
+    ],
+)
+def test_selection(only, skip, chosen):
+    assert names(TREE.select(only=only, skip=skip)) == chosen
+
+
+@pytest.mark.parametrize(
+    "name", ["foo", "all", "CERTS", "certs ", "", "ca", "certs/", "uploadconfig", "etcd-CA", "certs/apiserver [SAN ...]"]
+)
+@pytest.mark.parametrize("how", ["only", "skip"])
+def test_an_unknown_name_is_refused(name, how):
+    with pytest.raises(UsageError) as refused:
+        TREE.select(**{how: [name]})
+    assert str(refused.value) == f"invalid phase name: {name}"
+    assert "certs/apiserver" in refused.value.remedy
+    assert "check-etcd" not in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("only", "skip", "missing"),
+    [
+        (["show-join-command"], [], "[bootstrap-token upload-config]"),
+        ([], ["bootstrap-token"], "[bootstrap-token]"),
+        ([], ["upload-config", "bootstrap-token"], "[bootstrap-token upload-config]"),
+    ],
+)
+def test_a_phase_without_those_it_depends_on_is_refused(only, skip, missing):
+    with pytest.raises(UsageError) as refused:
+        TREE.select(only=only, skip=skip)
+    assert refused.value.what == "unresolved dependencies"
+    assert refused.value.detail == f'missing {missing} phase(s) needed by "show-join-command" phase'
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["certs", "apiserver"], "certs/apiserver"),
+        (["certs", "all"], "certs/all"),
+        (["uploadconfig", "kubeadm"], "upload-config/kubeadm"),
+        (["bootstraptoken"], "bootstrap-token"),
+        (["check-etcd"], None),
+        (["certs", "nope"], None),
+        (["certs", "ca", "more"], None),
+        ([], None),
+    ],
+)
+def test_the_command_line_names_phases_by_words_and_aliases(words, name):
+    found = TREE.named(words)
+    assert (found.name if found else None) == name
+
+
+def test_help_shows_the_tree_aligned_without_hidden_phases():
+    assert help_lines(TREE) == [
+        "preflight          does preflight",
+        "certs              makes certificates",
+        "  /ca                does ca",
+        "  /apiserver         does apiserver [SAN ...]",
+        "  /etcd-ca           does etcd-CA",
+        "etcd               starts etcd",
+        "  /local             does local",
+        "upload-config      does upload-config",
+        "  /kubeadm           does kubeadm",
+        "bootstrap-token    does bootstrap-token",
+        "show-join-command  does show-join-command",
+    ]
+
+
+def test_what_a_phase_runs_may_be_named_and_is_imported_late():
+    phase = Phase("p", "s", run="operator:itemgetter", condition="no.such.module:f")
+    assert phase.action() is operator.itemgetter
+    with pytest.raises(ModuleNotFoundError):
+        phase.left_out(None)
+
+
+@pytest.mark.parametrize(
+    "phases",
+    [
+        pytest.param((leaf("a"), leaf("A")), id="the same name twice"),
+        pytest.param((leaf("a", children=(leaf("b"), leaf("b hint"))),), id="the same child twice"),
+        pytest.param((leaf("a", needs=frozenset({"x"})), leaf("b", provides=frozenset({"x"}))), id="needed before it is provided"),
+    ],
+)
+def test_a_tree_that_contradicts_itself_is_a_mistake(phases):
+    with pytest.raises(ValueError, match=r"same full name|no earlier phase"):
+        Phases(*phases)
+
+
+WORD = st.sampled_from("abc")
+SHAPE = st.recursive(st.just({}), lambda below: st.dictionaries(WORD, below, max_size=3), max_leaves=8)
+
+
+def built(shape):
+    return tuple(Phase(word, "", run=nothing, children=built(below)) for word, below in shape.items())
+
+
+def paths(shape, above=()):
+    for word, below in shape.items():
+        yield (*above, word)
+        yield from paths(below, (*above, word))
+
+
+@given(shape=SHAPE, data=st.data())
+def test_selection_is_what_a_list_of_paths_says(shape, data):
+    every = list(paths(shape))
+    some = st.lists(st.sampled_from(every), max_size=3) if every else st.just([])
+    only, skip = data.draw(some), data.draw(some)
+
+    def covered(path, chosen):
+        return any(path[: len(one)] == one for one in chosen)
+
+    expected = [path for path in every if (not only or covered(path, only)) and not covered(path, skip)]
+    chosen = Phases(*built(shape)).select(only=["/".join(path) for path in only], skip=["/".join(path) for path in skip])
+    assert names(chosen) == ["/".join(path) for path in expected]
+
+
+@given(shape=SHAPE)
+def test_help_has_one_line_for_each_phase(shape):
+    assert len(help_lines(Phases(*built(shape)))) == len(list(paths(shape)))
+
+
+def test_a_node_knows_its_line():
+    child = leaf("b")
+    parent = Node(leaf("a", children=(child,)))
+    assert [node.name for node in parent.below()] == ["a", "a/b"]
+
+
+def test_phases_are_cheap_to_import():
+    code = "import sys, kubewright.workflow.phases; print(*sorted({'json', 'asyncio', 'concurrent', 'msgspec', 'yaml'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
