@@ -120,6 +120,8 @@ class ClusterConfiguration(Struct, frozen=True, kw_only=True):
     image_repository: str = "registry.k8s.io"
     ci_image_repository: str = ""
     """Where control plane images of a `ci/` version come from; else empty."""
+    ci_kubernetes_version: str = ""
+    """`ci/VERSION` of a CI build, which is what kubeadm-config stores; else empty."""
     feature_gates: Mapping[str, bool] = {}
     encryption_algorithm: str = "RSA-2048"
     certificate_validity_period: Duration = DEFAULT_CERTIFICATE_VALIDITY

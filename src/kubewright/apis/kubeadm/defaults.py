@@ -1,0 +1,186 @@
+"""kubeadm's defaults for InitConfiguration and ClusterConfiguration (spec/kubeadm.md 3.2 to 3.10).
+
+Pure: what belongs to the machine comes in as `Machine`, and nothing is looked up. Values that cannot be defaulted are noted at their
+place, and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubewright.apis import formats
+from kubewright.apis.addresses import API_SERVER_PORT, host_port
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import versions
+from kubewright.apis.kubeadm.image_names import CI_REPOSITORY, DEFAULT_REPOSITORY
+from kubewright.apis.kubeadm.overrides import with_attribute
+from kubewright.apis.kubeadm.types import (
+    CONTROL_PLANE_LABEL,
+    DEFAULT_GROUP,
+    BootstrapToken,
+    ClusterConfiguration,
+    Etcd,
+    ExternalEtcd,
+    InitConfiguration,
+    LocalEtcd,
+)
+from kubewright.apis.layout import CRI_SOCKET
+from kubewright.apis.walking import Place
+from kubewright.base.durations import HOUR, Duration
+from kubewright.base.randomness import Random
+
+TOKEN_TTL: Final = Duration(24 * HOUR)
+TOKEN_USAGES: Final = ("signing", "authentication")
+NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - kubeadm's mark for a machine without any route
+CONTROL_PLANE_TAINT: Final = {"effect": "NoSchedule", "key": CONTROL_PLANE_LABEL}
+URL_SCHEME: Final = "unix"
+_ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
+_FAIR: Final = 256 - 256 % len(_ALPHABET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What defaulting has to know about a machine.
+
+    `allow_loopback`: a loopback advertise address is meant as it is. `detect_cri`: an unset socket is looked for among those that exist;
+    else it is containerd's.
+    """
+
+    detected: Detected
+    random: Random
+    allow_loopback: bool = False
+    detect_cri: bool = True
+
+
+def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitConfiguration:
+    """Fill in this machine's configuration."""
+    tokens = init.bootstrap_tokens or (BootstrapToken(),)
+    registration = init.node_registration
+    return replace(
+        init,
+        bootstrap_tokens=tuple(_token(token, machine.random) for token in tokens),
+        node_registration=replace(
+            registration,
+            name=(registration.name or machine.detected.host_name).strip().lower(),
+            cri_socket=_cri_socket(registration.cri_socket, machine, at / "nodeRegistration" / "criSocket"),
+            taints=(CONTROL_PLANE_TAINT,) if registration.taints is None else registration.taints,
+        ),
+        local_api_endpoint=replace(
+            init.local_api_endpoint,
+            advertise_address=_advertise_address(init, machine, at / "localAPIEndpoint" / "advertiseAddress"),
+            bind_port=init.local_api_endpoint.bind_port or API_SERVER_PORT,
+        ),
+    )
+
+
+def _token(token: BootstrapToken, random: Random) -> BootstrapToken:
+    """Fill in one token. As with kubeadm the ttl is defaulted before `expires` is looked at, which therefore can never be used."""
+    return replace(
+        token,
+        token=token.token or random_token(random),
+        ttl=TOKEN_TTL if token.ttl is None else token.ttl,
+        usages=token.usages or TOKEN_USAGES,
+        groups=token.groups or (DEFAULT_GROUP,),
+    )
+
+
+def random_token(random: Random) -> str:
+    """Make a bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`, every one equally likely."""
+    text = ""
+    while len(text) < 22:
+        text += "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in random.token_bytes(32) if byte < _FAIR)
+    return f"{text[:6]}.{text[6:22]}"
+
+
+def _cri_socket(given: str, machine: Machine, at: Place) -> str:
+    if given.startswith(URL_SCHEME):
+        return given
+    if given:
+        at.warn(f"{at.path}: {given!r} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
+        return f"{URL_SCHEME}://{given}"
+    found = machine.detected.cri_sockets if machine.detect_cri else ()
+    if len(found) > 1:
+        at.invalid(f"several container runtimes are on this machine, choose one: {', '.join(found)}", "")
+    return found[0] if found else CRI_SOCKET
+
+
+def _advertise_address(init: InitConfiguration, machine: Machine, at: Place) -> str:
+    given = init.local_api_endpoint.advertise_address
+    address = formats.address(given) if given else None
+    if given and address is None:
+        return given  # validation says so
+    if address is not None and address.is_loopback and not machine.allow_loopback:
+        return _from_loopback(given, machine.detected, at)
+    if address is not None and not address.is_unspecified:
+        return str(address)
+    return _from_default_route(machine.detected, prefer_six=address is not None and address.version == 6, at=at)
+
+
+def _from_loopback(given: str, detected: Detected, at: Place) -> str:
+    """A loopback address stands for a global address on the loopback interface (routes over link-local addresses, RFC 5549)."""
+    if detected.loopback_global is None:
+        at.invalid("a loopback address needs a global address on the loopback interface, and there is none", given)
+    return detected.loopback_global or given
+
+
+def _from_default_route(detected: Detected, *, prefer_six: bool, at: Place) -> str:
+    candidates = (detected.default_ipv6, detected.default_ipv4) if prefer_six else (detected.default_ipv4, detected.default_ipv6)
+    found = next((candidate for candidate in candidates if candidate), None)
+    if found is None:
+        at.warn(f"{at.path}: no interface with a usable address was found; {NO_ADDRESS} is used")
+    return found or NO_ADDRESS
+
+
+def cluster_defaults(cluster: ClusterConfiguration, init: InitConfiguration, machine: Machine, at: Place) -> ClusterConfiguration:
+    """Fill in the cluster's configuration; `init` is already filled in."""
+    cluster = replace(
+        cluster,
+        etcd=_etcd(cluster.etcd),
+        control_plane_endpoint=_endpoint(cluster.control_plane_endpoint, init.local_api_endpoint.bind_port),
+    )
+    cluster = with_attribute(cluster, "api_server.cert_sans", _lowered(cluster.api_server.cert_sans))
+    return _version(cluster, machine.detected, at / "kubernetesVersion")
+
+
+def _etcd(etcd: Etcd) -> Etcd:
+    if etcd.external is not None:
+        return replace(etcd, external=_external(etcd.external))
+    return etcd if etcd.local is not None else Etcd(local=LocalEtcd())
+
+
+def _external(external: ExternalEtcd) -> ExternalEtcd:
+    return replace(external, http_endpoints=external.http_endpoints or external.endpoints)
+
+
+def _endpoint(given: str, bind_port: int) -> str:
+    """Append the bind port where the endpoint has none. What is no endpoint stays, for validation to refuse."""
+    try:
+        host, port = formats.host_port(given)
+    except ValueError:
+        return given
+    return given if port else host_port(host, bind_port)
+
+
+def _lowered(names: Sequence[str]) -> Sequence[str]:
+    return tuple(name.lower() for name in names)
+
+
+def _version(cluster: ClusterConfiguration, detected: Detected, at: Place) -> ClusterConfiguration:
+    try:
+        found = versions.resolve(cluster.kubernetes_version, detected.version_labels)
+    except ValueError as error:
+        at.invalid(str(error), cluster.kubernetes_version)
+        return cluster
+    for warning in found.warnings:
+        at.warn(f"{at.path}: {warning}")
+    from_ci = found.ci and cluster.image_repository == DEFAULT_REPOSITORY
+    return replace(
+        cluster,
+        kubernetes_version=found.version,
+        ci_kubernetes_version=f"{versions.CI_PREFIX}{found.version}" if found.ci else "",
+        ci_image_repository=CI_REPOSITORY if from_ci else "",
+    )

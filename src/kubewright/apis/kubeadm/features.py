@@ -1,0 +1,26 @@
+"""kubeadm's feature gates (spec/kubeadm.md 3.11) and the one decision that hangs on them here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubewright.apis.kubeadm.types import ClusterConfiguration
+
+ROOTLESS: Final = "RootlessControlPlane"
+NODE_LOCAL_CRI_SOCKET: Final = "NodeLocalCRISocket"
+PUBLIC_KEYS_ECDSA: Final = "PublicKeysECDSA"
+
+GATES: Final = {ROOTLESS: False, NODE_LOCAL_CRI_SOCKET: True, PUBLIC_KEYS_ECDSA: False}
+"""Every known gate with its default."""
+
+
+def enabled(cluster: ClusterConfiguration, gate: str) -> bool:
+    """Tell whether a gate is on: as set, else its default."""
+    return cluster.feature_gates.get(gate, GATES[gate])
+
+
+def key_algorithm(cluster: ClusterConfiguration) -> str:
+    """Return the algorithm of the cluster's keys. The gate PublicKeysECDSA, where it is present, wins over `encryptionAlgorithm`."""
+    if PUBLIC_KEYS_ECDSA not in cluster.feature_gates:
+        return cluster.encryption_algorithm
+    return "ECDSA-P256" if cluster.feature_gates[PUBLIC_KEYS_ECDSA] else "RSA-2048"

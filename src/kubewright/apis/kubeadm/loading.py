@@ -1,0 +1,114 @@
+"""From documents and flags to the one configuration that `init` works from: select, decode, default, validate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis import kubelet, kubeproxy
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import documents as files
+from kubewright.apis.kubeadm import fields
+from kubewright.apis.kubeadm.defaults import Machine, cluster_defaults, init_defaults
+from kubewright.apis.kubeadm.overrides import InitOverrides, apply_to_cluster, apply_to_init, with_attribute
+from kubewright.apis.kubeadm.reading import Reading
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, InitConfiguration, LocalEtcd
+from kubewright.apis.kubeadm.validation import validate_cluster, validate_init
+from kubewright.apis.layout import Layout
+from kubewright.base.randomness import Random, SystemRandom
+
+if TYPE_CHECKING:
+    from kubewright.base.yaml import Document
+
+_NO_FLAGS: Final = InitOverrides()
+_KUBEADM_LAYOUT: Final = Layout()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A configuration that is complete and valid, and what the user should know about it."""
+
+    configuration: Configuration
+    warnings: list[str]
+
+
+def load_init(
+    documents: Sequence[Document],
+    *,
+    overrides: InitOverrides = _NO_FLAGS,
+    detected: Detected,
+    random: Random | None = None,
+    strict: bool = True,
+    validate_only: bool = False,
+    from_file: bool | None = None,
+    allow_loopback_advertise: bool = False,
+    layout: Layout = _KUBEADM_LAYOUT,
+    health_address: str = "127.0.0.1",
+    health_port: int = 10248,
+) -> Loaded:
+    """Make the configuration that `init` works from, out of a file's documents and the flags that win over them.
+
+    - `random` makes the token where none is given (default: the operating system's).
+    - `strict`: unknown and repeated fields and unknown kinds are errors, else warnings. Wrong types are always errors.
+    - `validate_only`: as `config validate`: no socket is looked for, and rules that kubeadm applies only when `init` runs are left out
+      (an address that nobody can reach, `all` beside names of checks).
+    - `from_file`: whether the documents are a file's; by default they are if there is any. A file without documents is refused.
+    - `allow_loopback_advertise`: a loopback advertise address is taken as it is, for local clusters.
+    - `layout`, `health_address`, `health_port`: this machine's places, as defaults of all kinds; kubeadm's if not given.
+
+    Raises DocumentError when the documents cannot be told apart (no kind, a kind twice, an old version, neither InitConfiguration nor
+    ClusterConfiguration), and ValidationError with every field error at once.
+    """
+    reading = Reading(selection=files.select(documents, strict=strict), strict=strict)
+    if bool(documents) if from_file is None else from_file:
+        files.require_init(reading.selection, source=documents[0].source if documents else "")
+        flags_only = False
+    else:
+        flags_only = True
+    machine = Machine(
+        detected=detected,
+        random=random or SystemRandom(),
+        allow_loopback=allow_loopback_advertise,
+        detect_cri=not validate_only,
+    )
+    init = _init(reading, overrides, machine, flags_only=flags_only)
+    cluster = _cluster(reading, overrides, machine, init=init, layout=layout)
+    validate_init(init, reading.place(files.INIT), runs=not validate_only)
+    validate_cluster(cluster, reading.place(files.CLUSTER))
+    user_kubelet = reading.decode(files.KUBELET, kubelet.decode)
+    user_proxy = reading.decode(files.KUBE_PROXY, kubeproxy.decode)
+    kubelet_config, kubelet_warnings = kubelet.defaulted(
+        user_kubelet,
+        cluster,
+        manifests=layout.manifests,
+        health_address=health_address,
+        health_port=health_port,
+    )
+    proxy_config, proxy_warnings = kubeproxy.defaulted(user_proxy, cluster, advertise_address=init.local_api_endpoint.advertise_address)
+    configuration = Configuration(init=init, cluster=cluster, kubelet=kubelet_config, kube_proxy=proxy_config)
+    return Loaded(configuration=configuration, warnings=[*reading.finish(), *kubelet_warnings, *proxy_warnings])
+
+
+def _init(reading: Reading, overrides: InitOverrides, machine: Machine, *, flags_only: bool) -> InitConfiguration:
+    given = reading.decode(files.INIT, fields.INIT.decode) or InitConfiguration()
+    return init_defaults(apply_to_init(given, overrides, from_file=not flags_only), machine, reading.place(files.INIT))
+
+
+def _cluster(
+    reading: Reading, overrides: InitOverrides, machine: Machine, *, init: InitConfiguration, layout: Layout
+) -> ClusterConfiguration:
+    given = reading.decode(files.CLUSTER, fields.CLUSTER.decode) or ClusterConfiguration()
+    placed = _placed(given, reading.selection.get(files.CLUSTER), layout)
+    return cluster_defaults(apply_to_cluster(placed, overrides), init, machine, reading.place(files.CLUSTER))
+
+
+def _placed(cluster: ClusterConfiguration, document: Document | None, layout: Layout) -> ClusterConfiguration:
+    """Default the directories that a document leaves open to those of the layout."""
+    if files.given(document, "certificatesDir") is None:
+        cluster = with_attribute(cluster, "certificates_dir", str(layout.pki))
+    if cluster.etcd.local is None and cluster.etcd.external is None:
+        cluster = with_attribute(cluster, "etcd.local", LocalEtcd())
+    if cluster.etcd.local is not None and files.given(document, "etcd.local.dataDir") is None:
+        cluster = with_attribute(cluster, "etcd.local.data_dir", str(layout.etcd_data))
+    return cluster

@@ -1,0 +1,67 @@
+"""One reading of a set of documents: decodes each kind once, and gathers what was found in all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kubewright.apis.kubeadm.documents import META, Selection
+from kubewright.apis.walking import Findings, Place
+from kubewright.base.errors import ValidationError
+from kubewright.base.fields import FieldError, FieldPath
+
+if TYPE_CHECKING:
+    from kubewright.base.yaml import Document
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """The documents by kind and what was found in each. `strict`: unknown and repeated fields are errors, else warnings."""
+
+    selection: Selection
+    strict: bool = True
+    findings: dict[str, Findings] = field(default_factory=dict)
+
+    def place(self, kind: str) -> Place:
+        """Return the root of a kind's document; its fields may also come from flags and defaults alone."""
+        if kind not in self.findings:
+            document = self.selection.get(kind)
+            self.findings[kind] = Findings(locate=_locator(document)) if document else Findings()
+        return self.findings[kind].root
+
+    def decode(self, kind: str, decoder: Callable[[Any, Place], T]) -> T | None:
+        """Decode the document of a kind, if there is one."""
+        document, place = self.selection.get(kind), self.place(kind)
+        if document is None:
+            return None
+        for path in document.duplicates:
+            Place(FieldPath(path), place.findings).repeated()
+        value = document.value if isinstance(document.value, Mapping) else {}
+        return decoder({name: element for name, element in value.items() if name not in META}, place)
+
+    def finish(self) -> list[str]:
+        """Return the warnings. Raises ValidationError with everything that is wrong, in the order of the file."""
+        found = sorted(self._errors(), key=lambda pair: pair[0])
+        if found:
+            source = next((document.source for document in self.selection.by_kind.values()), "")
+            raise ValidationError(
+                f"{source or 'the configuration'} is not valid",
+                [error for _, error in found],
+                remedy="correct the fields named above",
+            )
+        surplus = (str(error) for one in self.findings.values() for error in one.surplus)
+        return [*self.selection.ignored, *surplus, *(text for one in self.findings.values() for text in one.warnings)]
+
+    def _errors(self) -> Iterator[tuple[float, FieldError]]:
+        for kind, found in self.findings.items():
+            document = self.selection.get(kind)
+            for error in (*found.errors, *(found.surplus if self.strict else ())):
+                yield (document.line_of(error.path.text) or math.inf) if document else math.inf, error
+
+
+def _locator(document: Document) -> Callable[[FieldPath], str]:
+    return lambda path: document.where(path.text)

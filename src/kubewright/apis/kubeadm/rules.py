@@ -1,0 +1,318 @@
+"""The checks that the validation tables name. Each takes one value and yields what is wrong: a reason, and the value to show.
+
+Where kubeadm v1.36 has a known defect its verdict is kept (spec/kubeadm.md 14.2): a negative period and a `tcp://` socket behind
+`unix://` pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kubewright.apis import formats, subnets, urls
+from kubewright.apis.kubeadm.features import GATES
+from kubewright.apis.kubeadm.types import (
+    DEFAULT_CA_VALIDITY,
+    DEFAULT_CERTIFICATE_VALIDITY,
+    Arg,
+    BootstrapToken,
+    ClusterConfiguration,
+    Etcd,
+    ExternalEtcd,
+)
+from kubewright.apis.scalars import is_token
+from kubewright.apis.walking import HIDDEN
+from kubewright.base.durations import Duration
+
+Problems = Iterator[tuple[str, object]]
+
+KEY_ALGORITHMS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096")
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+USAGES: Final = ("signing", "authentication")
+CERTIFICATE_KEY_BYTES: Final = 32
+MIN_SERVICE_ADDRESSES: Final = 10
+MAX_SERVICE_BITS: Final = 20
+MIN_POD_ADDRESSES: Final = 14
+MAX_MASK_DIFFERENCE: Final = 16
+NODE_MASKS: Final = {4: ("node-cidr-mask-size-ipv4", 24), 6: ("node-cidr-mask-size-ipv6", 64)}
+_BROADCAST: Final = "255.255.255.255"
+_SITE_LOCAL: Final = subnets.parse("fec0::/10")[0]
+_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+def given(name: str) -> Problems:
+    """Require a node name."""
+    if not name:
+        yield "the name could not be found out; set nodeRegistration.name or --node-name", None
+
+
+def subdomain(name: str) -> Problems:
+    """Require a DNS-1123 subdomain."""
+    yield from ((problem, name) for problem in formats.subdomain_problems(name))
+
+
+def unix_socket(socket: str) -> Problems:
+    """Require a URL with the scheme unix."""
+    try:
+        scheme = urls.scheme_of(socket)
+    except ValueError as error:
+        yield f"not a URL: {error}", socket
+        return
+    if scheme != "unix":
+        yield f"must be a URL with the scheme unix, not {scheme!r}", socket
+
+
+def named_arguments(arguments: Sequence[Arg]) -> Problems:
+    """Require a name of each argument."""
+    yield from (("the argument has no name", f"index {index}") for index, argument in enumerate(arguments) if not argument.name)
+
+
+def pull_policy(policy: str) -> Problems:
+    """Require a known policy, or none."""
+    if policy and policy not in PULL_POLICIES:
+        yield f"must be one of {', '.join(PULL_POLICIES)}", policy
+
+
+def address(text: str) -> Problems:
+    """Require an IP address."""
+    if formats.address(text) is None:
+        yield "must be an IP address", text
+
+
+def bindable(text: str) -> Problems:
+    """Require an address that an API server can be reached by: loopback or global unicast."""
+    found = formats.address(text)
+    if found is None or found.is_loopback:
+        return
+    if found.is_unspecified or found.is_multicast or found.is_link_local or str(found) == _BROADCAST:
+        yield "the API server cannot be reached by this address", text
+
+
+def port(number: int) -> Problems:
+    """Require a port number."""
+    if not 1 <= number <= 65535:
+        yield "must lie between 1 and 65535", number
+
+
+def certificate_key(key: str) -> Problems:
+    """Require 32 bytes in hexadecimal digits, if anything."""
+    try:
+        size = len(bytes.fromhex(key)) if " " not in key and key.isascii() else -1
+    except ValueError:
+        size = -1
+    if size < 0:
+        yield "must be hexadecimal digits", HIDDEN
+    elif key and size != CERTIFICATE_KEY_BYTES:
+        yield f"must be {CERTIFICATE_KEY_BYTES} bytes long, not {size}", HIDDEN
+
+
+def all_or_some(names: Sequence[str]) -> Problems:
+    """Refuse `all` beside names of single checks."""
+    lowered = {name.lower() for name in names}
+    if "all" in lowered and len(lowered) > 1:
+        yield "'all' cannot be combined with names of checks", ",".join(sorted(lowered))
+
+
+def token(text: str) -> Problems:
+    """Require the form of a bootstrap token."""
+    if not is_token(text):
+        yield "a bootstrap token has the form [a-z0-9]{6}.[a-z0-9]{16}", HIDDEN
+
+
+def token_usages(usages: Sequence[str]) -> Problems:
+    """Require known usages."""
+    wrong = [usage for usage in usages if usage not in USAGES]
+    if wrong:
+        yield f"{', '.join(wrong)}: must be of {', '.join(USAGES)}", ",".join(usages)
+
+
+def token_groups(subject: BootstrapToken) -> Problems:
+    """Allow groups only for authentication, and only those of bootstrap tokens."""
+    shown = ",".join(subject.groups)
+    if subject.groups and "authentication" not in subject.usages:
+        yield "groups need the usage authentication", shown
+    wrong = [group for group in subject.groups if _GROUP.fullmatch(group) is None]
+    yield from ((f"{group!r} must match system:bootstrappers:[a-z0-9:-]{{0,255}}[a-z0-9]", shown) for group in wrong)
+
+
+def one_end_of_life(subject: BootstrapToken) -> Problems:
+    """Refuse ttl beside expires. Because ttl is defaulted first, `expires` can never be used (a defect of kubeadm)."""
+    if subject.expires and subject.ttl is not None:
+        yield "ttl and expires exclude each other", ""
+
+
+def image_repository(repository: str) -> Problems:
+    """Require what an image name can begin with."""
+    if not formats.is_image_repository(repository):
+        yield "is not a valid image repository", repository
+
+
+def absolute(path: str) -> Problems:
+    """Require an absolute path."""
+    if not path.startswith("/"):
+        yield "must be an absolute path", path
+
+
+def names(entries: Sequence[str]) -> Problems:
+    """Require IP addresses, DNS names, or DNS names behind `*.`."""
+    wrong = (entry for entry in entries if not formats.is_host_pattern(entry) and formats.address(entry) is None)
+    yield from (("must be an IP address or a DNS name in lower case, perhaps with a leading '*.'", entry) for entry in wrong)
+
+
+def known_gates(gates: Mapping[str, bool]) -> Problems:
+    """Require known feature gates."""
+    yield from ((f"{gate} is not a feature gate; known are {', '.join(sorted(GATES))}", gate) for gate in gates if gate not in GATES)
+
+
+def endpoint(text: str) -> Problems:
+    """Require `host` or `host:port`."""
+    try:
+        formats.host_port(text)
+    except ValueError as error:
+        yield str(error), text
+
+
+def key_algorithm(name: str) -> Problems:
+    """Require a known algorithm."""
+    if name not in KEY_ALGORITHMS:
+        yield f"must be one of {', '.join(KEY_ALGORITHMS)}", name
+
+
+def one_etcd(etcd: Etcd) -> Problems:
+    """Require exactly one of local and external."""
+    if etcd.local is not None and etcd.external is not None:
+        yield "local and external exclude each other", ""
+    elif etcd.local is None and etcd.external is None:
+        yield "either local or external is needed", ""
+
+
+def client_pair(external: ExternalEtcd) -> Problems:
+    """Require both of certificate and key, or none."""
+    if bool(external.cert_file) != bool(external.key_file):
+        yield "certFile and keyFile must be set together", ""
+
+
+def client_pair_authority(external: ExternalEtcd) -> Problems:
+    """Require the CA beside certificate and key."""
+    if external.cert_file and external.key_file and not external.ca_file:
+        yield "certFile and keyFile need caFile too", ""
+
+
+def etcd_endpoints(external: ExternalEtcd) -> Problems:
+    """Require at least one URL, all of them https if any file is set."""
+    if not external.endpoints:
+        yield "at least one endpoint is needed", ""
+    secure = bool(external.ca_file or external.cert_file or external.key_file)
+    yield from _urls(external.endpoints, secure=secure)
+
+
+def urls_with_scheme(endpoints: Sequence[str]) -> Problems:
+    """Require URLs with any scheme."""
+    yield from _urls(endpoints, secure=False)
+
+
+def _urls(endpoints: Sequence[str], *, secure: bool) -> Problems:
+    for text in endpoints:
+        try:
+            scheme = urls.scheme_of(text)
+        except ValueError as error:
+            yield f"not a URL: {error}", text
+            continue
+        if secure and scheme != "https":
+            yield "must be an https URL, because certificate files are set", text
+        if not scheme:
+            yield "must be a URL with a scheme", text
+
+
+def service_subnets(text: str) -> Problems:
+    """Require one or two usable service CIDRs."""
+    yield from _subnets(text, minimum=MIN_SERVICE_ADDRESSES)
+
+
+def pod_subnets(text: str) -> Problems:
+    """Require one or two usable pod CIDRs."""
+    yield from _subnets(text, minimum=MIN_POD_ADDRESSES)
+
+
+def _subnets(text: str, *, minimum: int) -> Problems:
+    try:
+        found = subnets.parse(text)
+    except ValueError as error:
+        yield str(error), text
+        return
+    if len(found) > 2 or (len(found) == 2 and found[0].version == found[1].version):
+        yield "must be one CIDR, or two of different families joined by a comma", text
+    small = (network for network in found if _size(network) < minimum)
+    yield from ((f"holds too few addresses; at least {minimum} are needed", str(network)) for network in small)
+
+
+def _size(network: subnets.Network) -> int:
+    """Count addresses as k8s.io/utils `RangeSize` does: a range with one fixed bit or none counts as empty."""
+    bits = network.max_prefixlen - network.prefixlen
+    return 0 if bits >= network.max_prefixlen - 1 else int(network.num_addresses)
+
+
+def service_subnet_size(text: str) -> Problems:
+    """Refuse service CIDRs that the API server refuses for their size."""
+    for network in _readable(text):
+        least = network.max_prefixlen - MAX_SERVICE_BITS
+        if network.prefixlen < least:
+            yield f"is too large; the mask must be at least {least}", str(network)
+
+
+def pod_subnet_node_mask(cluster: ClusterConfiguration) -> Problems:
+    """Require that nodes' CIDRs fit into the pod CIDRs, unless kube-controller-manager does not allocate them."""
+    if _last(cluster, "allocate-node-cidrs") == "false":
+        return
+    for network in _readable(cluster.networking.pod_subnet):
+        flag, mask = NODE_MASKS[network.version]
+        value = _last(cluster, flag)
+        if value and _INTEGER.fullmatch(value) is None:
+            yield f"kube-controller-manager's argument {flag} is not a number", str(network)
+            continue
+        mask = int(value) if value else mask
+        if network.prefixlen > mask:
+            yield f"is smaller than the subnet of one node, which has the mask {mask}", str(network)
+        elif mask - network.prefixlen > MAX_MASK_DIFFERENCE:
+            yield f"mask and node mask {mask} may differ by {MAX_MASK_DIFFERENCE} at most", str(network)
+
+
+def _last(cluster: ClusterConfiguration, name: str) -> str:
+    return next((argument.value for argument in reversed(cluster.controller_manager.extra_args) if argument.name == name), "")
+
+
+def _readable(text: str) -> list[subnets.Network]:
+    try:
+        return subnets.parse(text)
+    except ValueError:
+        return []
+
+
+def site_local(text: str) -> Problems:
+    """Question IPv6 site-local addresses (RFC 3879)."""
+    overlapping = (network for network in _readable(text) if network.version == 6 and network.overlaps(_SITE_LOCAL))
+    yield from (
+        (f"{network} holds IPv6 site-local addresses of fec0::/10, which RFC 3879 has withdrawn", network) for network in overlapping
+    )
+
+
+def long_certificates(cluster: ClusterConfiguration) -> Problems:
+    """Question certificates that live longer than kubeadm's."""
+    period = cluster.certificate_validity_period
+    if period > DEFAULT_CERTIFICATE_VALIDITY:
+        yield f"{period} is longer than the recommended {DEFAULT_CERTIFICATE_VALIDITY}", period
+
+
+def long_authorities(period: Duration) -> Problems:
+    """Question CAs that live longer than kubeadm's."""
+    if period > DEFAULT_CA_VALIDITY:
+        yield f"{period} is longer than the recommended {DEFAULT_CA_VALIDITY}", period
+
+
+def outlives_authority(cluster: ClusterConfiguration) -> Problems:
+    """Question certificates that outlive their CA."""
+    leaf, authority = cluster.certificate_validity_period, cluster.ca_certificate_validity_period
+    if leaf > authority:
+        yield f"{leaf} is longer than caCertificateValidityPeriod, {authority}", leaf

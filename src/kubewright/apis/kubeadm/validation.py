@@ -1,0 +1,144 @@
+"""kubeadm's rules for InitConfiguration and ClusterConfiguration, as tables: one row is one rule about one field.
+
+Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), its oddities included: `bootstrapTokens.0.token`, and
+`nodeRegistration` for a missing name. All rules run; one that needs a value which could not be read at all is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubewright.apis.kubeadm import rules
+from kubewright.apis.kubeadm.types import ClusterConfiguration, ExternalEtcd, InitConfiguration, LocalEtcd
+from kubewright.apis.walking import Place, related
+
+Problem = tuple[str, object]
+"""The reason, and the value that is shown."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A path below the document, how to get the value (None: the rule does not apply), and what is wrong with it."""
+
+    path: str
+    value: Callable[[Any], Any]
+    check: Callable[[Any], Iterator[Problem]]
+    required: bool = False
+
+
+INIT_RULES: Final = (
+    Rule("nodeRegistration", lambda init: init.node_registration.name, rules.given, required=True),
+    Rule("nodeRegistration.name", lambda init: init.node_registration.name or None, rules.subdomain),
+    Rule("nodeRegistration.criSocket", lambda init: init.node_registration.cri_socket, rules.unix_socket),
+    Rule("nodeRegistration.kubeletExtraArgs", lambda init: init.node_registration.kubelet_extra_args, rules.named_arguments),
+    Rule("nodeRegistration.imagePullPolicy", lambda init: init.node_registration.image_pull_policy, rules.pull_policy),
+    Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.address),
+    Rule("localAPIEndpoint.bindPort", lambda init: init.local_api_endpoint.bind_port, rules.port),
+    Rule("certificateKey", lambda init: init.certificate_key, rules.certificate_key),
+)
+TOKEN_RULES: Final = (
+    Rule("token", lambda token: token.token, rules.token),
+    Rule("usages", lambda token: token.usages, rules.token_usages),
+    Rule("groups", lambda token: token, rules.token_groups),
+    Rule("", lambda token: token, rules.one_end_of_life),
+)
+
+
+def _local(cluster: ClusterConfiguration) -> LocalEtcd | None:
+    return cluster.etcd.local if cluster.etcd.external is None else None
+
+
+def _external(cluster: ClusterConfiguration) -> ExternalEtcd | None:
+    return cluster.etcd.external if cluster.etcd.local is None else None
+
+
+def _of_local(attribute: str) -> Callable[[Any], Any]:
+    return lambda cluster: getattr(_local(cluster), attribute, None)
+
+
+def _of_external(attribute: str) -> Callable[[Any], Any]:
+    return lambda cluster: getattr(_external(cluster), attribute, None)
+
+
+CLUSTER_RULES: Final = (
+    Rule("dns.imageRepository", lambda cluster: cluster.dns.image_repository or None, rules.image_repository),
+    Rule("networking.dnsDomain", lambda cluster: cluster.networking.dns_domain, rules.subdomain),
+    Rule("networking.serviceSubnet", lambda cluster: cluster.networking.service_subnet or None, rules.service_subnets),
+    Rule("networking.serviceSubnet", lambda cluster: cluster.networking.service_subnet or None, rules.service_subnet_size),
+    Rule("networking.podSubnet", lambda cluster: cluster.networking.pod_subnet or None, rules.pod_subnets),
+    Rule("networking.podSubnet", lambda cluster: cluster if cluster.networking.pod_subnet else None, rules.pod_subnet_node_mask),
+    Rule("apiServer.certSANs", lambda cluster: cluster.api_server.cert_sans, rules.names),
+    Rule("apiServer.extraArgs", lambda cluster: cluster.api_server.extra_args, rules.named_arguments),
+    Rule("controllerManager.extraArgs", lambda cluster: cluster.controller_manager.extra_args, rules.named_arguments),
+    Rule("scheduler.extraArgs", lambda cluster: cluster.scheduler.extra_args, rules.named_arguments),
+    Rule("certificatesDir", lambda cluster: cluster.certificates_dir, rules.absolute),
+    Rule("featureGates", lambda cluster: cluster.feature_gates, rules.known_gates),
+    Rule("controlPlaneEndpoint", lambda cluster: cluster.control_plane_endpoint or None, rules.endpoint),
+    Rule("imageRepository", lambda cluster: cluster.image_repository, rules.image_repository),
+    Rule("etcd", lambda cluster: cluster.etcd, rules.one_etcd),
+    Rule("etcd.local.dataDir", _of_local("data_dir"), rules.absolute),
+    Rule("etcd.local.serverCertSANs", _of_local("server_cert_sans"), rules.names),
+    Rule("etcd.local.peerCertSANs", _of_local("peer_cert_sans"), rules.names),
+    Rule("etcd.local.imageRepository", lambda cluster: _of_local("image_repository")(cluster) or None, rules.image_repository),
+    Rule("etcd.local.extraArgs", _of_local("extra_args"), rules.named_arguments),
+    Rule("etcd.external", _external, rules.client_pair),
+    Rule("etcd.external", _external, rules.client_pair_authority),
+    Rule("etcd.external.endpoints", _external, rules.etcd_endpoints),
+    Rule("etcd.external.httpEndpoints", _of_external("http_endpoints"), rules.urls_with_scheme),
+    Rule("etcd.external.caFile", lambda cluster: _of_external("ca_file")(cluster) or None, rules.absolute),
+    Rule("etcd.external.certFile", lambda cluster: _of_external("cert_file")(cluster) or None, rules.absolute),
+    Rule("etcd.external.keyFile", lambda cluster: _of_external("key_file")(cluster) or None, rules.absolute),
+    Rule("encryptionAlgorithm", lambda cluster: cluster.encryption_algorithm, rules.key_algorithm),
+)
+CLUSTER_WARNINGS: Final = (
+    Rule("networking.serviceSubnet", lambda cluster: cluster.networking.service_subnet or None, rules.site_local),
+    Rule("networking.podSubnet", lambda cluster: cluster.networking.pod_subnet or None, rules.site_local),
+    Rule("certificateValidityPeriod", lambda cluster: cluster, rules.long_certificates),
+    Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.long_authorities),
+    Rule("certificateValidityPeriod", lambda cluster: cluster, rules.outlives_authority),
+)
+RUN_RULES: Final = (
+    Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.bindable),
+    Rule("nodeRegistration.ignorePreflightErrors", lambda init: init.node_registration.ignore_preflight_errors, rules.all_or_some),
+)
+"""What kubeadm asks for only when `init` runs, not in `config validate`."""
+
+
+def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
+    """Note everything that is wrong with this machine's configuration; `runs`: also what matters only when `init` runs."""
+    _apply(INIT_RULES, init, at)
+    for index, token in enumerate(init.bootstrap_tokens):
+        _apply(TOKEN_RULES, token, at / "bootstrapTokens" / str(index))
+    if runs:
+        _apply(RUN_RULES, init, at)
+
+
+def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
+    """Note everything that is wrong with the cluster's configuration, and what is only questionable."""
+    _apply(CLUSTER_RULES, cluster, at)
+    for rule in CLUSTER_WARNINGS:
+        for place, problem in _problems(rule, cluster, at):
+            place.warn(f"{place.path}: {problem[0]}")
+
+
+def _apply(table: tuple[Rule, ...], subject: object, at: Place) -> None:
+    unreadable = [error.path for error in at.findings.errors]
+    found = [(rule, *pair) for rule in table for pair in _problems(rule, subject, at)]
+    for rule, place, (reason, shown) in found:
+        if any(related(place.path, path) for path in unreadable):
+            continue
+        if rule.required:
+            place.required(reason)
+        else:
+            place.invalid(reason, shown)
+
+
+def _problems(rule: Rule, subject: object, at: Place) -> Iterator[tuple[Place, Problem]]:
+    place = at
+    for name in filter(None, rule.path.split(".")):
+        place /= name
+    value = rule.value(subject)
+    if value is not None:
+        yield from ((place, problem) for problem in rule.check(value))

@@ -1,0 +1,81 @@
+"""What `kubernetesVersion` means: a version, a label that a release server answers, or a CI build (spec/kubeadm.md 3.10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Version
+
+DEFAULT_LABEL: Final = "stable-1"
+CI_PREFIX: Final = "ci/"
+
+_BUILD: Final = re.compile(r"v?(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)[-\w.+]*", re.ASCII)
+_LABEL: Final = re.compile(r"(?:latest|stable)+(?:-[1-9](?:\.[1-9]\d?)?)?", re.ASCII)
+_PREFIXED: Final = re.compile(r"(?:(release|ci)/)?([-\w.+]+)", re.ASCII)
+_OWN_LABEL: Final = f"stable-{OWN.line}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A version `vX.Y.Z`, whether it is a CI build, and what to warn about."""
+
+    version: str
+    ci: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def labels_needed(text: str) -> tuple[str, ...]:
+    """Return the labels whose answers may be needed to resolve a version, in the form that `Detected.version_labels` is keyed by."""
+    text = text or DEFAULT_LABEL
+    found = _PREFIXED.fullmatch(text)
+    if _BUILD.fullmatch(text) or found is None or _BUILD.fullmatch(found[2]) or not _LABEL.fullmatch(found[2]):
+        return ()
+    return (_key(found), _OWN_LABEL) if _key(found) != _OWN_LABEL else (_OWN_LABEL,)
+
+
+def resolve(text: str, labels: Mapping[str, str]) -> Resolved:
+    """Resolve a version or label and require one that can be deployed. Raises ValueError with the reason."""
+    text = text or DEFAULT_LABEL
+    found = _PREFIXED.fullmatch(text)
+    name, warnings = (text, ()) if _BUILD.fullmatch(text) or found is None else _answer(found, labels)
+    try:
+        version = Version.parse(name) if _BUILD.fullmatch(name) else None
+    except ValueError:
+        version = None
+    if version is None:
+        raise ValueError("must be a version such as v1.36.3, or a label such as stable-1 or latest-1.36")
+    if version < OLDEST_CONTROL_PLANE:
+        raise ValueError(f"the oldest version that can be deployed is {OLDEST_CONTROL_PLANE}")
+    ci = found is not None and found[1] == "ci"
+    return Resolved(version=name if name.startswith("v") else f"v{name}", ci=ci, warnings=warnings)
+
+
+def _answer(found: re.Match[str], labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the version that a label stands for. Unanswered: our own. Newer than our own minor: that of our own line."""
+    if _BUILD.fullmatch(found[2]) or not _LABEL.fullmatch(found[2]):
+        return found[2], ()
+    answer = labels.get(_key(found))
+    if answer is not None and _is_newer(answer):
+        answer = labels.get(_OWN_LABEL)
+        if answer is not None and _is_newer(answer):
+            answer = None
+    if answer is not None:
+        return answer, ()
+    return str(OWN), (f"no release server could be asked what {found[0]} is; version {OWN} is used",)
+
+
+def _key(found: re.Match[str]) -> str:
+    return f"{CI_PREFIX}{found[2]}" if found[1] == "ci" else found[2]
+
+
+def _is_newer(answer: str) -> bool:
+    numbers = re.match(r"v?(\d{1,9})\.(\d{1,9})", answer, re.ASCII)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) > (OWN.major, OWN.minor)
+
+
+def image_tag(version: str) -> str:
+    """Return the image tag of a version: what a tag may not hold becomes `_`."""
+    return re.sub(r"[^-\w.]", "_", version, flags=re.ASCII)

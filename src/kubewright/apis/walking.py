@@ -1,0 +1,125 @@
+"""Where a strict walk through a document is, and what it has found so far. Knows nothing about kinds of fields."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+
+HIDDEN: Final = "(hidden)"
+_SHOWN: Final = 80
+
+
+@dataclass
+class Findings:
+    """Everything wrong with one document, in the order of the walk.
+
+    `errors` make the document unusable; `surplus` are unknown and repeated fields, which the caller may turn into warnings;
+    `warnings` do not stop anything.
+    `locate` turns a field path into the name and line of the document.
+    """
+
+    locate: Callable[[FieldPath], str] = lambda _path: ""
+    errors: list[FieldError] = field(default_factory=list)
+    surplus: list[FieldError] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def root(self) -> Place:
+        """The place where the walk starts."""
+        return Place(FieldPath(), self)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One point of the walk."""
+
+    path: FieldPath
+    findings: Findings
+
+    def __truediv__(self, name: str) -> Place:
+        """Step into a named field."""
+        return Place(self.path / name, self.findings)
+
+    def __getitem__(self, index: int) -> Place:
+        """Step into a list element."""
+        return Place(self.path[index], self.findings)
+
+    def key(self, name: str) -> Place:
+        """Step into a map entry."""
+        return Place(self.path.key(name), self.findings)
+
+    def wrong_type(self, expected: str, found: object, *, secret: bool = False) -> None:
+        """Note that a value has another type than its field."""
+        self._error(FieldErrorType.TYPE, f"expected {expected}, found {type_name(found)}", HIDDEN if secret else shown(found))
+
+    def invalid(self, reason: str, found: object) -> None:
+        """Note a value of the right type that its field cannot hold."""
+        self._error(FieldErrorType.INVALID, reason, found if found == HIDDEN else shown(found))
+
+    def unknown(self, name: str, *, known: Iterable[str]) -> None:
+        """Note a field that does not exist here, with the one that was perhaps meant."""
+        meant = closest(name, known)
+        self._surplus(self.path / name, FieldErrorType.UNKNOWN, f'did you mean "{meant}"?' if meant else "")
+
+    def repeated(self) -> None:
+        """Note a field that is given more than once."""
+        self._surplus(self.path, FieldErrorType.DUPLICATE, "the field is given more than once")
+
+    def required(self, reason: str) -> None:
+        """Note a value that is missing."""
+        self._error(FieldErrorType.REQUIRED, reason, None)
+
+    def warn(self, text: str) -> None:
+        """Note something that does not stop anything."""
+        self.findings.warnings.append(text)
+
+    def _error(self, kind: FieldErrorType, reason: str, value: object) -> None:
+        source = self.findings.locate(self.path)
+        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=reason, value=value, source=source))
+
+    def _surplus(self, path: FieldPath, kind: FieldErrorType, reason: str) -> None:
+        value = path.text.rpartition(".")[2] if kind is FieldErrorType.DUPLICATE else None
+        error = FieldError(path=path, type=kind, reason=reason, value=value, source=self.findings.locate(path))
+        self.findings.surplus.append(error)
+
+
+def type_name(value: object) -> str:
+    """Name the JSON type of a value for a person."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, int | float):
+        return "a number"
+    if isinstance(value, Mapping):
+        return "a map"
+    return "a list" if isinstance(value, list | tuple) else "something else"
+
+
+def shown(value: object) -> object:
+    """Return what of a value is put into an error: a scalar, cut where it is long; of maps and lists only the type."""
+    if isinstance(value, str):
+        return value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…"
+    return value if value is None or isinstance(value, bool | int | float) else type_name(value)
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that a wrong one probably stands for, or ''."""
+    names = list(known)
+    folded = {candidate.casefold(): candidate for candidate in names}
+    if name.casefold() in folded:
+        return folded[name.casefold()]
+    near = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.7)
+    return near[0] if near else ""
+
+
+def related(one: FieldPath, other: FieldPath) -> bool:
+    """Tell whether two paths are equal, or one leads through the other."""
+    shorter, longer = sorted((one.text, other.text), key=len)
+    return not shorter or longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))
