@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
-from kubewright.http import tls
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,8 @@ class Access:
 
         Raises CertificateError for PEM that cannot be used, and UsageError for credentials that would travel in the clear.
         """
+        from kubewright.http import tls  # ssl costs 8 ms, and many who hold an Access never connect
+
         identity = self.identity
         if self.server.startswith("http://"):
             if not isinstance(identity, Anonymous):

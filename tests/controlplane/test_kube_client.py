@@ -1,0 +1,184 @@
+"""Both clients against a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import uuid
+
+import pytest
+
+from kubewright.base import errors
+from kubewright.http import aio as http_aio
+from kubewright.kube import core, resources
+from kubewright.kube.aio import AsyncKubeClient
+from kubewright.kube.answers import EventType
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access, Anonymous, BearerToken, Impersonation
+
+
+def config_map(name: str, **data: str) -> dict:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
+
+
+@pytest.fixture
+def name() -> str:
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+def test_every_verb_does_its_work(admin: KubeClient, name: str) -> None:
+    made = admin.create(config_map(name, a="1"))
+    assert made["metadata"]["managedFields"][0]["manager"] == "kubeadm"
+    assert admin.get(resources.CONFIG_MAP, name, "default")["data"] == {"a": "1"}
+    updated = admin.update({**made, "data": {"a": "2"}})
+    assert updated["data"] == {"a": "2"}
+    merged = admin.patch(resources.CONFIG_MAP, name, {"data": {"a": None, "b": "3"}}, "default", type="merge")
+    assert merged["data"] == {"b": "3"}
+    strategic = admin.patch(resources.CONFIG_MAP, name, {"data": {"c": "4"}}, "default")
+    assert strategic["data"] == {"b": "3", "c": "4"}
+    jsonpatched = admin.patch(resources.CONFIG_MAP, name, [{"op": "remove", "path": "/data/b"}], "default", type="json")
+    assert jsonpatched["data"] == {"c": "4"}
+    applied = admin.patch(resources.CONFIG_MAP, name, config_map(name, c="5"), "default", type="apply", force=True)
+    assert applied["data"] == {"c": "5"}
+    assert [item["metadata"]["name"] for item in admin.list(resources.CONFIG_MAP, "default", field_selector=f"metadata.name={name}")] == [
+        name
+    ]
+    assert admin.delete(resources.CONFIG_MAP, name, "default", uid=made["metadata"]["uid"])["status"] == "Success"
+    with pytest.raises(errors.NotFound) as caught:
+        admin.get(resources.CONFIG_MAP, name, "default")
+    assert f"configmap default/{name}" in str(caught.value)
+
+
+def test_refusals_have_their_classes(admin: KubeClient, apiserver, name: str) -> None:
+    made = admin.create(config_map(name))
+    with pytest.raises(errors.AlreadyExists):
+        admin.create(config_map(name))
+    admin.update({**made, "data": {"a": "1"}})
+    with pytest.raises(errors.Conflict):
+        admin.update({**made, "data": {"a": "2"}})
+    with pytest.raises(errors.Conflict):
+        admin.delete(resources.CONFIG_MAP, name, "default", uid="another")
+    with pytest.raises(errors.Invalid) as caught:
+        admin.create(config_map("NOT A NAME"))
+    assert caught.value.status["details"]["causes"][0]["field"] == "metadata.name"
+    with pytest.raises(errors.Unauthorized):
+        KubeClient(Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=BearerToken("abcdef.0123456789abcdef"))).get(
+            resources.NODE, "x"
+        )
+    with pytest.raises(errors.Forbidden):
+        KubeClient(Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=Anonymous())).get(resources.NODE, "x")
+    with pytest.raises(errors.NotFound):
+        admin.get(resources.Resource(group="nobody.example", version="v1", kind="Thing", plural="things", namespaced=False), "x")
+
+
+def test_lists_come_page_by_page(admin: KubeClient, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        body = config_map(f"{name}-{number}")
+        body["metadata"]["labels"] = {"run": name}
+        admin.create(body)
+    monkeypatch.setitem(core.list_page.__kwdefaults__, "limit", 3)
+    found = admin.list(resources.CONFIG_MAP, "default", label_selector=f"run={name}")
+    assert [item["metadata"]["name"] for item in found] == [f"{name}-{number}" for number in range(7)]
+
+
+def test_a_server_side_dry_run_changes_nothing(apiserver, admin: KubeClient, name: str) -> None:
+    pretending = KubeClient(apiserver.access(), dry_run=True)
+    assert pretending.create(config_map(name))["metadata"]["uid"]
+    with pytest.raises(errors.NotFound):
+        admin.get(resources.CONFIG_MAP, name, "default")
+    pretending.close()
+
+
+def test_impersonation_reaches_the_server(apiserver) -> None:
+    acting = Impersonation(user="jane", groups=("one", "two"), extra={"scope.example/a": ("x", "y")})
+    client = KubeClient(
+        Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=apiserver.identity("root", "system:masters"), impersonation=acting)
+    )
+    review = client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+    info = review["status"]["userInfo"]
+    assert (info["username"], info["groups"], info["extra"]["scope.example/a"]) == (
+        "jane",
+        ["one", "two", "system:authenticated"],
+        ["x", "y"],
+    )
+    client.close()
+
+
+def test_another_identity_is_used_from_the_next_call_on(apiserver) -> None:
+    client = KubeClient(apiserver.access("one"))
+
+    def who() -> str:
+        return client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})["status"]["userInfo"]["username"]
+
+    assert who() == "one"
+    client.set_identity(apiserver.identity("two", "system:masters"))
+    assert who() == "two"
+    client.close()
+
+
+def test_a_watch_tells_what_happens(apiserver, admin: KubeClient, name: str) -> None:
+    async def main() -> list[tuple[EventType, dict]]:
+        client = AsyncKubeClient(apiserver.access())
+        _, version = await client.list_versioned(resources.CONFIG_MAP, "default")
+        watching = client.watch(resources.CONFIG_MAP, namespace="default", field_selector=f"metadata.name={name}", resource_version=version)
+        made = await client.create(config_map(name, a="1"))
+        await client.update({**made, "data": {"a": "2"}})
+        await client.delete(resources.CONFIG_MAP, name, "default")
+        found = []
+        async for event in watching:
+            found.append((event.type, event.object.get("data")))
+            if event.type is EventType.DELETED:
+                break
+        await watching.aclose()
+        await client.close()
+        return found
+
+    assert http_aio.run(main) == [
+        (EventType.ADDED, {"a": "1"}),
+        (EventType.MODIFIED, {"a": "2"}),
+        (EventType.DELETED, {"a": "2"}),
+    ]
+
+
+def test_a_watch_ends_when_the_server_says_so(apiserver) -> None:
+    async def main() -> list[object]:
+        client = AsyncKubeClient(apiserver.access())
+        found = [
+            event async for event in client.watch(resources.SECRET, resource_version="0", seconds=1, field_selector="metadata.name=none")
+        ]
+        await client.close()
+        return found
+
+    assert {event.type for event in http_aio.run(main)} <= {EventType.BOOKMARK}
+
+
+def test_an_identity_changed_while_watching_cuts_the_watch(apiserver) -> None:
+    async def main() -> str:
+        client = AsyncKubeClient(apiserver.access("one"))
+        _, version = await client.list_versioned(resources.NODE)
+
+        async def watch() -> None:
+            async for _ in client.watch(resources.NODE, resource_version=version):
+                pass
+
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(0.2)
+        await client.set_identity(apiserver.identity("two", "system:masters"))
+        with pytest.raises(errors.Unreachable):
+            await asyncio.wait_for(watching, 5)
+        review = await client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+        await client.close()
+        return review["status"]["userInfo"]["username"]
+
+    assert http_aio.run(main) == "two"
+
+
+def test_a_hundred_identities_share_a_process(apiserver) -> None:
+    async def main() -> set[str]:
+        clients = [AsyncKubeClient(apiserver.access(f"user-{number}")) for number in range(100)]
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        answers = await asyncio.gather(*itertools.chain.from_iterable([client.create(review), client.create(review)] for client in clients))
+        await asyncio.gather(*(client.close() for client in clients))
+        return {answer["status"]["userInfo"]["username"] for answer in answers}
+
+    assert http_aio.run(main) == {f"user-{number}" for number in range(100)}
