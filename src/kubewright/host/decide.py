@@ -1,0 +1,118 @@
+"""The pure middle of `ensure`: from what was found and what is desired to a `Change`. No I/O; tested as tables."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.change import Action, Change, unified_diff
+from kubewright.base.errors import HostError
+from kubewright.host.desired import Directory, File, Service, Show
+from kubewright.host.found import FileState, Kind, ServiceState
+
+DIFF_LIMIT: Final = 256 * 1024
+"""Bytes above which a file is told by its size: difflib takes seconds for more."""
+
+
+def decide_file(found: FileState | None, content: bytes | None, desired: File) -> Change:
+    """Compare a file. `content` is what it holds; it is None if there is no file.
+
+    Raises HostError if something else than a regular file is in its place.
+    """
+    if found is not None:
+        _require(Kind.FILE, found, desired.path)
+    if found is None or content is None:  # or it went away between the two looks
+        diff, reason = _told(b"", desired, differs=True)
+        return Change(target=desired.target, action=Action.CREATE, diff=diff, reason=reason, lifetime=desired.lifetime)
+    differs = not desired.same(content, desired.content)
+    reasons = _metadata(found, mode=desired.mode, owner=desired.owner, group=desired.group)
+    if not differs and not reasons:
+        return Change(target=desired.target, action=Action.NONE, lifetime=desired.lifetime)
+    diff, reason = _told(content, desired, differs=differs)
+    reasons = [reason, *reasons] if reason else reasons
+    return Change(target=desired.target, action=Action.UPDATE, diff=diff, reason=", ".join(reasons), lifetime=desired.lifetime)
+
+
+def decide_directory(found: FileState | None, desired: Directory) -> Change:
+    """Compare a directory. Raises HostError if something else is in its place."""
+    if found is None:
+        return Change(target=desired.target, action=Action.CREATE, reason=f"mode {desired.mode:04o}", lifetime=desired.lifetime)
+    _require(Kind.DIRECTORY, found, desired.path)
+    reasons = _metadata(found, mode=desired.mode if desired.enforce else None, owner=desired.owner, group=desired.group)
+    return Change(
+        target=desired.target,
+        action=Action.UPDATE if reasons else Action.NONE,
+        reason=", ".join(reasons),
+        lifetime=desired.lifetime,
+    )
+
+
+def decide_service(found: ServiceState | None, desired: Service) -> Change:
+    """Compare a service; `found` None means that nothing is known about it, so that it is told to do what is desired."""
+    verbs = service_verbs(found, desired)
+    return Change(target=desired.target, action=Action.UPDATE if verbs else Action.NONE, reason=", ".join(verbs))
+
+
+def service_verbs(found: ServiceState | None, desired: Service) -> tuple[str, ...]:
+    """Return what is to be done to a service, in order: `enable`, `disable`, `start`, `stop`, `restart`."""
+    verbs = []
+    if desired.enabled is not None and (found is None or found.enabled != desired.enabled):
+        verbs.append("enable" if desired.enabled else "disable")
+    if found is None or found.running != desired.running:
+        verbs.append("restart" if desired.running and desired.restart else "start" if desired.running else "stop")
+    elif desired.running and desired.restart:
+        verbs.append("restart")
+    return tuple(verbs)
+
+
+def decide_removal(found: FileState | None, path: PurePosixPath) -> Change:
+    """Compare with nothing: what is there goes, a directory with everything below it."""
+    kind = Kind.FILE if found is None else found.kind
+    return Change(target=f"{kind.value} {path}", action=Action.NONE if found is None else Action.DELETE)
+
+
+def _require(kind: Kind, found: FileState, path: PurePosixPath) -> None:
+    if found.kind is not kind:
+        raise HostError(
+            f"{path} is a {found.kind.value}, not a {kind.value}",
+            detail="it is not replaced, because somebody may have put it there on purpose",
+            remedy="move it out of the way, then run the same command again",
+        )
+
+
+def _metadata(found: FileState, *, mode: int | None, owner: int | None, group: int | None) -> list[str]:
+    rows = (
+        ("mode", found.mode, mode, "04o"),
+        ("owner", found.owner, owner, "d"),
+        ("group", found.group, group, "d"),
+    )
+    return [f"{name} {has:{form}} instead of {wants:{form}}" for name, has, wants, form in rows if wants is not None and has != wants]
+
+
+def _told(content: bytes, desired: File, *, differs: bool) -> tuple[str, str]:
+    """Return the diff and the reason that tell a change of content."""
+    if not differs:
+        return "", ""
+    if desired.show is Show.MADE:
+        return "", "made on apply"
+    before, after = _text(content), _text(desired.content)
+    if desired.show is Show.SIZE or before is None or after is None:
+        return "", f"{len(desired.content)} bytes, not shown"
+    diff = masked_diff(before, after, name=str(desired.path))
+    return diff, "" if diff or not (before or after) else "only values that are not shown differ"
+
+
+def masked_diff(before: str, after: str, *, name: str) -> str:
+    """Return a unified diff of two texts with secrets masked in both before they are compared."""
+    from kubewright.base.masking import mask  # a table of patterns: only needed when something differs
+
+    return unified_diff(mask(before), mask(after), name=name)
+
+
+def _text(content: bytes) -> str | None:
+    if len(content) > DIFF_LIMIT or b"\0" in content:
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None

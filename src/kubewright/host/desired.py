@@ -1,0 +1,88 @@
+"""What a machine should have: complete values from pure functions. `Host.ensure` makes them true."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from kubewright.base.change import Lifetime
+
+
+class Show(enum.Enum):
+    """How a change of a file is told in plans and reports."""
+
+    DIFF = "diff"
+    """As a unified diff with secrets masked; bytes that are not text by their number only."""
+    SIZE = "size"
+    """By the number of its bytes only."""
+    MADE = "made"
+    """As `made on apply`: the content is new in every run, so that showing it says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """A file with exactly this content and mode, compared by bytes, or by meaning where `same` is given.
+
+    `same` takes what was found and what is desired. `owner` and `group` None: whoever writes it, and another owner is no difference.
+    `directory_mode` is for the parent directory if it has to be made; directories above that get 0755.
+    `durable` means that the file survives a power cut from then on; it is replaced in one step either way.
+    """
+
+    path: PurePosixPath
+    content: bytes
+    mode: int = 0o600
+    owner: int | None = None
+    group: int | None = None
+    lifetime: Lifetime = Lifetime.DURABLE
+    same: Callable[[bytes, bytes], bool] = operator.eq
+    show: Show = Show.DIFF
+    durable: bool = True
+    directory_mode: int = 0o755
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"file {self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Directory:
+    """A directory. One that exists keeps its mode unless `enforce`, which is for those that guard secrets of ours."""
+
+    path: PurePosixPath
+    mode: int = 0o755
+    owner: int | None = None
+    group: int | None = None
+    enforce: bool = False
+    lifetime: Lifetime = Lifetime.DURABLE
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"directory {self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """A service of the machine, such as `kubelet`.
+
+    `restart` restarts one that runs already, because files that it reads have changed. `enabled` None leaves that as it is.
+    `stand_ins` are files that the running service would write; only an overlay uses them, for the phases that read them later.
+    """
+
+    name: str
+    running: bool = True
+    enabled: bool | None = None
+    restart: bool = False
+    stand_ins: tuple[File, ...] = ()
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"service {self.name}"
+
+
+Desired = File | Directory | Service

@@ -1,0 +1,162 @@
+"""What a machine tells about itself: what defaulting needs (`Detected`), and what a Node reports (spec/node.md 5.1, 5.3).
+
+Pure over the reading verbs. A fact that cannot be read is empty: the rules of those who use it say what follows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.detected import Detected
+from kubewright.base.errors import HostError
+from kubewright.host.found import Kind
+from kubewright.host.seam import FileReader, Network
+
+CRI_SOCKETS: Final = (
+    "unix:///var/run/containerd/containerd.sock",
+    "unix:///var/run/crio/crio.sock",
+    "unix:///var/run/cri-dockerd.sock",
+)
+"""The runtimes' sockets that kubeadm looks for, in its order (cmd/kubeadm/app/constants)."""
+
+CA_DIRECTORIES: Final = (
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/usr/local/share/ca-certificates",
+)
+"""Where distributions keep CA certificates besides /etc/ssl/certs, in kubeadm's order (spec/kubeadm.md 6.7)."""
+
+ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Go's names of what `uname` says."""
+
+_RESOLVED: Final = PurePosixPath("/run/systemd/units/invocation:systemd-resolved.service")
+"""systemd keeps this link while the unit is active."""
+
+_MACHINE_IDS: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_SYSTEM_UUIDS: Final = (
+    "/sys/class/dmi/id/product_uuid",
+    "/proc/device-tree/system-id",
+    "/proc/device-tree/vm,uuid",
+    "/etc/machine-id",
+)
+_OS_RELEASES: Final = ("/etc/os-release", "/usr/lib/os-release")
+_HUGE_PAGES: Final = PurePosixPath("/sys/kernel/mm/hugepages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What a Node's status is made of. Sizes are bytes; `huge_pages` maps a page size to the number of pages."""
+
+    cores: int = 0
+    memory: int = 0
+    swap: int = 0
+    huge_pages: Mapping[int, int] = field(default_factory=dict)
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    kernel: str = "Unknown"
+    os_image: str = "Unknown"
+    architecture: str = ""
+    """Go's name: `amd64`, `arm64`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything a machine tells about itself, as it was when first asked."""
+
+    detected: Detected
+    machine: Machine
+
+
+def gather(files: FileReader, network: Network, *, environment: Mapping[str, str], architecture: str) -> Facts:
+    """Look at a machine. `architecture` is what `uname -m` says."""
+    return Facts(
+        detected=detect(files, network, environment=environment),
+        machine=machine(files, architecture=ARCHITECTURES.get(architecture, architecture)),
+    )
+
+
+def detect(files: FileReader, network: Network, *, environment: Mapping[str, str]) -> Detected:
+    """Gather what the defaults of a configuration depend on; version labels are not looked up here."""
+    return Detected(
+        host_name=_text(files, "/proc/sys/kernel/hostname"),
+        default_ipv4=network.default_address(family=4),
+        default_ipv6=network.default_address(family=6),
+        loopback_global=network.loopback_global(),
+        cri_sockets=tuple(socket for socket in CRI_SOCKETS if _is(files, socket.removeprefix("unix://"), Kind.SOCKET)),
+        systemd_resolved=files.state(_RESOLVED) is not None,
+        ca_directories=tuple(directory for directory in CA_DIRECTORIES if _is(files, directory, Kind.DIRECTORY)),
+        proxy_environment={name: value for name, value in environment.items() if name.lower().endswith("_proxy") and value},
+    )
+
+
+def machine(files: FileReader, *, architecture: str) -> Machine:
+    """Gather what a Node's status is made of."""
+    memory = _table(_text(files, "/proc/meminfo"), separator=":")
+    return Machine(
+        cores=count_cores(_text(files, "/sys/devices/system/cpu/online")) or (os.cpu_count() or 0),
+        memory=_kilobytes(memory.get("MemTotal", "")),
+        swap=_kilobytes(memory.get("SwapTotal", "")),
+        huge_pages=_huge_pages(files),
+        machine_id=_first(files, _MACHINE_IDS),
+        system_uuid=_first(files, _SYSTEM_UUIDS),
+        boot_id=_text(files, "/proc/sys/kernel/random/boot_id"),
+        kernel=_text(files, "/proc/sys/kernel/osrelease") or "Unknown",
+        os_image=os_image(_first(files, _OS_RELEASES)),
+        architecture=architecture,
+    )
+
+
+def count_cores(text: str) -> int:
+    """Count a kernel list of processors such as `0-3,6`."""
+    ranges = [part.split("-") for part in text.strip().split(",") if part]
+    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
+
+
+def os_image(release: str) -> str:
+    """Return the PRETTY_NAME of an os-release file, `Linux` if it has none, `Unknown` if there is no file."""
+    if not release:
+        return "Unknown"
+    pretty = next((line for line in release.splitlines() if line.startswith("PRETTY_NAME=")), None)
+    return "Linux" if pretty is None else pretty.removeprefix("PRETTY_NAME=").strip().strip("\"'")
+
+
+def _huge_pages(files: FileReader) -> dict[int, int]:
+    """Read the pool of every page size; the directories are named `hugepages-2048kB`."""
+    found = {}
+    for directory in files.entries(_HUGE_PAGES):
+        size = directory.name.removeprefix("hugepages-").removesuffix("kB")
+        if size.isdigit():
+            found[int(size) * 1024] = int(_text(files, str(directory / "nr_hugepages")) or "0")
+    return found
+
+
+def _is(files: FileReader, path: str, kind: Kind) -> bool:
+    """Tell whether something of this kind is there. A link counts as what is meant: kubeadm follows it."""
+    found = files.state(PurePosixPath(path))
+    return found is not None and found.kind in {kind, Kind.LINK}
+
+
+def _first(files: FileReader, paths: tuple[str, ...]) -> str:
+    return next((text for path in paths if (text := _text(files, path))), "")
+
+
+def _text(files: FileReader, path: str) -> str:
+    with suppress(HostError):  # for root only, for example the system's UUID
+        return (files.read(PurePosixPath(path)) or b"").decode("utf-8", errors="replace").strip("\0 \t\n")
+    return ""
+
+
+def _table(text: str, *, separator: str) -> dict[str, str]:
+    return {name.strip(): value.strip() for name, _, value in (line.partition(separator) for line in text.splitlines())}
+
+
+def _kilobytes(text: str) -> int:
+    return int(text.split(maxsplit=1)[0]) * 1024 if text else 0

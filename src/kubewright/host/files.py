@@ -1,0 +1,225 @@
+"""Files of this machine, written so that neither a power cut nor kill -9 leaves half of one.
+
+A file is written under a temporary name in its own directory, with its final mode and owner, synced, renamed over the old one, and the
+directory is synced. The umask never counts. Temporary files of writers that died are removed by the next one that writes to the directory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.host.desired import Directory, File
+from kubewright.host.failures import explaining
+from kubewright.host.found import FileState, Kind
+from kubewright.host.walking import checked, directory
+
+READ_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes above which a file is not one of those that we read."""
+
+_BLOCK: Final = 64 * 1024
+"""Bytes of one read: files below /proc/sys refuse to fill buffers of megabytes."""
+
+LEFTOVER: Final = re.compile(r"\..+\.kubewright-(?P<pid>[0-9]+)-[0-9]+")
+"""Names of temporary files: the leading dot keeps a kubelet from taking one for a manifest, the pid tells whether its writer lives."""
+
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_KINDS: Final = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK, stat.S_IFSOCK: Kind.SOCKET}
+
+
+class Files:
+    """The file operations of `RealHost`; safe to use from several threads.
+
+    `durable` False leaves out every sync, for clusters that need not outlive a power cut. `batch` puts the syncs of directories off until
+    `sync` is called: a file is still replaced in one step, but only then is it sure that the new one is found after a power cut.
+    """
+
+    def __init__(self, *, durable: bool = True, batch: bool = False) -> None:
+        self._durable = durable
+        self._batch = batch
+        self._numbers = itertools.count()
+        self._cleaned: set[PurePosixPath] = set()
+        self._unsynced: set[PurePosixPath] = set()
+
+    def read(self, path: PurePosixPath, /) -> bytes | None:
+        """Return what a regular file holds, links followed, or None if there is none."""
+        with explaining("read", path):
+            try:
+                opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            try:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    raise HostError(f"{path} is not a regular file", remedy="move it out of the way, then run the same command again")
+                return _read_all(opened, path)
+            finally:
+                os.close(opened)
+
+    def state(self, path: PurePosixPath, /) -> FileState | None:
+        """Return what stands at a path, the last link not followed, or None."""
+        with explaining("look at", path):
+            try:
+                found = os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+        return FileState(
+            kind=_KINDS.get(stat.S_IFMT(found.st_mode), Kind.OTHER),
+            mode=stat.S_IMODE(found.st_mode),
+            owner=found.st_uid,
+            group=found.st_gid,
+            size=found.st_size,
+            modified=found.st_mtime,
+        )
+
+    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
+        """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours are left out."""
+        with explaining("list", path):
+            try:
+                names = sorted(entry.name for entry in Path(path).iterdir())
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        return [path / name for name in names if not LEFTOVER.fullmatch(name)]
+
+    def write(self, desired: File, /) -> None:
+        """Replace a file in one step. Raises HostError (DiskFull where there is no space); the old file is then untouched."""
+        path, durable = checked(desired.path), desired.durable and self._durable
+        with explaining("write", path), directory(path.parent, make=desired.directory_mode, durable=durable) as parent:
+            self._clean(parent, path.parent)
+            temporary = self._temporary(parent, desired, durable=durable)
+            try:
+                os.rename(temporary, path.name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:  # Ctrl-C as well
+                _unlink(temporary, parent)
+                raise
+            self._settle(parent, path.parent, durable=durable)
+
+    def make(self, desired: Directory, /) -> None:
+        """Make a directory, or give one that exists the mode and owner that are enforced."""
+        path = checked(desired.path)
+        with explaining("make", path), directory(path, make=desired.mode, durable=self._durable) as opened:
+            if desired.owner is not None or desired.group is not None:
+                os.fchown(opened, _id(desired.owner), _id(desired.group))
+            if desired.enforce:
+                os.fchmod(opened, desired.mode)
+
+    def remove(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> None:
+        """Remove a file, a link, or a directory with everything below it; nothing if it is gone already.
+
+        Links are removed, never followed. Raises HostError, before anything is removed, unless the path is one of `below` or lies below
+        one of them, and at the first file system that is mounted in it.
+        """
+        if not any(checked(path).is_relative_to(root) for root in below):
+            raise HostError(
+                f"{path} is not ours to remove", detail="it lies outside of the directories of this machine", remedy="remove it by hand"
+            )
+        with explaining("remove", path), suppress(FileNotFoundError), directory(path.parent) as parent:
+            _remove_entry(parent, path.name, path, device=os.fstat(parent).st_dev)
+            self._settle(parent, path.parent, durable=self._durable)
+
+    def sync(self) -> None:
+        """Make everything that was written in a batch survive a power cut."""
+        while self._unsynced:
+            path = self._unsynced.pop()
+            with explaining("sync", path), suppress(FileNotFoundError), directory(path) as opened:
+                os.fsync(opened)
+
+    def _temporary(self, parent: int, desired: File, *, durable: bool) -> str:
+        """Write the content under a temporary name and return that. Nothing is left if it fails."""
+        name, opened = self._open_temporary(parent, desired)
+        try:
+            with os.fdopen(opened, "wb", buffering=0) as file:
+                if desired.owner is not None or desired.group is not None:
+                    os.fchown(opened, _id(desired.owner), _id(desired.group))
+                os.fchmod(opened, desired.mode)
+                _write_all(file.fileno(), desired.content)
+                if durable:
+                    os.fsync(opened)
+        except BaseException:  # Ctrl-C as well
+            _unlink(name, parent)
+            raise
+        return name
+
+    def _open_temporary(self, parent: int, desired: File) -> tuple[str, int]:
+        while True:
+            name = f".{desired.path.name}.kubewright-{os.getpid()}-{next(self._numbers)}"
+            with suppress(FileExistsError):  # of a writer long dead that had our pid
+                return name, os.open(name, _NEW, 0o600 & desired.mode, dir_fd=parent)
+
+    def _clean(self, parent: int, path: PurePosixPath) -> None:
+        """Remove temporary files whose writer is dead, once for each directory."""
+        if path in self._cleaned:
+            return
+        self._cleaned.add(path)
+        for name in _names(parent):
+            found = LEFTOVER.fullmatch(name)
+            if found and not _lives(int(found["pid"])):
+                _unlink(name, parent)
+
+    def _settle(self, parent: int, path: PurePosixPath, *, durable: bool) -> None:
+        if durable and self._batch:
+            self._unsynced.add(path)
+        elif durable:
+            os.fsync(parent)
+
+
+def _remove_entry(parent: int, name: str, path: PurePosixPath, *, device: int) -> None:
+    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(name, dir_fd=parent)
+        return
+    if found.st_dev != device:
+        raise HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
+    opened = os.open(name, _CHILD, dir_fd=parent)
+    try:
+        for child in _names(opened):
+            _remove_entry(opened, child, path / child, device=device)
+    finally:
+        os.close(opened)
+    os.rmdir(name, dir_fd=parent)
+
+
+def _names(opened: int) -> list[str]:
+    with os.scandir(opened) as entries:
+        return [entry.name for entry in entries]
+
+
+def _read_all(opened: int, path: PurePosixPath) -> bytes:
+    content = bytearray()
+    while block := os.read(opened, _BLOCK):
+        content += block
+        if len(content) > READ_LIMIT:
+            raise HostError(f"{path} is larger than {READ_LIMIT} bytes", remedy="it cannot be the file that is meant: look what it is")
+    return bytes(content)
+
+
+def _write_all(opened: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(opened, rest) :]
+
+
+def _unlink(name: str, parent: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=parent)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _id(number: int | None) -> int:
+    return -1 if number is None else number

@@ -1,0 +1,36 @@
+"""What a machine has: the states that a `Host` reads and that decisions compare with what is desired."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Kind(enum.Enum):
+    """What stands at a path."""
+
+    FILE = "file"
+    DIRECTORY = "directory"
+    LINK = "symbolic link"
+    SOCKET = "socket"
+    OTHER = "special file"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileState:
+    """What stands at a path, links not followed. `mode` is the permission bits only, `modified` seconds since 1970."""
+
+    kind: Kind
+    mode: int
+    owner: int = 0
+    group: int = 0
+    size: int = 0
+    modified: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceState:
+    """What is known of a service of the machine."""
+
+    running: bool
+    enabled: bool = True

@@ -1,0 +1,108 @@
+"""Who listens where, from /proc/net/tcp and tcp6, and which ports are free. Reads only, no packet is sent.
+
+Formats: Documentation/networking/proc_net_tcp of Linux. Addresses are hexadecimal words in the machine's byte order.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kubewright.base.errors import PortInUse
+
+_LISTEN: Final = "0A"
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 nothing is bound here
+FIRST_LOOPBACK: Final = ipaddress.IPv4Address("127.0.0.11")
+_LAST_LOOPBACK: Final = ipaddress.IPv4Address("127.255.255.254")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """A TCP socket that listens. `inode` is 0 where the kernel hides it."""
+
+    address: str
+    port: int
+    user: int
+    inode: int
+
+    def blocks(self, address: str, port: int) -> bool:
+        """Tell whether nothing else can listen there. A listener on all addresses blocks each one, `::` those of IPv4 too."""
+        if port != self.port:
+            return False
+        return address == self.address or (bool(_WILDCARDS & {address, self.address}) and self._meets(address))
+
+    def _meets(self, address: str) -> bool:
+        return "::" in {address, self.address} or (":" in address) == (":" in self.address)
+
+
+def parse_listeners(lines: Iterable[str]) -> Iterator[Listener]:
+    """Read the lines of /proc/net/tcp or tcp6, head line included. The kernel puts listeners first: the rest is not read."""
+    rows = iter(lines)
+    next(rows, None)
+    for line in rows:
+        fields = line.split()
+        if len(fields) < 10 or fields[3] != _LISTEN:
+            return
+        address, _, port = fields[1].partition(":")
+        yield Listener(address=parse_address(address), port=int(port, 16), user=int(fields[7]), inode=int(fields[9]))
+
+
+def parse_address(text: str) -> str:
+    """Read an address of eight or 32 hexadecimal digits; an IPv4 address mapped into IPv6 comes back as IPv4."""
+    raw = b"".join(struct.pack("=I", int(text[start : start + 8], 16)) for start in range(0, len(text), 8))
+    address = ipaddress.ip_address(raw)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
+def blocking(listeners: Iterable[Listener], address: str, port: int) -> Listener | None:
+    """Return the first listener that is in the way, or None."""
+    return next((listener for listener in listeners if listener.blocks(address, port)), None)
+
+
+def choose_loopback(listeners: Sequence[Listener], ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
+    """Return the first address from 127.0.0.11 on where none of the ports is taken and that is not one of `avoid`.
+
+    Raises PortInUse if there is none, which means that something listens on all addresses.
+    """
+    candidates = [listener for listener in listeners if listener.port in ports]
+    taken = {listener.address for listener in candidates} | set(avoid)
+    everywhere = [listener for listener in candidates if listener.address in _WILDCARDS]
+    number = int(FIRST_LOOPBACK)
+    while not everywhere and number <= int(_LAST_LOOPBACK):
+        if number & 0xFF not in {0, 255} and (address := str(ipaddress.IPv4Address(number))) not in taken:
+            return address
+        number += 1
+    listed = ", ".join(str(port) for port in sorted({listener.port for listener in everywhere} or ports))
+    raise PortInUse(
+        f"no loopback address has the ports {listed} free",
+        detail="something listens on all addresses of this machine",
+        remedy=f"end it; `ss -ltnp` names it (ports {listed})",
+    )
+
+
+def choose_ports(
+    listeners: Sequence[Listener], address: str, wanted: Sequence[int], *, below: int, avoid: Collection[int] = ()
+) -> list[int]:
+    """Return for each wanted port itself, or the next one above that is free at the address; all different.
+
+    `below` is the first port that the system hands to outgoing connections. Raises PortInUse where none is left under it.
+    """
+    chosen: list[int] = []
+    for first in wanted:
+        free = (
+            port
+            for port in range(first, max(below, first + 1))
+            if port not in chosen and port not in avoid and blocking(listeners, address, port) is None
+        )
+        port = next(free, None)
+        if port is None:
+            raise PortInUse(
+                f"no port from {first} up to {below} is free at {address}",
+                remedy="`ss -ltnp` names who listens: end what is not needed, or choose another address",
+            )
+        chosen.append(port)
+    return chosen

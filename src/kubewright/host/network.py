@@ -1,0 +1,139 @@
+"""The network of this machine: addresses, default routes, who holds a port. From /proc and ioctl only; nothing is changed or sent."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import socket
+import struct
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.errors import PortInUse
+from kubewright.host.listeners import Listener, blocking, choose_loopback, choose_ports, parse_listeners
+from kubewright.host.routes import (
+    Family,
+    InterfaceAddress,
+    choose_default,
+    default_interfaces,
+    interface_address,
+    loopback_global,
+    parse_inet6,
+)
+
+_SIOCGIFCONF: Final = 0x8912
+_SIOCGIFFLAGS: Final = 0x8913
+_REQUEST: Final = 40
+"""Bytes of a `struct ifreq` on 64-bit Linux: 16 of name, 24 of value."""
+_MOST_ADDRESSES: Final = 1024
+_EPHEMERAL: Final = 32768
+"""Where Linux starts to hand out ports to outgoing connections, unless it is told otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortOwner:
+    """Who holds a port. `pid` and `program` are None where the system does not tell us, which it does for our own processes only."""
+
+    user: int
+    pid: int | None = None
+    program: str | None = None
+
+    def __str__(self) -> str:
+        return f"a process of user {self.user}" if self.pid is None else f"{self.program} (pid {self.pid})"
+
+
+class RealNetwork:
+    """The `Network` of this machine. `proc` is where procfs is mounted."""
+
+    def __init__(self, *, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+
+    def interface_addresses(self) -> list[InterfaceAddress]:
+        pairs = [*_ioctl_addresses(), *parse_inet6(self._text("net/if_inet6"))]
+        flags = {name: _flags(name) for name, _ in pairs}
+        return [interface_address(name, address, flags[name]) for name, address in pairs]
+
+    def default_address(self, *, family: Family) -> str | None:
+        interfaces = default_interfaces(self._text("net/route"), self._text("net/ipv6_route"))
+        return choose_default(self.interface_addresses(), interfaces[family], family)
+
+    def loopback_global(self) -> str | None:
+        return loopback_global(self.interface_addresses())
+
+    def listeners(self) -> list[Listener]:
+        return [listener for name in ("net/tcp", "net/tcp6") for listener in self._listeners(name)]
+
+    def owner_of_port(self, address: str, port: int) -> PortOwner | None:
+        listener = blocking(self.listeners(), address, port)
+        return None if listener is None else self._owner(listener)
+
+    def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
+        return choose_loopback(self.listeners(), ports, avoid=avoid)
+
+    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
+        bounds = self._text("sys/net/ipv4/ip_local_port_range").split()
+        return choose_ports(self.listeners(), address, wanted, below=int(bounds[0]) if bounds else _EPHEMERAL, avoid=avoid)
+
+    def _listeners(self, name: str) -> list[Listener]:
+        try:
+            with (self._proc / name).open(encoding="ascii") as lines:
+                return list(parse_listeners(lines))
+        except FileNotFoundError:  # no IPv6
+            return []
+
+    def _owner(self, listener: Listener) -> PortOwner:
+        wanted = f"socket:[{listener.inode}]"
+        for process in sorted(self._proc.glob("[0-9]*"), key=lambda path: int(path.name)):
+            with suppress(OSError):  # not ours, or gone by now
+                if any(str(link.readlink()) == wanted for link in (process / "fd").iterdir()):
+                    program = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                    return PortOwner(user=listener.user, pid=int(process.name), program=program)
+        return PortOwner(user=listener.user)
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self._proc / name).read_text(encoding="ascii")
+        except FileNotFoundError:
+            return ""
+
+
+def port_in_use(address: str, port: int, owner: PortOwner, *, purpose: str) -> PortInUse:
+    """Return the error for a port that is taken. `purpose` is what we need it for, such as `kube-apiserver`."""
+    known = owner.pid is not None
+    return PortInUse(
+        f"port {port} at {address}, which {purpose} needs, is in use",
+        detail=f"held by {owner}",
+        remedy=f"stop it (`kill {owner.pid}`), or choose another port or address"
+        if known
+        else f"`sudo ss -ltnp 'sport = :{port}'` names it: stop it, or choose another port or address",
+    )
+
+
+def _ioctl_addresses() -> list[tuple[str, str]]:
+    """Return interface and address for every IPv4 address, aliases included."""
+    buffer = array.array("B", bytes(_REQUEST * _MOST_ADDRESSES))
+    where, size = buffer.buffer_info()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        answer = fcntl.ioctl(asked, _SIOCGIFCONF, struct.pack("@iP", size, where))
+    used = struct.unpack("@iP", answer)[0]
+    raw = buffer.tobytes()[:used]
+    rows = (raw[start : start + _REQUEST] for start in range(0, used, _REQUEST))
+    return [(_label(row[:16]), socket.inet_ntoa(row[20:24])) for row in rows]
+
+
+def _label(raw: bytes) -> str:
+    """Read an interface's name; `eth0:1` is an alias of eth0."""
+    return raw.split(b"\0", 1)[0].decode("ascii", errors="replace").partition(":")[0]
+
+
+def _flags(interface: str) -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
+        try:
+            answer = fcntl.ioctl(asked, _SIOCGIFFLAGS, struct.pack(f"{_REQUEST}s", interface.encode()))
+        except OSError:  # gone by now
+            return 0
+    flags: int = struct.unpack_from("@H", answer, 16)[0]
+    return flags

@@ -1,0 +1,220 @@
+"""A host on which nothing is really done: what is written lies over another host and is read back from here.
+
+Plans and dry runs are runs against it. The decisions are those of the real host, so that a plan tells what a run would do.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import PurePosixPath
+from signal import Signals
+from typing import Final
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action, Change
+from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service
+from kubewright.host.desired import Desired, Directory, File, Service
+from kubewright.host.facts import Facts
+from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.processes import MARKER, Identity, Usage
+from kubewright.host.seam import ContainerRuntime, Host, Network, Processes, RuntimeVersion
+from kubewright.host.walking import OUTER_MODE
+
+_ROOT: Final = PurePosixPath("/")
+
+
+class OverlayHost:
+    """Copy on write over any host. `facts` replaces what the machine tells about itself.
+
+    Not safe for use from several threads at a time, except for reading.
+    """
+
+    def __init__(self, base: Host, *, facts: Facts | None = None) -> None:
+        self._base = base
+        self._facts = facts
+        self._written: dict[PurePosixPath, File | Directory | None] = {}
+        self._stand_ins: set[PurePosixPath] = set()
+        self._services: dict[str, ServiceState] = {}
+        self._changes: list[Change] = []
+        self.processes: Processes = _QuietProcesses(base.processes)
+
+    @property
+    def layout(self) -> Layout:
+        return self._base.layout
+
+    @property
+    def facts(self) -> Facts:
+        return self._base.facts if self._facts is None else self._facts
+
+    @property
+    def network(self) -> Network:
+        return self._base.network
+
+    @property
+    def runtime(self) -> ContainerRuntime:
+        return _PlannedRuntime(self._base.runtime, self._changes)
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """Everything that was looked at so far, in order, unchanged targets included."""
+        return tuple(self._changes)
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files that were written and are still there, in the order of their first writing; stand-ins are not among them."""
+        return tuple(file for path, file in self._written.items() if isinstance(file, File) and path not in self._stand_ins)
+
+    def read(self, path: PurePosixPath, /) -> bytes | None:
+        entry = self._over(path)
+        if isinstance(entry, File):
+            return entry.content
+        return self._base.read(path) if entry is _BELOW else None
+
+    def state(self, path: PurePosixPath, /) -> FileState | None:
+        entry = self._over(path)
+        below = self._base.state(path) if entry is _BELOW or isinstance(entry, Directory) else None
+        if isinstance(entry, File):
+            return _state(Kind.FILE, entry, size=len(entry.content))
+        if isinstance(entry, Directory) and (below is None or entry.enforce):
+            return _state(Kind.DIRECTORY, entry)
+        return below
+
+    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
+        found = set(self._base.entries(path)) if self._over(path) is not None else set()
+        found |= {written for written in self._written if written.parent == path}
+        return sorted(entry for entry in found if self._over(entry) is not None)
+
+    def service(self, name: str, /) -> ServiceState | None:
+        return self._services.get(name) or self._base.service(name)
+
+    def ensure(self, desired: Desired, /) -> Change:
+        match desired:
+            case File():
+                return self._note(self._ensure_file(desired))
+            case Directory():
+                return self._note(self._ensure_directory(desired))
+            case Service():
+                return self._note(self._ensure_service(desired))
+
+    def remove(self, path: PurePosixPath, /) -> Change:
+        change = decide_removal(self.state(path), path)
+        if change:
+            for written in [written for written in self._written if written.is_relative_to(path)]:
+                del self._written[written]
+            self._written[path] = None
+        return self._note(change)
+
+    def _ensure_file(self, desired: File) -> Change:
+        found = self.state(desired.path)
+        content = self.read(desired.path) if found is not None and found.kind is Kind.FILE else None
+        change = decide_file(found, content, desired)
+        if change.action is not Action.NONE:
+            self._make_parents(desired.path, desired.directory_mode)
+            self._written[desired.path] = desired
+            self._stand_ins.discard(desired.path)
+        return change
+
+    def _ensure_directory(self, desired: Directory) -> Change:
+        change = decide_directory(self.state(desired.path), desired)
+        if change.action is not Action.NONE:
+            self._make_parents(desired.path, OUTER_MODE)
+            self._written[desired.path] = desired
+        return change
+
+    def _ensure_service(self, desired: Service) -> Change:
+        found = self.service(desired.name)
+        change = decide_service(found, desired)
+        enabled = desired.enabled if desired.enabled is not None else found is None or found.enabled
+        self._services[desired.name] = ServiceState(running=desired.running, enabled=enabled)
+        if desired.running:
+            for file in desired.stand_ins:
+                if self.state(file.path) is None:
+                    self._written[file.path] = file
+                    self._stand_ins.add(file.path)
+        return change
+
+    def _make_parents(self, path: PurePosixPath, mode: int) -> None:
+        for parent in path.parents:
+            if self.state(parent) is not None:
+                return
+            self._written[parent] = Directory(path=parent, mode=mode if parent == path.parent else OUTER_MODE)
+
+    def _over(self, path: PurePosixPath) -> File | Directory | _Below | None:
+        """Return what was written at a path, None if it is removed, or `_BELOW` if the host below knows."""
+        for place in (path, *path.parents):
+            if place in self._written:
+                entry = self._written[place]
+                if place == path or entry is None:
+                    return entry
+        return _BELOW
+
+    def _note(self, change: Change) -> Change:
+        self._changes.append(change)
+        return change
+
+
+class _Below:
+    """Tells that an overlay holds nothing for a path."""
+
+
+_BELOW: Final = _Below()
+
+
+def _state(kind: Kind, entry: File | Directory, *, size: int = 0) -> FileState:
+    return FileState(kind=kind, mode=stat.S_IMODE(entry.mode), owner=entry.owner or 0, group=entry.group or 0, size=size)
+
+
+class _QuietProcesses:
+    """The processes of the host below; signals are not sent, and succeed where they would reach somebody."""
+
+    def __init__(self, base: Processes) -> None:
+        self._base = base
+
+    def of(self, pid: int, /) -> Identity | None:
+        return self._base.of(pid)
+
+    def alive(self, identity: Identity, /) -> bool:
+        return self._base.alive(identity)
+
+    def usage(self, identity: Identity, /) -> Usage | None:
+        return self._base.usage(identity)
+
+    def group(self, leader: int, /) -> list[Identity]:
+        return self._base.group(leader)
+
+    def marked(self, value: str, /, *, marker: str = MARKER) -> list[Identity]:
+        return self._base.marked(value, marker=marker)
+
+    def handle(self, identity: Identity, /) -> int | None:
+        return self._base.handle(identity)
+
+    def signal(self, identity: Identity, number: Signals, /) -> bool:  # noqa: ARG002 the signal that is not sent
+        return self._base.alive(identity)
+
+    def signal_group(self, leader: Identity, number: Signals, /) -> bool:  # noqa: ARG002 the signal that is not sent
+        return self._base.alive(leader)
+
+
+class _PlannedRuntime:
+    """The runtime of the host below; what would be pulled counts as there from then on."""
+
+    def __init__(self, base: ContainerRuntime, changes: list[Change]) -> None:
+        self._base = base
+        self._changes = changes
+
+    def version(self) -> RuntimeVersion:
+        return self._base.version()
+
+    def has_image(self, image: str, /) -> bool:
+        return self._base.has_image(image) or any(change.target == f"image {image}" for change in self._changes)
+
+    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
+        return self._base.last_lines(pod, count=count)
+
+    def pull(self, image: str, /) -> Change:
+        action = Action.NONE if self.has_image(image) else Action.CREATE
+        self._changes.append(Change(target=f"image {image}", action=action))
+        return self._changes[-1]
+
+    def remove_pods(self) -> list[Change]:
+        return []

@@ -1,0 +1,167 @@
+"""Processes of this machine, known by more than their number: a pid alone may mean another process tomorrow.
+
+Only what /proc and pidfd offer. Starting processes is the business of whoever supervises them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from signal import Signals, pidfd_send_signal
+from typing import Final
+
+from kubewright.base.errors import HostError
+
+MARKER: Final = "KUBEWRIGHT_CLUSTER"
+"""The environment variable that tells which cluster a process belongs to; its value is the cluster's state directory."""
+
+_DEAD: Final = frozenset("ZXx")
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """One process for ever: its number, when it started (clock ticks since the boot), and which boot that was."""
+
+    pid: int
+    start_time: int
+    boot_id: str
+
+    @classmethod
+    def of(cls, pid: int) -> Identity | None:
+        """Return the identity of a running process of this machine, or None."""
+        return RealProcesses().of(pid)
+
+    @classmethod
+    def parse(cls, text: str) -> Identity:
+        """Read what `str` wrote. Raises ValueError for anything else."""
+        pid, start_time, boot_id = text.strip().split(":")
+        return cls(pid=int(pid), start_time=int(start_time), boot_id=boot_id)
+
+    def __str__(self) -> str:
+        return f"{self.pid}:{self.start_time}:{self.boot_id}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a process has used: seconds of CPU since its start, bytes of memory now and at most."""
+
+    cpu_seconds: float
+    rss_bytes: int
+    peak_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stat:
+    state: str
+    group: int
+    ticks: int
+    start_time: int
+
+
+class RealProcesses:
+    """The `Processes` of this machine. `proc` is where procfs is mounted."""
+
+    def __init__(self, *, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._boot_id = ""
+
+    def of(self, pid: int, /) -> Identity | None:
+        found = self._stat(pid)
+        return None if found is None or found.state in _DEAD else self._identity(pid, found)
+
+    def alive(self, identity: Identity, /) -> bool:
+        return self.of(identity.pid) == identity
+
+    def usage(self, identity: Identity, /) -> Usage | None:
+        found = self._stat(identity.pid)
+        if found is None or self._identity(identity.pid, found) != identity:
+            return None
+        status = dict(line.split(":", 1) for line in self._text(f"{identity.pid}/status").splitlines() if ":" in line)
+        return Usage(
+            cpu_seconds=found.ticks / os.sysconf("SC_CLK_TCK"),
+            rss_bytes=_kilobytes(status.get("VmRSS", "")),
+            peak_bytes=_kilobytes(status.get("VmHWM", "")),
+        )
+
+    def group(self, leader: int, /) -> list[Identity]:
+        members = ((pid, self._stat(pid)) for pid in self._pids())
+        return [self._identity(pid, found) for pid, found in members if found and found.group == leader and found.state not in _DEAD]
+
+    def marked(self, value: str, /, *, marker: str = MARKER) -> list[Identity]:
+        wanted = f"{marker}={value}".encode()
+        found = (self.of(pid) for pid in self._pids() if wanted in self._bytes(f"{pid}/environ").split(b"\0"))
+        return [identity for identity in found if identity is not None]
+
+    def handle(self, identity: Identity, /) -> int | None:
+        try:
+            opened = os.pidfd_open(identity.pid)
+        except (ProcessLookupError, ValueError, OSError):
+            return None
+        if self.alive(identity):  # looked at after opening: the handle cannot come to mean another process
+            return opened
+        os.close(opened)
+        return None
+
+    def signal(self, identity: Identity, number: Signals, /) -> bool:
+        opened = self.handle(identity)
+        if opened is None:
+            return False
+        try:
+            pidfd_send_signal(opened, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError as error:
+            raise _not_ours(identity, number) from error
+        finally:
+            os.close(opened)
+        return True
+
+    def signal_group(self, leader: Identity, number: Signals, /) -> bool:
+        found = self._stat(leader.pid)
+        if found is None or self._identity(leader.pid, found) != leader or found.group != leader.pid:
+            return False
+        try:
+            os.killpg(leader.pid, number)  # a zombie still keeps its number from being used again
+        except ProcessLookupError:
+            return False
+        except PermissionError as error:
+            raise _not_ours(leader, number) from error
+        return True
+
+    def _identity(self, pid: int, found: _Stat) -> Identity:
+        self._boot_id = self._boot_id or self._text("sys/kernel/random/boot_id").strip()
+        return Identity(pid=pid, start_time=found.start_time, boot_id=self._boot_id)
+
+    def _stat(self, pid: int) -> _Stat | None:
+        """Read /proc/PID/stat (proc_pid_stat(5)). The program's name may hold blanks and brackets: fields count from the last `)`."""
+        fields = self._text(f"{pid}/stat").rpartition(")")[2].split()
+        if len(fields) < 20:
+            return None
+        return _Stat(state=fields[0], group=int(fields[2]), ticks=int(fields[11]) + int(fields[12]), start_time=int(fields[19]))
+
+    def _pids(self) -> Iterator[int]:
+        return (int(entry.name) for entry in self._proc.iterdir() if entry.name.isdigit())
+
+    def _text(self, name: str) -> str:
+        return self._bytes(name).decode("utf-8", errors="replace")
+
+    def _bytes(self, name: str) -> bytes:
+        try:
+            return (self._proc / name).read_bytes()
+        except OSError:  # gone by now, or not ours
+            return b""
+
+
+def _kilobytes(text: str) -> int:
+    return int(text.split(maxsplit=1)[0]) * _KIB if text.strip() else 0
+
+
+def _not_ours(identity: Identity, number: Signals) -> HostError:
+    return HostError(
+        f"not allowed to send {number.name} to process {identity.pid}",
+        detail=f"it does not belong to user {os.geteuid()}",
+        remedy="run the command as the user who started it, or as root",
+    )

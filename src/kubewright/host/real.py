@@ -1,0 +1,125 @@
+"""The machine that we run on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import PurePosixPath
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError
+from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service, service_verbs
+from kubewright.host.desired import Desired, Directory, File, Service
+from kubewright.host.facts import Facts, gather
+from kubewright.host.files import Files
+from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.network import RealNetwork
+from kubewright.host.processes import RealProcesses
+from kubewright.host.seam import ContainerRuntime, Services
+
+
+class RealHost:
+    """The machine that we run on, with the layout given: its own, or one below a state directory.
+
+    `services` and `runtime` are what stands for systemd and the container runtime; without them their verbs raise HostError.
+    Works as an ordinary user as far as the modes of files let it.
+    """
+
+    def __init__(
+        self,
+        *,
+        layout: Layout,
+        files: Files | None = None,
+        services: Services | None = None,
+        runtime: ContainerRuntime | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.layout = layout
+        self.files = files or Files()
+        self.network = RealNetwork()
+        self.processes = RealProcesses()
+        self._services = services
+        self._runtime = runtime
+        self._environment = os.environ if environment is None else environment
+
+    @property
+    def runtime(self) -> ContainerRuntime:
+        if self._runtime is None:
+            raise _unsupported("container runtime", "it needs a CRI client")
+        return self._runtime
+
+    @cached_property
+    def facts(self) -> Facts:
+        return gather(self, self.network, environment=self._environment, architecture=os.uname().machine)
+
+    def read(self, path: PurePosixPath, /) -> bytes | None:
+        return self.files.read(path)
+
+    def state(self, path: PurePosixPath, /) -> FileState | None:
+        return self.files.state(path)
+
+    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
+        return self.files.entries(path)
+
+    def service(self, name: str, /) -> ServiceState | None:
+        return None if self._services is None else self._services.state(name)
+
+    def ensure(self, desired: Desired, /) -> Change:
+        match desired:
+            case File():
+                return self._ensure_file(desired)
+            case Directory():
+                return self._ensure_directory(desired)
+            case Service():
+                return self._ensure_service(desired)
+
+    def remove(self, path: PurePosixPath, /) -> Change:
+        change = decide_removal(self.state(path), path)
+        if change:
+            self.files.remove(path, below=roots(self.layout))
+        return change
+
+    def _ensure_file(self, desired: File) -> Change:
+        found = self.state(desired.path)
+        content = self.read(desired.path) if found is not None and found.kind is Kind.FILE else None
+        change = decide_file(found, content, desired)
+        if change.action is not Action.NONE:
+            self.files.write(desired)
+        return change
+
+    def _ensure_directory(self, desired: Directory) -> Change:
+        change = decide_directory(self.state(desired.path), desired)
+        if change.action is not Action.NONE:
+            self.files.make(desired)
+        return change
+
+    def _ensure_service(self, desired: Service) -> Change:
+        if self._services is None:
+            raise _unsupported(f"service {desired.name}", "it needs a service manager")
+        found = self._services.state(desired.name)
+        verbs = {
+            "enable": self._services.enable,
+            "disable": self._services.disable,
+            "start": self._services.start,
+            "stop": self._services.stop,
+            "restart": self._services.restart,
+        }
+        change = decide_service(found, desired)
+        for verb in service_verbs(found, desired):
+            verbs[verb](desired.name)
+        return change
+
+
+def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
+    """Return the directories below which something may be removed."""
+    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run)
+
+
+def _unsupported(what: str, why: str) -> HostError:
+    return HostError(
+        f"the {what} of this machine cannot be reached by this version of kubewright",
+        detail=why,
+        remedy="use `--plan` or `--dry-run`, or `kubewright up` for a local cluster",
+    )

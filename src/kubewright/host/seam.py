@@ -1,0 +1,217 @@
+"""The Host seam: everything that is read from or done to one machine goes through these protocols.
+
+Verbs come in two groups. Reading verbs change nothing and may be called in a plan. Writing verbs return what they changed; an overlay
+keeps what they would write. There is no verb that runs a command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from signal import Signals
+from typing import TYPE_CHECKING, Protocol
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Change
+from kubewright.host.desired import Desired
+from kubewright.host.found import FileState, ServiceState
+
+if TYPE_CHECKING:
+    from kubewright.host.facts import Facts
+    from kubewright.host.listeners import Listener
+    from kubewright.host.network import PortOwner
+    from kubewright.host.processes import Identity, Usage
+    from kubewright.host.routes import Family, InterfaceAddress
+
+
+class FileReader(Protocol):
+    """The reading verbs for files."""
+
+    def read(self, path: PurePosixPath, /) -> bytes | None:
+        """Return what a file holds, links followed, or None if there is none. Raises HostError if it cannot be read."""
+        ...
+
+    def state(self, path: PurePosixPath, /) -> FileState | None:
+        """Return what stands at a path, the last link not followed, or None."""
+        ...
+
+    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
+        """Return what is in a directory, sorted; nothing if there is no directory."""
+        ...
+
+
+class Host(FileReader, Protocol):
+    """One machine."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything of this machine lies."""
+        ...
+
+    @property
+    def facts(self) -> Facts:
+        """What the machine tells about itself, gathered at first use."""
+        ...
+
+    @property
+    def network(self) -> Network:
+        """Its addresses and ports."""
+        ...
+
+    @property
+    def processes(self) -> Processes:
+        """Its processes."""
+        ...
+
+    @property
+    def runtime(self) -> ContainerRuntime:
+        """Its container runtime."""
+        ...
+
+    def service(self, name: str, /) -> ServiceState | None:
+        """Read: return the state of a service, None if nothing is known about it."""
+        ...
+
+    def ensure(self, desired: Desired, /) -> Change:
+        """Write: make a file, directory or service as desired, if it differs. Raises HostError, DiskFull where there is no space."""
+        ...
+
+    def remove(self, path: PurePosixPath, /) -> Change:
+        """Write: remove a file, a link, or a directory with all that is in it. Raises HostError for a path outside of the layout."""
+        ...
+
+
+class Services(Protocol):
+    """The service manager of a machine: systemd, or what stands for it on a local machine."""
+
+    def state(self, name: str, /) -> ServiceState | None:
+        """Read: return the state of a service, None if there is no such service."""
+        ...
+
+    def start(self, name: str, /) -> None:
+        """Write: start a service that does not run."""
+        ...
+
+    def stop(self, name: str, /) -> None:
+        """Write: stop a service."""
+        ...
+
+    def restart(self, name: str, /) -> None:
+        """Write: stop and start a service, or start it."""
+        ...
+
+    def enable(self, name: str, /) -> None:
+        """Write: have a service started with the machine."""
+        ...
+
+    def disable(self, name: str, /) -> None:
+        """Write: have a service not started with the machine."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeVersion:
+    """What a container runtime calls itself: `containerd`, `2.1.4`."""
+
+    name: str
+    version: str
+
+
+class ContainerRuntime(Protocol):
+    """The container runtime of a machine. On a local machine images are component binaries and containers are processes."""
+
+    def version(self) -> RuntimeVersion:
+        """Read: return name and version. Raises HostError if the runtime does not answer."""
+        ...
+
+    def has_image(self, image: str, /) -> bool:
+        """Read: tell whether an image is there."""
+        ...
+
+    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
+        """Read: return the last lines that the containers of a static pod wrote, its latest life only; none if it never ran."""
+        ...
+
+    def pull(self, image: str, /) -> Change:
+        """Write: get an image that is not there."""
+        ...
+
+    def remove_pods(self) -> list[Change]:
+        """Write: stop and remove all pods of this machine."""
+        ...
+
+
+class Network(Protocol):
+    """The network of a machine. All verbs read; nothing is sent."""
+
+    def interface_addresses(self) -> list[InterfaceAddress]:
+        """Return the addresses of all interfaces."""
+        ...
+
+    def default_address(self, *, family: Family) -> str | None:
+        """Return the address of the interface with the default route of a family, or None."""
+        ...
+
+    def loopback_global(self) -> str | None:
+        """Return a global address that is configured on the loopback interface, or None."""
+        ...
+
+    def listeners(self) -> list[Listener]:
+        """Return all listening TCP sockets."""
+        ...
+
+    def owner_of_port(self, address: str, port: int) -> PortOwner | None:
+        """Return who keeps us from listening at an address and port, or None. A listener on all addresses counts."""
+        ...
+
+    def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
+        """Return the first loopback address from 127.0.0.11 on where all the ports are free. Raises PortInUse if there is none.
+
+        Nothing is reserved: hold a lock until the ports are listened on, and give the addresses of other clusters as `avoid`.
+        """
+        ...
+
+    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
+        """Return for each port itself or the next free one above it, all different. Raises PortInUse if none is left."""
+        ...
+
+
+class Processes(Protocol):
+    """The processes of a machine."""
+
+    def of(self, pid: int, /) -> Identity | None:
+        """Read: return the identity of a running process, None if there is none or it is a zombie."""
+        ...
+
+    def alive(self, identity: Identity, /) -> bool:
+        """Read: tell whether exactly this process still runs."""
+        ...
+
+    def usage(self, identity: Identity, /) -> Usage | None:
+        """Read: return what it has used, or None if it is gone."""
+        ...
+
+    def group(self, leader: int, /) -> list[Identity]:
+        """Read: return the running members of a process group, which may outlive the process that it is named after."""
+        ...
+
+    def marked(self, value: str, /, *, marker: str = ...) -> list[Identity]:
+        """Read: return the running processes whose environment at their start had the marker with this value.
+
+        Only processes of our own user, or all of them for root. One that made itself undumpable hides its environment:
+        a daemon that holds keys is found by the identity that it wrote down, its children by the marker.
+        """
+        ...
+
+    def handle(self, identity: Identity, /) -> int | None:
+        """Read: return a pidfd, which becomes readable when the process ends, or None if it is gone. The caller closes it."""
+        ...
+
+    def signal(self, identity: Identity, number: Signals, /) -> bool:
+        """Write: send a signal to exactly this process; False if it is gone. Raises HostError if it is not ours."""
+        ...
+
+    def signal_group(self, leader: Identity, number: Signals, /) -> bool:
+        """Write: send a signal to the group that this process leads; False if the leader is gone and reaped, or leads none."""
+        ...
