@@ -81,6 +81,8 @@ WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen
         (1.0, "1"),
         (-0.0, "0"),
         (0.1, "0.1"),
+        (-0.5, "-0.5"),
+        (-2e-7, "-2e-07"),
         (1234567.5, "1.2345675e+06"),
         (100000.5, "100000.5"),
         (0.00001, "1e-05"),

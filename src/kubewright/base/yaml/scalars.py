@@ -121,6 +121,6 @@ def go_float(value: float) -> str:
     power = exponent + len(shown) - 1
     prefix = "-" if sign else ""
     if -4 <= power < 6:
-        return prefix + format(Decimal(repr(value)).normalize(), "f")
+        return format(Decimal(repr(value)).normalize(), "f")
     fraction = f".{shown[1:]}" if len(shown) > 1 else ""
     return f"{prefix}{shown[0]}{fraction}e{'-' if power < 0 else '+'}{abs(power):02d}"

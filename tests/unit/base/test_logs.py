@@ -1,0 +1,76 @@
+"""Logging: klog's line, levels by verbosity, masked, nothing set up by importing."""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import subprocess
+import sys
+
+import pytest
+
+from kubewright.base import logs
+from kubewright.base.masking import MASK, Masker
+
+
+@pytest.fixture(autouse=True)
+def _restored():
+    logger = logging.getLogger(logs.ROOT)
+    kept = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.level, logger.propagate = kept
+    logging.getLogger("kubewright").manager._clear_cache()
+
+
+def lines(verbosity: int) -> list[str]:
+    stream = io.StringIO()
+    logs.configure(verbosity, stream=stream)
+    logger = logging.getLogger("kubewright.some.module")
+    logger.warning("a warning")
+    for number in (1, 2, 5, 8):
+        logs.verbose(logger, number, "at %d", number)
+    return stream.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("verbosity", "count"), [(-1, 1), (0, 1), (1, 2), (2, 3), (4, 3), (5, 4), (7, 4), (8, 5), (99, 5)])
+def test_the_verbosity_decides_what_is_shown(verbosity, count):
+    assert len(lines(verbosity)) == count
+
+
+def test_lines_look_like_klogs():
+    first, second = lines(1)
+    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] a warning", first)
+    assert re.fullmatch(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] at 1", second)
+
+
+def test_a_second_call_replaces_the_first():
+    assert len(lines(1)) == 2
+    assert len(lines(1)) == 2
+    assert len(logging.getLogger(logs.ROOT).handlers) == 1
+
+
+@pytest.mark.parametrize(("verbosity", "shown"), [(1, False), (5, True)])
+def test_tracebacks_are_shown_only_to_those_who_ask(verbosity, shown):
+    stream = io.StringIO()
+    logs.configure(verbosity, stream=stream)
+    try:
+        int("no number")
+    except ValueError:
+        logging.getLogger("kubewright.x").exception("it failed")
+    assert "it failed" in stream.getvalue()
+    assert "no number" in stream.getvalue()
+    assert ("Traceback" in stream.getvalue()) is shown
+
+
+def test_secrets_are_masked():
+    stream = io.StringIO()
+    logs.configure(1, stream=stream, masker=Masker(["battery staple"]))
+    logging.getLogger("kubewright.x").info("%s and %s", "abcdef.0123456789abcdef", "battery staple")
+    assert stream.getvalue().endswith(f"abcdef.{MASK} and {MASK}\n")
+
+
+def test_importing_sets_nothing_up():
+    code = "import logging, kubewright.base.logs; print(logging.getLogger('kubewright').handlers, logging.getLogger().handlers)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] []\n"

@@ -1,0 +1,71 @@
+"""Retrying: pauses, limits, what is retried."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import NotFound, Unreachable
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.retry import Backoff, retry, steady
+
+
+class Flaky:
+    """Fails so many times with an error, then answers."""
+
+    def __init__(self, failures: int, error: Exception) -> None:
+        self.calls = 0
+        self._failures = failures
+        self._error = error
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.calls <= self._failures:
+            raise self._error
+        return "done"
+
+
+def test_pauses_grow_up_to_the_limit():
+    backoff = Backoff(first=0.1, factor=2.0, limit=0.5)
+    assert list(itertools.islice(backoff.pauses(), 5)) == [0.1, 0.2, 0.4, 0.5, 0.5]
+    assert backoff.pause(2) == 0.4
+    assert list(itertools.islice(steady(0.5).pauses(), 3)) == [0.5, 0.5, 0.5]
+
+
+def test_jitter_lengthens_pauses_by_at_most_its_share():
+    pauses = list(itertools.islice(Backoff(first=1.0, factor=1.0, limit=1.0, jitter=0.5).pauses(SeededRandom(1)), 20))
+    assert all(1.0 <= pause < 1.5 for pause in pauses)
+    assert len(set(pauses)) == 20
+
+
+def test_a_call_is_repeated_until_it_succeeds():
+    clock, call = FakeClock(), Flaky(3, Unreachable("no answer"))
+    heard: list[int] = []
+    assert retry(call, clock=clock, on=Unreachable, backoff=steady(0.5), failed=lambda _, attempt: heard.append(attempt)) == "done"
+    assert (call.calls, clock.monotonic(), heard) == (4, 1.5, [1, 2, 3])
+
+
+def test_the_last_error_comes_through_when_time_is_up():
+    clock, error = FakeClock(), Unreachable("no answer")
+    call = Flaky(1000, error)
+    with pytest.raises(Unreachable) as caught:
+        retry(call, clock=clock, on=Unreachable, within=2.25, backoff=steady(0.5))
+    assert caught.value is error
+    assert clock.monotonic() == 2.25
+    assert call.calls == 6
+
+
+def test_the_number_of_attempts_is_bounded():
+    call = Flaky(1000, Unreachable("no answer"))
+    with pytest.raises(Unreachable):
+        retry(call, clock=FakeClock(), on=(Unreachable, OSError), attempts=3)
+    assert call.calls == 3
+
+
+def test_other_errors_are_not_retried():
+    call = Flaky(1, NotFound("no such thing", code=404))
+    with pytest.raises(NotFound):
+        retry(call, clock=FakeClock(), on=lambda error: isinstance(error, Unreachable))
+    assert call.calls == 1
