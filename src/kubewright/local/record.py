@@ -42,7 +42,8 @@ class ClusterRecord:
     nodes: int = 3
     kubernetes_version: str = KUBERNETES
     config: str = ""
-    binaries_dir: str = ""
+    made: bool = False
+    """Whether it has come up once: from then on its configuration is fixed."""
     format: int = FORMAT
 
     @property

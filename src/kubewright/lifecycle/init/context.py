@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from kubewright.apis.addresses import Addresses
@@ -14,11 +14,12 @@ from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter
 from kubewright.base.randomness import Random
-from kubewright.base.waiting import Waiter
+from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.pki.keys import KeySource
+from kubewright.lifecycle.settling import SettlingKube
+from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
 
 
@@ -40,7 +41,7 @@ class InitContext:
     addresses: Addresses
     detected: Detected
     host: Host
-    keys: KeySource
+    keys: KeyPool
     clock: Clock
     random: Random
     waiter: Waiter
@@ -48,8 +49,8 @@ class InitContext:
     connect: Callable[[str], KubeAPI]
     started: datetime
     overrides: Callable[[str], Mapping[str, str]] = no_overrides
-    prompt_signature: bool = False
-    """Sign cluster-info ourselves, instead of waiting for kube-controller-manager to do it."""
+    health_checks: Mapping[str, Condition] = field(default_factory=dict)
+    """How to see that a component other than the API server is healthy, by its name."""
     upload_certs: bool = False
     show_token: bool = True
     show_certificate_key: bool = True
@@ -67,18 +68,29 @@ class InitContext:
     @functools.cached_property
     def certificates(self) -> CertificateStore:
         """The files below the certificate directory."""
-        return HostCertificateStore(self.host, self.layout.pki)
+        return HostCertificateStore(self.host, directory=self.layout.pki)
 
     @functools.cached_property
     def kubeconfigs(self) -> CertificateStore:
         """The kubeconfigs of the Kubernetes directory."""
-        return HostCertificateStore(self.host, self.layout.kubernetes)
+        return HostCertificateStore(self.host, directory=self.layout.kubernetes)
+
+    @functools.cached_property
+    def probe(self) -> KubeAPI:
+        """A client as system:masters, whom the API server obeys before its RBAC rules are there. One try for each request."""
+        has_super_admin = self.kubeconfigs.read("super-admin.conf") is not None
+        return self.connect("super-admin" if has_super_admin else "admin")
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The client that init writes with: as system:masters, whom the API server obeys before its RBAC rules are there."""
-        has_super_admin = self.kubeconfigs.read("super-admin.conf") is not None
-        return self.connect("super-admin" if has_super_admin else "admin")
+        """The client that init writes with: it tries again while the control plane settles."""
+        within = self.configuration.init.timeouts.kubernetes_api_call.seconds
+        return SettlingKube(self.probe, clock=self.clock, within=within)
+
+    def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
+        """Begin to make keys that later phases will need."""
+        for algorithm in algorithms:
+            self.keys.reserve(algorithm)
 
     def say(self, topic: str, text: str) -> None:
         """Report one line of kubeadm's progress text."""

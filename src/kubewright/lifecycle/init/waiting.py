@@ -1,0 +1,88 @@
+"""The waiting phases of init: until the API server takes writes, and until every component is healthy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kubewright.base.change import Change
+from kubewright.base.errors import APIError, NotFound
+from kubewright.base.events import Waited
+from kubewright.kube.resources import named
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.apis.kubeadm.images import images
+
+_LOOK = 0.02
+"""Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""
+
+
+def preflight(ctx: InitContext) -> Iterable[Change]:
+    """Have the images ready. kubeadm's checks of the machine come with the phases that change one."""
+    ctx.say("preflight", "Getting the images for the control plane")
+    for image in images(ctx.cluster):
+        yield ctx.host.runtime.pull(image)
+
+
+def control_plane(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server accepts what the next phases write."""
+    limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
+    ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
+
+    def accepts() -> str | None:
+        try:
+            ctx.probe.get(named("Namespace"), "kube-system")
+        except NotFound:
+            return "its namespaces are not there yet"
+        except APIError as error:
+            return str(error)
+        return None
+
+    yield ctx.waiter.until(
+        accepts,
+        within=limit,
+        saying="the API server to take requests",
+        every=_LOOK,
+        at_most=_LOOK,
+        diagnose=_last_words(ctx, "kube-apiserver", "etcd"),
+        remedy="mend what the component complains about, then run the same command again",
+    )
+
+
+def components(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server is ready and the other components answer that they are healthy."""
+    limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
+
+    def ready() -> str | None:
+        try:
+            answer = ctx.probe.raw("GET", "/readyz")
+        except APIError as error:
+            return str(error)
+        return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
+
+    yield ctx.waiter.until(
+        ready,
+        within=limit,
+        saying="the API server to be ready",
+        every=_LOOK,
+        at_most=_LOOK,
+        diagnose=_last_words(ctx, "kube-apiserver"),
+    )
+    for name, healthy in ctx.health_checks.items():
+        yield ctx.waiter.until(healthy, within=limit, saying=f"{name} to be healthy", every=_LOOK, diagnose=_last_words(ctx, name))
+
+
+def _failing(body: str) -> str:
+    """Name the checks that /readyz calls failed."""
+    names = [line.removeprefix("[-]").split(" ")[0] for line in body.splitlines() if line.startswith("[-]")]
+    return f"not yet: {', '.join(names)}" if names else "it is not ready"
+
+
+def _last_words(ctx: InitContext, *names: str) -> Callable[[], str]:
+    def tell() -> str:
+        told = []
+        for name in names:
+            lines = ctx.host.runtime.last_lines(name, count=10)
+            if lines:
+                told.append(f"the last lines of {name}:\n" + "\n".join(lines))
+        return "\n".join(told)
+
+    return tell

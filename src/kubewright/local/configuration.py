@@ -1,0 +1,135 @@
+"""The kubeadm configuration of a local cluster: the user's documents, with the places and addresses of its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.loading import Loaded, load_init
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import UsageError, ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.level import KUBERNETES
+from kubewright.base.randomness import Random
+from kubewright.base.versions import Version
+from kubewright.base.yaml import Document
+from kubewright.local.record import Machine
+
+POD_SUBNET: Final = "10.128.0.0/9"
+"""Room for 32,768 nodes with a /24 each, outside of the default service range. Without one kube-controller-manager gives nodes no CIDR."""
+
+KEY_ALGORITHM: Final = "ECDSA-P256"
+"""Ten RSA keys cost 0.7 s on two cores, these a few milliseconds."""
+
+SOURCE: Final = "--config"
+
+
+def version_of(config: str, asked: str | None) -> str:
+    """Return the Kubernetes version of a new cluster: the flag's, else the document's, else ours.
+
+    Raises UsageError if the two contradict each other.
+    """
+    named = _field(_documents(config), "ClusterConfiguration", "kubernetesVersion")
+    if not isinstance(named, str) or not named:
+        return asked or KUBERNETES
+    try:
+        written = str(Version.parse(named))
+    except ValueError:
+        return asked or KUBERNETES  # a label such as stable-1: nothing is looked up for a local cluster
+    if asked is not None and asked != written:
+        raise UsageError(f"--kubernetes-version {asked} is not the version of {SOURCE}, {written}", remedy="give one of them only")
+    return written
+
+
+def load(config: str, *, machine: Machine, layout: Layout, version: str, detected: Detected, random: Random) -> Loaded:
+    """Load a local cluster's configuration.
+
+    Raises ValidationError for fields that name other places than the machine's own, with every such field, and for all that `load_init`
+    refuses.
+    """
+    documents = _documents(config)
+    _refuse_places(documents, machine, layout)
+    asked = InitOverrides(
+        kubernetes_version=version,
+        node_name=machine.name,
+        advertise_address=machine.address,
+        bind_port=machine.ports["api_server"],
+        cert_dir=str(layout.pki),
+        etcd_data_dir=str(layout.etcd_data),
+        pod_network_cidr=None if _field(documents, "ClusterConfiguration", "networking", "podSubnet") else POD_SUBNET,
+    )
+    loaded = load_init(
+        documents,
+        overrides=asked,
+        detected=detected,
+        random=random,
+        allow_loopback_advertise=True,
+        layout=layout,
+        health_address=machine.address,
+        health_port=machine.ports["kubelet_health"],
+    )
+    return replace(loaded, configuration=_local(loaded.configuration, documents))
+
+
+def _local(configuration: Configuration, documents: Sequence[Document]) -> Configuration:
+    """Choose fast keys unless the document chooses, and keep only the bootstrap tokens that it asks for: `up` makes its own for a join."""
+    cluster, init = configuration.cluster, configuration.init
+    if _field(documents, "ClusterConfiguration", "encryptionAlgorithm") is None:
+        cluster = msgspec.structs.replace(cluster, encryption_algorithm=KEY_ALGORITHM)
+    if _field(documents, "InitConfiguration", "bootstrapTokens") is None:
+        init = msgspec.structs.replace(init, bootstrap_tokens=())
+    return msgspec.structs.replace(configuration, cluster=cluster, init=init)
+
+
+def _refuse_places(documents: Sequence[Document], machine: Machine, layout: Layout) -> None:
+    places = (
+        ("ClusterConfiguration", ("certificatesDir",), str(layout.pki)),
+        ("ClusterConfiguration", ("etcd", "local", "dataDir"), str(layout.etcd_data)),
+        ("InitConfiguration", ("localAPIEndpoint", "advertiseAddress"), machine.address),
+        ("InitConfiguration", ("localAPIEndpoint", "bindPort"), machine.ports["api_server"]),
+        ("InitConfiguration", ("nodeRegistration", "name"), machine.name),
+        ("InitConfiguration", ("nodeRegistration", "criSocket"), None),
+        ("ClusterConfiguration", ("etcd", "external"), None),
+    )
+    errors = [
+        _forbidden(documents, kind, path, found, local)
+        for kind, path, local in places
+        if not _fits(found := _field(documents, kind, *path), local)
+    ]
+    if errors:
+        raise ValidationError(
+            f"{SOURCE} names places that a local cluster chooses itself", errors, remedy="leave these fields out of the document"
+        )
+
+
+def _fits(found: object, local: object) -> bool:
+    return found is None or found == "" or (local is not None and found == local)
+
+
+def _forbidden(documents: Sequence[Document], kind: str, path: Sequence[str], found: object, local: object) -> FieldError:
+    document = next(one for one in documents if isinstance(one.value, Mapping) and one.value.get("kind") == kind)
+    text = ".".join(path)
+    reason = f"on this machine it is {local}" if local is not None else "a local cluster has none"
+    return FieldError(path=FieldPath(text), type=FieldErrorType.FORBIDDEN, reason=reason, value=found, source=document.where(text))
+
+
+def _documents(config: str) -> list[Document]:
+    return yaml.load_all(config, source=SOURCE) if config else []
+
+
+def _field(documents: Sequence[Document], kind: str, *path: str) -> object:
+    """Return the raw value of a field in the document of a kind, or None."""
+    for document in documents:
+        if isinstance(document.value, Mapping) and document.value.get("kind") == kind:
+            found: object = document.value
+            for name in path:
+                found = found.get(name) if isinstance(found, Mapping) else None
+            return found
+    return None

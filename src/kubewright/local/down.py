@@ -1,0 +1,128 @@
+"""`down`: stop a local cluster and remove what it left. Works whatever is left: a daemon that hangs, one that died, components alone."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.errors import APIError, HostError, KubewrightError
+from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.waiting import PollingWaiter
+from kubewright.host.locks import Lock
+from kubewright.host.processes import RealProcesses
+from kubewright.local import launch
+from kubewright.local.control import Control
+from kubewright.local.places import Places
+from kubewright.local.supervisor import sweep
+
+_KEPT: Final = ("cluster.json", "lock")
+_KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopped:
+    """What `down` did. `existed` is False where there was no such cluster."""
+
+    existed: bool
+    seconds: float = 0.0
+
+
+def down(places: Places, *, keep_data: bool = False, reporter: Reporter | None = None, clock: Clock | None = None) -> Stopped:
+    """Stop a cluster and remove its files; with `keep_data` etcd's data and the certificates stay, and the next `up` resumes.
+
+    A cluster that does not exist is not an error. Raises Locked while an `up` or another `down` is at work.
+    """
+    clock = clock or SystemClock()
+    start = clock.monotonic()
+    if not places.root.is_dir():
+        return Stopped(existed=False)
+    lock = Lock(PurePosixPath(places.lock), doing=f"down of cluster {places.name}", clock=clock)
+    lock.acquire()
+    try:
+        stop(places, reporter=reporter, clock=clock)
+        clear(places, keep_data=keep_data)
+    finally:
+        lock.release(remove=not keep_data)
+    if not keep_data:
+        places.root.rmdir()
+    return Stopped(existed=True, seconds=clock.monotonic() - start)
+
+
+def stop(places: Places, *, reporter: Reporter | None = None, clock: Clock | None = None) -> None:
+    """End every process of a cluster: through its daemon where it answers, one by one where not. Changes nothing if none runs."""
+    clock = clock or SystemClock()
+    waiter = PollingWaiter(clock=clock, reporter=reporter or SilentReporter())
+    daemon = launch.identity(places)
+    if daemon is not None:
+        asked = _ask(places)
+        if not asked:
+            RealProcesses().signal(daemon, signal.SIGKILL)
+        waiter.until(
+            lambda: "it still runs" if RealProcesses().alive(daemon) else None,
+            within=20.0,
+            saying=f"the daemon of cluster {places.name!r} to end",
+            every=0.01,
+            at_most=0.05,
+            remedy=f"kill -9 {daemon.pid}, then run the same command again",
+        )
+    asyncio.run(sweep(str(places.root)))
+    for left in RealProcesses().marked(str(places.root)):
+        RealProcesses().signal(left, signal.SIGKILL)
+
+
+def _ask(places: Places) -> bool:
+    try:
+        Control(places).stop()
+    except (APIError, HostError):  # it hangs, or is from before an update: it is ended without its help
+        return False
+    return True
+
+
+def clear(places: Places, *, keep_data: bool) -> None:
+    """Remove the files of a cluster that does not run; the lock stays with its holder. Raises HostError for what cannot be removed."""
+    kept = {places.root / name for name in _KEPT} if keep_data else {places.lock}
+    machines = [entry for entry in _entries(places.machines) if entry.is_dir()]
+    if keep_data:
+        kept |= {machine / name for machine in machines for name in _KEPT_OF_MACHINE}
+    _remove_below(places.root, kept)
+
+
+def _remove_below(directory: Path, kept: set[Path]) -> None:
+    """Remove what is in a directory, but for what is kept and the directories that lead there."""
+    for entry in _entries(directory):
+        if entry in kept:
+            continue
+        if any(path.is_relative_to(entry) for path in kept):
+            _remove_below(entry, kept)
+        else:
+            _remove(entry)
+
+
+def _remove(path: Path) -> None:
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise HostError(f"cannot remove {path}", detail=error.strerror or str(error), remedy="remove it by hand") from error
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def forget(places: Places) -> None:
+    """Do what `down` does without telling of anything that cannot be done: for clean-up at the end of a program."""
+    try:
+        down(places)
+    except KubewrightError:  # there is nobody left to tell
+        return

@@ -1,0 +1,140 @@
+"""A local machine as a Host: kubeadm's tree below a directory, the cluster's daemon for a kubelet, binaries for images."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import kubewright
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import BinariesError, ComponentFailed, HostError
+from kubewright.base.waiting import Waiter
+from kubewright.host.found import ServiceState
+from kubewright.host.real import RealHost
+from kubewright.host.files import Files
+from kubewright.host.seam import RuntimeVersion
+from kubewright.local import launch
+from kubewright.local.control import Control
+from kubewright.local.places import Places
+
+KUBELET = "kubelet"
+"""The one service of a local machine. The daemon stands for it, on every machine of the cluster."""
+
+
+def local_machine(places: Places, name: str, *, programs: Mapping[str, Path], daemon: Daemon, durable: bool = True) -> RealHost:
+    """Return the Host of one machine of a cluster."""
+    return RealHost(
+        layout=places.layout(name),
+        files=Files(durable=durable),
+        services=_Services(daemon),
+        runtime=_Programs(places.logs(name), programs),
+        environment={},
+    )
+
+
+class Daemon:
+    """The cluster's daemon, as `up` sees it: started early, waited for late."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started here and lives, or is there from before."""
+        if self._process is not None:
+            return self._process.poll() is None
+        return launch.identity(self._places) is not None
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if not self.runs:
+            self._process = launch.spawn(self._places)
+
+    def serving(self, *, waiter: Waiter) -> Control:
+        """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
+        control = Control(self._places)
+
+        def ready() -> str | None:
+            if self._process is not None and self._process.poll() is not None:
+                raise launch.died(self._places, self._process)
+            if not self.runs:
+                raise ComponentFailed(
+                    f"the daemon of cluster {self._places.name!r} does not run",
+                    detail="\n".join(launch.last_lines(self._places.daemon_log)),
+                    remedy="run `kubewright up` again",
+                )
+            return None if control.answers() else "it does not listen yet"
+
+        waiter.until(ready, within=20.0, saying="the cluster's daemon", every=0.01, at_most=0.1)
+        return control
+
+
+class _Services:
+    """The service manager of a local machine: it knows the kubelet, which is the daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+
+    def state(self, name: str, /) -> ServiceState | None:
+        return ServiceState(running=self._daemon.runs, enabled=True) if name == KUBELET else None
+
+    def start(self, name: str, /) -> None:
+        self._known(name)
+        self._daemon.start()
+
+    def stop(self, name: str, /) -> None:
+        raise _not_here(name, "stopped")
+
+    def restart(self, name: str, /) -> None:
+        """Nothing needs it: the supervisor watches the files that a kubelet would read at its start."""
+        self.start(name)
+
+    def enable(self, name: str, /) -> None:
+        self._known(name)
+
+    def disable(self, name: str, /) -> None:
+        raise _not_here(name, "disabled")
+
+    def _known(self, name: str) -> None:
+        if name != KUBELET:
+            raise _not_here(name, "started")
+
+
+def _not_here(name: str, verb: str) -> HostError:
+    return HostError(f"service {name} cannot be {verb} on a local machine", remedy="`kubewright down` stops the whole cluster")
+
+
+class _Programs:
+    """The container runtime of a local machine: an image is there when the program of its name is."""
+
+    def __init__(self, logs: Path, programs: Mapping[str, Path]) -> None:
+        self._logs = logs
+        self._programs = programs
+
+    def version(self) -> RuntimeVersion:
+        return RuntimeVersion(name="kubewright", version=kubewright.__version__)
+
+    def has_image(self, image: str, /) -> bool:
+        return _program(image) in self._programs
+
+    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
+        return launch.last_lines(self._logs / f"{pod}.log", lines=count)
+
+    def pull(self, image: str, /) -> Change:
+        if not self.has_image(image):
+            raise BinariesError(
+                f"there is no program for the image {image}",
+                detail=f"local machines have {', '.join(sorted(self._programs))}",
+                remedy="use the names that kubeadm gives its images",
+            )
+        return Change(target=f"image {image}", action=Action.NONE)
+
+    def remove_pods(self) -> list[Change]:
+        return []
+
+
+def _program(image: str) -> str:
+    """Return the last path element of an image name, without tag and digest."""
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]

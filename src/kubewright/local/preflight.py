@@ -1,0 +1,123 @@
+"""What a local machine must have before a control plane is started on it: a table of checks, all run, all failures told at once."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.errors import CheckFailed
+from kubewright.host.processes import MARKER, RealProcesses
+from kubewright.host.seam import Network
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord
+
+SPACE: Final = 256 * 1024 * 1024
+"""Bytes that a small cluster writes in its first minutes: etcd preallocates 64 MB for each of two logs, the rest is logs."""
+
+PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+PORT_USERS: Final[Mapping[str, str]] = {
+    "api_server": "kube-apiserver",
+    "etcd_client": "etcd",
+    "etcd_peer": "etcd",
+    "etcd_metrics": "etcd",
+    "controller_manager": "kube-controller-manager",
+    "scheduler": "kube-scheduler",
+    "kubelet": "the node agents",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What the checks look at. `running` means that components of this cluster already run, on its own ports."""
+
+    places: Places
+    record: ClusterRecord
+    programs: Mapping[str, Path]
+    network: Network
+    running: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check: its name, and a function that yields what is wrong and what to do about it."""
+
+    name: str
+    find: Callable[[Subject], Iterable[str]]
+
+
+def run(subject: Subject) -> None:
+    """Run every check. Raises CheckFailed with every failure."""
+    failures = [f"{check.name}: {text}" for check in CHECKS for text in check.find(subject)]
+    if failures:
+        raise CheckFailed(
+            f"this machine is not ready for the cluster {subject.record.name!r}",
+            detail="\n".join(failures),
+            remedy="mend what is listed, then run the same command again",
+        )
+
+
+def _system(_: Subject) -> Iterable[str]:
+    machine = os.uname().machine
+    if sys.platform != "linux" or machine not in {"x86_64", "aarch64"}:
+        yield f"kubewright runs on Linux on amd64 and arm64, not on {sys.platform} on {machine}"
+
+
+def _programs(subject: Subject) -> Iterable[str]:
+    for name in PROGRAMS:
+        path = subject.programs.get(name)
+        if path is None or not os.access(path, os.X_OK):
+            yield f"{name} is not there; get it with `kubewright binaries fetch {name}`"
+
+
+def _ports(subject: Subject) -> Iterable[str]:
+    if subject.running:
+        return
+    machine = subject.record.control_plane
+    for name, component in PORT_USERS.items():
+        owner = subject.network.owner_of_port(machine.address, machine.ports[name])
+        if owner is not None:
+            stop = f"`kill {owner.pid}`" if owner.pid is not None else "find it as root with `ss -ltnp`"
+            yield f"port {machine.ports[name]} at {machine.address}, for {component}, is held by {owner}; stop it ({stop})"
+
+
+def _directories(subject: Subject) -> Iterable[str]:
+    root = subject.places.root
+    found = root.stat()
+    if found.st_uid != os.geteuid():
+        yield f"{root} belongs to user {found.st_uid}; choose another with --state-dir"
+    elif found.st_mode & 0o077:
+        yield f"{root} is open to other users (mode {found.st_mode & 0o777:04o}); `chmod 0700 {root}`"
+
+
+def _space(subject: Subject) -> Iterable[str]:
+    free = shutil.disk_usage(subject.places.root).free
+    if free < SPACE:
+        yield f"{subject.places.root} has {free // 1_000_000} MB left, {SPACE // 1_000_000} MB are needed; make room or choose --state-dir"
+
+
+def _descriptors(subject: Subject) -> Iterable[str]:
+    needed = 256 + 4 * (subject.record.nodes + 1)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < needed:
+        yield f"{subject.record.nodes} nodes need {needed} open files, the hard limit is {most}; raise it with `ulimit -Hn`"
+
+
+CHECKS: Final = (
+    Check(name="system", find=_system),
+    Check(name="binaries", find=_programs),
+    Check(name="ports", find=_ports),
+    Check(name="directories", find=_directories),
+    Check(name="disk", find=_space),
+    Check(name="open-files", find=_descriptors),
+)
+
+
+def components_run(places: Places) -> bool:
+    """Whether any process of this cluster runs, its daemon aside."""
+    return bool(RealProcesses().marked(str(places.root), marker=MARKER))

@@ -1,0 +1,104 @@
+"""What the daemon serves once the HTTP libraries are loaded: the control socket, the node agents, the kubelet API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.http.messages import Response
+from kubewright.http.serving import Request, Route, Server, Streaming, serve_unix
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord
+from kubewright.local.supervisor import DOWN, ComponentState, Supervisor
+
+
+class ClusterServer:
+    """The daemon's services. `start` returns when the control socket answers; `stop` ends the agents, `close` the socket."""
+
+    def __init__(self, places: Places, cluster: ClusterRecord, supervisor: Supervisor, *, stopping: asyncio.Event, clock: Clock) -> None:
+        self._places = places
+        self._supervisor = supervisor
+        self._stopping = stopping
+        self._ended = asyncio.Event()
+        self._clock = clock
+        self._control: Server | None = None
+        self._cluster = cluster
+
+    async def start(self) -> None:
+        """Serve the control socket, and resume the nodes that have joined before."""
+        self._control = await serve_unix(self._routes(), path=self._places.socket)
+
+    async def stop(self) -> None:
+        """Stop the node agents; the control socket goes on answering."""
+
+    async def close(self) -> None:
+        """Answer whoever waits for the end, and stop listening."""
+        self._ended.set()
+        if self._control is not None:
+            await self._control.stop()
+        self._places.socket.unlink(missing_ok=True)
+
+    def _routes(self) -> tuple[Route, ...]:
+        return (
+            Route(method="GET", pattern="/ping", handler=self._ping),
+            Route(method="GET", pattern="/status", handler=self._status),
+            Route(method="GET", pattern="/words/{component}", handler=self._words),
+            Route(method="GET", pattern="/logs/{component}", handler=self._logs),
+            Route(method="POST", pattern="/stop", handler=self._stop),
+        )
+
+    async def _ping(self, _: Request) -> Response:
+        return _json({})
+
+    async def _status(self, _: Request) -> Response:
+        mine = Identity.of(os.getpid())
+        usage = RealProcesses().usage(mine) if mine is not None else None
+        return _json(
+            {
+                "pid": os.getpid(),
+                "rssBytes": usage.rss_bytes if usage else 0,
+                "cpuSeconds": usage.cpu_seconds if usage else 0.0,
+                "components": [_component(state) for state in self._supervisor.snapshot()],
+                "nodes": {"ready": 0, "total": 0},
+            }
+        )
+
+    async def _words(self, request: Request) -> Response:
+        return _json({"lines": self._supervisor.last_words(request.parts["component"])})
+
+    async def _logs(self, request: Request) -> Response | Streaming:
+        component = request.parts["component"]
+        tail = int(request.query.get("tail", "-1"))
+        try:
+            lines = self._supervisor.read_log(component, tail=None if tail < 0 else tail, follow=request.query.get("follow") == "1")
+        except KeyError:
+            return Response(status=404, body=f"there is no component {component!r}\n".encode())
+        return Streaming(chunks=lines)
+
+    async def _stop(self, _: Request) -> Response:
+        await self.stop()
+        await self._supervisor.stop(DOWN)
+        asyncio.get_running_loop().call_soon(self._stopping.set)
+        return _json({})
+
+
+def _component(state: ComponentState) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "pid": state.pid,
+        "state": state.phase.value,
+        "restarts": state.restarts,
+        "rssBytes": state.rss_bytes,
+        "cpuSeconds": state.cpu_seconds,
+        "reason": state.reason,
+        "startedAt": rfc3339(state.started_at) if state.started_at else None,
+    }
+
+
+def _json(value: Mapping[str, Any]) -> Response:
+    return Response(status=200, headers={"content-type": "application/json"}, body=json.dumps(value).encode())

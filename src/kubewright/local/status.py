@@ -1,0 +1,145 @@
+"""What a local cluster is doing: from its record, its daemon, and its logs. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from kubewright import binaries
+from kubewright.base.errors import APIError, BinariesError, HostError, KubewrightError, UsageError
+from kubewright.local import launch, record
+from kubewright.local.control import Control
+from kubewright.local.flags import CHANGED_FLAGS
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord
+
+SIMULATED: Final = (
+    "containers of pods are not run: their pods get an address and become Running and Ready; logs and exec of them say so",
+    "worker machines: the cores and memory that their Nodes report are invented",
+    "Services are not routed and have no endpoints behind host-network pods; the kubernetes Service has no endpoints",
+)
+"""What is not real in a local cluster; docs/compat/kubelet.md has the details."""
+
+
+def status(places: Places) -> dict[str, Any]:
+    """Return everything that `local status` shows. Raises UsageError if there is no such cluster."""
+    cluster = require(places)
+    live = _live(places)
+    machine = cluster.control_plane
+    components = live.get("components", [])
+    nodes = live.get("nodes", {"ready": 0, "total": cluster.nodes + 1})
+    return {
+        "name": cluster.name,
+        "state": _state(components, nodes, running=bool(live)),
+        "kubernetesVersion": cluster.kubernetes_version,
+        "kubeconfig": str(kubeconfig(places, cluster)),
+        "stateDirectory": str(places.root),
+        "daemon": {"pid": live.get("pid"), "rssBytes": live.get("rssBytes", 0), "cpuSeconds": live.get("cpuSeconds", 0.0)},
+        "machines": [{"name": machine.name, "address": machine.address, "role": machine.role, "components": components}],
+        "nodes": nodes,
+        "timings": read_timings(places),
+        "changedFlags": [
+            {"component": row.component, "flag": row.flag, "value": row.value(machine.addresses), "reason": row.reason} for row in CHANGED_FLAGS
+        ],
+        "simulated": list(SIMULATED),
+    }
+
+
+def require(places: Places) -> ClusterRecord:
+    """Return a cluster's record. Raises UsageError, naming those that there are, if there is no such cluster."""
+    found = record.load(places.record)
+    if found is None:
+        others = [path.parent.name for path in sorted(places.root.parent.glob("*/cluster.json"))]
+        raise UsageError(
+            f"there is no cluster {places.name!r} in {places.root.parent}",
+            remedy=f"start it with `kubewright up --name {places.name}`" + (f"; there are: {', '.join(others)}" if others else ""),
+        )
+    return found
+
+
+def kubeconfig(places: Places, cluster: ClusterRecord) -> Path:
+    """Return the administrator's kubeconfig."""
+    return Path(places.layout(cluster.control_plane.name).kubeconfig("admin"))
+
+
+def clusters(directory: Path) -> list[dict[str, object]]:
+    """Return one row for each cluster of a state directory; one that cannot be read has the reason for its state."""
+    rows: list[dict[str, object]] = []
+    for path in sorted(directory.glob("*/cluster.json")):
+        try:
+            found = status(Places(path.parent))
+        except KubewrightError as error:
+            rows.append({"name": path.parent.name, "state": f"unreadable: {error}"})
+            continue
+        rows.append(
+            {
+                "name": found["name"],
+                "state": found["state"],
+                "nodes": f"{found['nodes']['ready']}/{found['nodes']['total']}",
+                "kubernetesVersion": found["kubernetesVersion"],
+                "address": found["machines"][0]["address"],
+            }
+        )
+    return rows
+
+
+def environment(places: Places) -> dict[str, str]:
+    """Return the variables that a shell needs: KUBECONFIG, and the directory of a kubectl that kubewright got, if there is one."""
+    cluster = require(places)
+    values = {"KUBECONFIG": str(kubeconfig(places, cluster))}
+    try:
+        located = binaries.locate(["kubectl"], version=cluster.kubernetes_version, sources=binaries.sources_from(os.environ))
+    except BinariesError:
+        return values
+    if "kubectl" in located.found:
+        values["PATH"] = str(located.found["kubectl"].path.parent)
+    return values
+
+
+def log(places: Places, component: str, *, machine: str = "", tail: int | None = None, follow: bool = False) -> Iterator[bytes]:
+    """Yield the log of a component, or the daemon's. Where the daemon does not run, what the component left is read from its file."""
+    cluster = require(places)
+    if machine not in {"", cluster.control_plane.name}:
+        raise UsageError(f"there is no machine {machine!r} with components", remedy=f"the machine is {cluster.control_plane.name}")
+    if not component:
+        yield from _file(places.daemon_log, tail)
+        return
+    try:
+        with Control(places).logs(component, tail=tail, follow=follow) as chunks:
+            yield from chunks
+    except APIError:
+        path = places.logs(cluster.control_plane.name) / f"{component}.log"
+        if not path.is_file():
+            raise UsageError(f"there is no component {component!r}", remedy="`kubewright local status` lists the components") from None
+        yield from _file(path, tail)
+
+
+def _file(path: Path, tail: int | None) -> Iterator[bytes]:
+    lines = launch.last_lines(path, lines=tail) if tail is not None else None
+    yield ("\n".join(lines) + "\n").encode() if lines is not None else (path.read_bytes() if path.exists() else b"")
+
+
+def _live(places: Places) -> dict[str, Any]:
+    try:
+        return Control(places).status()
+    except (APIError, HostError):
+        return {}
+
+
+def _state(components: list[dict[str, Any]], nodes: dict[str, int], *, running: bool) -> str:
+    if not running:
+        return "Stopped"
+    healthy = bool(components) and all(component["state"] == "Ready" for component in components)
+    return "Ready" if healthy and nodes["ready"] == nodes["total"] else "NotReady"
+
+
+def read_timings(places: Places) -> dict[str, float]:
+    """Return how many seconds the last `up` that changed something took to reach each milestone; empty before the first."""
+    try:
+        found = json.loads((places.root / "timings.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {str(name): float(seconds) for name, seconds in found.items()} if isinstance(found, dict) else {}

@@ -1,0 +1,160 @@
+"""`up`: bring a local cluster to what its record says: create, repair, resume or scale it. Every step looks first, so a second run changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from kubewright import binaries
+from kubewright.base.change import Change
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.errors import KubewrightError
+from kubewright.base.events import Reporter, State
+from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.waiting import PollingWaiter
+from kubewright.binaries import Sources
+from kubewright.host.desired import Directory
+from kubewright.host.files import Files
+from kubewright.host.locks import Lock
+from kubewright.host.network import RealNetwork
+from kubewright.local import launch, preflight, record
+from kubewright.local.launch import Launch
+from kubewright.local.machine import Daemon
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord, Machine
+
+PRIVATE = 0o700
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What the user asks for. None means: as it is, or the default for a new cluster."""
+
+    nodes: int | None = None
+    kubernetes_version: str | None = None
+    config: str | None = None
+    """The text of a kubeadm configuration."""
+    within: float = 120.0
+    owner: str = ""
+    """Identity of the process that the cluster must not outlive, '' if it may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What `up` did."""
+
+    changes: tuple[Change, ...]
+    created: bool
+    api_ready: float
+    """Seconds from the start until the API server was ready."""
+    total: float
+
+
+def up(places: Places, wish: Wish, *, sources: Sources, reporter: Reporter, clock: Clock | None = None, random: Random | None = None) -> Outcome:
+    """Bring the cluster up and wait until all its nodes are ready.
+
+    Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. A cluster
+    that could not be made is stopped again; its files stay for a look, and the next `up` may take another configuration.
+    """
+    clock = clock or SystemClock()
+    start = clock.monotonic()
+    Files().make(Directory(path=PurePosixPath(places.root), mode=PRIVATE, enforce=True))
+    with Lock(PurePosixPath(places.lock), doing=f"up of cluster {places.name}"):
+        cluster, created = _record(places, wish)
+        programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
+        daemon = Daemon(places)
+        paths = {name: binary.path for name, binary in programs.items()}
+        preflight.run(
+            preflight.Subject(
+                places=places, record=cluster, programs=paths, network=RealNetwork(), running=daemon.runs or preflight.components_run(places)
+            )
+        )
+        launch.write_launch(Launch(programs={name: str(path) for name, path in paths.items()}, owner=wish.owner), places)
+        with _undone_on_failure(places, cluster):
+            daemon.start()  # it loads while we make keys
+            from kubewright.local.bringing_up import Work, bring_up
+
+            work = Work(
+                places=places,
+                cluster=cluster,
+                programs=paths,
+                daemon=daemon,
+                clock=clock,
+                random=random or SystemRandom(),
+                reporter=reporter,
+                waiter=PollingWaiter(clock=clock, reporter=reporter),
+                within=wish.within,
+                start=start,
+            )
+            changes, api_ready = bring_up(work)
+        if not cluster.made:
+            record.save(replace(cluster, made=True), places.record)
+        total = clock.monotonic() - start
+        reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
+        return Outcome(changes=changes, created=created, api_ready=api_ready, total=total)
+
+
+def _record(places: Places, wish: Wish) -> tuple[ClusterRecord, bool]:
+    """Return the cluster's record as wished, and whether it is new. A cluster that never came up may change its configuration."""
+    found = record.load(places.record)
+    if found is not None and found.made:
+        record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
+        wanted = found.scaled(found.nodes if wish.nodes is None else wish.nodes)
+    else:
+        wanted = _fresh(places, wish, found)
+    if wanted != found:
+        if found is not None and not _same_making(found, wanted):
+            from kubewright.local.down import clear
+
+            clear(places, keep_data=False)
+        record.save(wanted, places.record)
+    return wanted, found is None
+
+
+def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
+    return (found.kubernetes_version, found.config, found.machines) == (wanted.kubernetes_version, wanted.config, wanted.machines)
+
+
+def _fresh(places: Places, wish: Wish, found: ClusterRecord | None) -> ClusterRecord:
+    from kubewright.local.configuration import version_of
+
+    machine = found.control_plane if found is not None else _machine(places)
+    before = found or ClusterRecord(name=places.name, machines=(machine,))
+    config = before.config if wish.config is None else wish.config
+    return ClusterRecord(
+        name=places.name,
+        machines=(machine,),
+        nodes=before.nodes if wish.nodes is None else wish.nodes,
+        kubernetes_version=version_of(config, wish.kubernetes_version),
+        config=config,
+    )
+
+
+def _machine(places: Places) -> Machine:
+    """Choose a name and a free address for the first machine; addresses of clusters that do not run are left to them."""
+    blank = Machine(name=f"{places.name}-control-plane", address="")
+    others = [found for path in sorted(places.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
+    taken = [machine.address for other in others for machine in other.machines]
+    return replace(blank, address=RealNetwork().free_loopback(list(blank.ports.values()), avoid=taken))
+
+
+def _readable(path: Path) -> ClusterRecord | None:
+    try:
+        return record.load(path)
+    except KubewrightError:  # somebody else's broken record must not keep this cluster from starting
+        return None
+
+
+@contextmanager
+def _undone_on_failure(places: Places, cluster: ClusterRecord) -> Iterator[None]:
+    """Leave nothing running of a cluster that could not be made; one that was made before is left as it is, for a look and a repair."""
+    try:
+        yield
+    except BaseException:
+        if not cluster.made:
+            from kubewright.local.down import stop
+
+            stop(places)
+        raise
