@@ -1,0 +1,128 @@
+"""A node's state in files, as a kubelet keeps it: `kubelet.conf`, and below `pki` one file per certificate with a link to the current one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeconfig import CertificateFiles, Resolved, kubeconfig_document, parse, require_usable
+from kubewright.base import yaml
+from kubewright.base.clock import Clock
+from kubewright.base.errors import CertificateError
+from kubewright.host.desired import Directory, File
+from kubewright.host.failures import explaining
+from kubewright.host.files import Files
+from kubewright.kube.credentials import Access
+from kubewright.pki import pairs
+from kubewright.pki.pairs import Pair
+
+_PREFIX: Final = "kubelet-client"
+
+
+class DirectoryHome:
+    """Keeps a node's state in two places: a directory for its certificates and a kubeconfig that points at the current one.
+
+    Pairs are written once, read back, and become current by one rename of a link; a reader always finds a whole one. With `durable`
+    off nothing is synced: for simulated nodes, which join again after a power cut.
+    """
+
+    def __init__(self, pki: Path, kubeconfig: Path, *, clock: Clock, durable: bool = True) -> None:
+        self._pki = pki
+        self._kubeconfig = kubeconfig
+        self._clock = clock
+        self._files = Files(durable=durable)
+        self._durable = durable
+
+    @classmethod
+    def below(cls, directory: Path, *, clock: Clock, durable: bool = True) -> DirectoryHome:
+        """Return the home of a node that has a directory of its own."""
+        return cls(directory / "pki", directory / "kubelet.conf", clock=clock, durable=durable)
+
+    @property
+    def current(self) -> Path:
+        """The link to the current certificate and key."""
+        return self._pki / f"{_PREFIX}-current.pem"
+
+    @property
+    def _updated(self) -> Path:
+        return self._pki / f"{_PREFIX}-updated.pem"
+
+    def cluster(self) -> Access | None:
+        found = self._resolved()
+        return None if found is None else Access(server=found.cluster.server, ca_pem=found.cluster.certificate_authority_data or None)
+
+    def keep_cluster(self, access: Access) -> None:
+        document = kubeconfig_document(
+            server=access.server,
+            cluster_name="default-cluster",
+            user="default-auth",
+            credentials=CertificateFiles(certificate=str(self.current), key=str(self.current)),
+            ca_pem=access.ca_pem,
+            context="default-context",
+            namespace="default",
+        )
+        self._write(self._kubeconfig, yaml.dump(document).encode())
+
+    def pair(self) -> Pair | None:
+        if not self.current.exists() and self._updated.is_symlink():
+            self._promote()  # a switch that was interrupted
+        content = self._files.read(PurePosixPath(self.current))
+        return self._handed() if content is None else pairs.parse(content, source=str(self.current))
+
+    def keep_pair(self, pair: Pair) -> None:
+        self._require_link()
+        path = self._new_path()
+        self._write(path, pair.pem())
+        pairs.parse(self._files.read(PurePosixPath(path)) or b"", source=str(path))
+        with explaining("link to", path):
+            self._updated.unlink(missing_ok=True)
+            self._updated.symlink_to(path.absolute())
+        self._promote()
+
+    def _handed(self) -> Pair | None:
+        """Take over the pair that the kubeconfig itself holds, if it holds one."""
+        found = self._resolved()
+        if found is None or not found.user.client_certificate_data or not found.user.client_key_data:
+            return None
+        pair = pairs.of(found.user.client_certificate_data, found.user.client_key_data, source=str(self._kubeconfig))
+        self.keep_pair(pair)
+        return pair
+
+    def _resolved(self) -> Resolved | None:
+        content = self._files.read(PurePosixPath(self._kubeconfig))
+        if content is None:
+            return None
+        source = str(self._kubeconfig)
+        return require_usable(parse(yaml.load(content, source=source), source=source))
+
+    def _promote(self) -> None:
+        with explaining("replace", self.current):
+            self._updated.replace(self.current)
+            if self._durable:
+                opened = os.open(self._pki, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
+
+    def _require_link(self) -> None:
+        if self.current.exists() and not self.current.is_symlink():
+            raise CertificateError(
+                f"{self.current} is not a link",
+                detail="it names the current certificate, which is a file of its own",
+                remedy=f"move it away; if it holds the certificate, to {self._pki / f'{_PREFIX}-old.pem'}, and link to that",
+            )
+
+    def _new_path(self) -> Path:
+        """Name the file after the local time, as the kubelet does; with a counter where that second is taken."""
+        stem = f"{_PREFIX}-{self._clock.now().astimezone():%Y-%m-%d-%H-%M-%S}"
+        path, number = self._pki / f"{stem}.pem", 1
+        while path.exists():
+            number += 1
+            path = self._pki / f"{stem}-{number}.pem"
+        return path
+
+    def _write(self, path: Path, content: bytes) -> None:
+        self._files.make(Directory(path=PurePosixPath(path.parent)))
+        self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))

@@ -1,0 +1,177 @@
+"""A node's client certificate: having one, renewing it in time, and talking with it (client-go v0.36: util/certificate)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from kubewright.agent import certificates
+from kubewright.agent.home import Home
+from kubewright.agent.joining import Bootstrap
+from kubewright.agent.requesting import obtain_pair
+from kubewright.agent.rounds import Tasks
+from kubewright.agent.timings import Timings
+from kubewright.base.clock import Clock
+from kubewright.base.errors import CertificateError, KubewrightError
+from kubewright.base.randomness import Random
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.credentials import Access, Anonymous, ClientCertificate
+from kubewright.kube.credentials import Identity as Credentials
+from kubewright.pki.pairs import Pair
+
+T = TypeVar("T")
+
+_LONGEST_SLEEP = 3600.0
+"""Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
+
+
+class Client(AsyncKubeAPI, Protocol):
+    """A client whose identity can be exchanged while it is in use. `kube.aio.AsyncKubeClient` is one."""
+
+    async def set_identity(self, identity: Credentials) -> None:
+        """Be somebody else from now on; calls in flight finish, watches are cut."""
+        ...
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        ...
+
+
+Connect = Callable[[Access], Client]
+
+
+class Identity:
+    """The certificate of one node and the client that uses it.
+
+        made ── establish() ──> usable ── keep_renewed() ──> renewed in time ── stop() ──> closed
+
+    A stored pair that is for this node and has not expired is used as it is, and nobody is asked. `trouble` is why the last attempt to
+    get a certificate failed, '' after one that did not.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        *,
+        home: Home,
+        connect: Connect,
+        bootstrap: Bootstrap | None,
+        timings: Timings,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._node_name = node_name
+        self._home = home
+        self._connect = connect
+        self._bootstrap = bootstrap
+        self._timings = timings
+        self._clock = clock
+        self._random = random
+        self._tasks = Tasks()
+        self._timer: asyncio.TimerHandle | None = None
+        self._rotate_at: datetime | None = None
+        self.client: Client | None = None
+        self.expires: datetime | None = None
+        self.trouble = ""
+
+    def api(self) -> Client:
+        """Return the client; `establish` must have ended."""
+        if self.client is None:
+            raise CertificateError(f"node {self._node_name} has no certificate yet", remedy="wait until it has joined its cluster")
+        return self.client
+
+    async def establish(self) -> None:
+        """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
+        access, pair = self._stored() or await self._patiently(self._join)
+        self._take(pair)
+        self.client = self._connect(access.as_identity(_credentials(pair)))
+
+    def keep_renewed(self) -> None:
+        """Replace the certificate when its time has come, from now on."""
+        if self._rotate_at is not None:
+            wait = (self._rotate_at - self._clock.now()).total_seconds()
+            self._timer = asyncio.get_running_loop().call_later(min(max(0.0, wait), _LONGEST_SLEEP), self._look_at_the_clock)
+
+    async def stop(self) -> None:
+        """Stop renewing and close every connection. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._tasks.stop()
+        if self.client is not None:
+            await self.client.close()
+
+    def _look_at_the_clock(self) -> None:
+        if self._rotate_at is not None and self._clock.now() < self._rotate_at:
+            self.keep_renewed()
+        else:
+            self._tasks.start(self._renew())
+
+    async def _renew(self) -> None:
+        pair = await self._patiently(self._request)
+        self._take(pair)
+        self.keep_renewed()
+        await self.api().set_identity(_credentials(pair))
+
+    async def _request(self) -> Pair:
+        """Ask for the next pair: with the certificate, or with the bootstrap credentials once it has expired."""
+        expired = self.expires is not None and self._clock.now() >= self.expires
+        if expired and self._bootstrap is not None:
+            return (await self._join())[1]
+        pair = await obtain_pair(self.api(), self._node_name, timings=self._timings)
+        self._home.keep_pair(pair)
+        return pair
+
+    async def _join(self) -> tuple[Access, Pair]:
+        if self._bootstrap is None:
+            raise CertificateError(
+                f"node {self._node_name} has no usable certificate",
+                detail=self.trouble,
+                remedy="join it again with a bootstrap token",
+            )
+        access = await self._bootstrap.discover()
+        client = self._connect(access)
+        try:
+            pair = await obtain_pair(client, self._node_name, timings=self._timings)
+        finally:
+            await client.close()
+        known = access.as_identity(Anonymous())
+        self._home.keep_cluster(known)
+        self._home.keep_pair(pair)
+        return known, pair
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until it works: after 2, 4, 8, 16 and then every 32 seconds."""
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return await attempt()
+            except KubewrightError as error:
+                self.trouble = str(error)
+            await asyncio.sleep(self._timings.certificate_retry(tried, self._random))
+
+    def _stored(self) -> tuple[Access, Pair] | None:
+        """Return what the home has if it can be used; what cannot is replaced by joining again."""
+        try:
+            access, pair = self._home.cluster(), self._home.pair()
+        except KubewrightError as error:
+            self.trouble = str(error)
+            return None
+        return (access, pair) if access is not None and pair is not None and self._is_ours(pair) else None
+
+    def _is_ours(self, pair: Pair) -> bool:
+        leaf = pair.leaf
+        named = certificates.satisfies(common_name=leaf.common_name, organizations=leaf.organizations, node_name=self._node_name)
+        return named and self._clock.now() < leaf.not_after
+
+    def _take(self, pair: Pair) -> None:
+        leaf = pair.leaf
+        self.trouble = ""
+        self.expires = leaf.not_after
+        self._rotate_at = certificates.rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._random)
+
+
+def _credentials(pair: Pair) -> ClientCertificate:
+    return ClientCertificate(cert_pem=pair.certificate_pem(), key_pem=pair.key.pem())

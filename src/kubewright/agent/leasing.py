@@ -1,0 +1,93 @@
+"""Keeping a node's Lease (kubelet v1.36: component-helpers/apimachinery/lease)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kubewright.agent import lease
+from kubewright.agent.timings import Timings
+from kubewright.base.clock import Clock, rfc3339_micro
+from kubewright.base.errors import APIError, Conflict, NotFound
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import LEASE, NODE
+
+
+class LeaseKeeper:
+    """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
+
+    `renewed_at` is when the API last accepted a renewal, in seconds of the loop's clock; None before the first.
+    """
+
+    def __init__(self, api: Callable[[], AsyncKubeAPI], name: str, *, timings: Timings, clock: Clock) -> None:
+        self._api = api
+        self._name = name
+        self._timings = timings
+        self._clock = clock
+        self._lease: Object | None = None
+        self.renewed_at: float | None = None
+
+    async def round(self) -> None:
+        """Renew once: from the known Lease without reading, else after looking it up. Never raises what the API raises."""
+        if self._lease is not None and await self._update(self._lease):
+            return
+        found, created = await self._look_up()
+        if found is not None and not created:
+            await self._update(found)
+
+    async def _update(self, found: Object) -> bool:
+        """Try to put a renewed Lease in place, several times at once; a conflict costs one of the tries."""
+        for _ in range(self._timings.lease_attempts):
+            try:
+                node = None if lease.has_owner(found) else await self._api().get(NODE, self._name)
+                self._accept(await self._api().update(lease.renewed(found, node, **self._terms())))
+            except Conflict:
+                fresh, created = await self._look_up()
+                if fresh is None or created:
+                    return created
+                found = fresh
+            except APIError:
+                continue  # a connection that failed is not used again, so there is nothing to close
+            else:
+                return True
+        return False
+
+    async def _look_up(self) -> tuple[Object | None, bool]:
+        """Return the stored Lease, and whether it was created just now. None if its Node does not exist: then there is no Lease.
+
+        Tries for ever while the API does not answer.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._api().get(LEASE, self._name, lease.NAMESPACE), False
+            except NotFound:
+                made = await self._create()
+                if made is not None:
+                    return made
+            except APIError:
+                pass
+            await asyncio.sleep(self._timings.lease_backoff(attempt))
+
+    async def _create(self) -> tuple[Object | None, bool] | None:
+        """Create the Lease. Returns None when that failed and another look is due."""
+        try:
+            node = await self._api().get(NODE, self._name)
+        except APIError:
+            self._lease = None
+            return None, False
+        try:
+            created = await self._api().create(lease.new_lease(node, **self._terms()))
+        except APIError:
+            return None
+        self._accept(created)
+        return created, True
+
+    def _accept(self, stored: Object) -> None:
+        self._lease = stored
+        self.renewed_at = asyncio.get_running_loop().time()
+
+    def _terms(self) -> lease.Terms:
+        return lease.Terms(duration=self._timings.lease_duration, now=rfc3339_micro(self._clock.now()))

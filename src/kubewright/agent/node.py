@@ -1,0 +1,223 @@
+"""One node: its identity, its Node, its Lease and its pods, kept for as long as `run` lasts."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from kubewright.agent.home import Home
+from kubewright.agent.identity import Connect, Identity
+from kubewright.agent.joining import Bootstrap
+from kubewright.agent.leasing import LeaseKeeper
+from kubewright.agent.mirroring import Mirrors
+from kubewright.agent.podlife import Rules
+from kubewright.agent.pods import Pods
+from kubewright.agent.presence import Presence
+from kubewright.agent.rounds import Rounds, Tasks
+from kubewright.agent.static_pods import StaticPods
+from kubewright.agent.status import NodeFacts
+from kubewright.agent.timings import Timings
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.events import Reporter, SilentReporter, State
+from kubewright.base.randomness import Random, SystemRandom
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+
+
+class NodePhase(enum.Enum):
+    """How far a node is. The words are those of `local status`."""
+
+    NEW = "New"
+    """It waits for its turn, or has not been started."""
+    JOINING = "Joining"
+    """It finds its cluster and waits for a certificate."""
+    REGISTERING = "Registering"
+    """It has a certificate; the API has no Node of it yet."""
+    CONNECTING = "WaitingForPodRange"
+    """Its Node exists and has no pod range yet."""
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    """It was ready before, and its Node says that it is not now."""
+    STOPPED = "Stopped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeView:
+    """One node as its agent sees it. `reached` maps each phase that it reached first to seconds since its start."""
+
+    name: str
+    phase: NodePhase
+    ready: bool
+    certificate_expires: datetime | None
+    pods: int
+    reached: Mapping[str, float]
+    trouble: str = ""
+    """Why the last attempt at something failed; '' if none did since."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seams:
+    """What an agent reaches the world through. `connect` makes a client for an access."""
+
+    connect: Connect
+    clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=SystemRandom)
+    reporter: Reporter = field(default_factory=SilentReporter)
+
+
+class NodeAgent:
+    """Joins one machine to its cluster and keeps it a node.
+
+        New ── run() ──> Joining ──> Registering ──> WaitingForPodRange ──> Ready ⇄ NotReady ── (run is cancelled) ──> Stopped
+
+    An idle node has one task, `run` itself, which follows the watch of its pods; lease, status and rotation wait in the loop's heap of
+    timers. `gate` bounds how many nodes join at once: it is held until the node is ready, or slow.
+    """
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        *,
+        home: Home,
+        seams: Seams,
+        bootstrap: Bootstrap | None = None,
+        static_pods: StaticPods | None = None,
+        timings: Timings | None = None,
+        rules: Rules | None = None,
+        gate: AbstractAsyncContextManager[object] | None = None,
+    ) -> None:
+        """Keep the arguments; nothing happens before `run`.
+
+        A node without a usable certificate in its home gets one through `bootstrap`. `static_pods` is what runs the static pods of this
+        machine, if something does.
+        """
+        self.facts = facts
+        self._timings = timings or Timings()
+        self._seams = seams
+        self._gate = gate or nullcontext()
+        self._tasks = Tasks()
+        self._phase = NodePhase.NEW
+        self._started_at = 0.0
+        self._reached: dict[str, float] = {}
+        self.ready = asyncio.Event()
+        """Set once the Node has been ready for the first time."""
+        self._identity = Identity(
+            facts.name,
+            home=home,
+            connect=seams.connect,
+            bootstrap=bootstrap,
+            timings=self._timings,
+            clock=seams.clock,
+            random=seams.random,
+        )
+        self._lease = LeaseKeeper(self._api, facts.name, timings=self._timings, clock=seams.clock)
+        self._presence = Presence(
+            self._api,
+            facts,
+            timings=self._timings,
+            clock=seams.clock,
+            random=seams.random,
+            heard_at=lambda: self._lease.renewed_at,
+            changed=self._node_changed,
+        )
+        self.pods = Pods(
+            self._api,
+            facts.name,
+            host=facts.addresses,
+            rules=rules or Rules(),
+            timings=self._timings,
+            clock=seams.clock,
+            mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
+        )
+        self._mirrors = Mirrors(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
+        self._lease_rounds = Rounds(self._lease.round, wait=lambda: self._timings.lease_wait(seams.random))
+        self._status_rounds = Rounds(
+            self._presence.round, wait=lambda: self._timings.status_wait(seams.random), idle=self._presence.is_idle
+        )
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.facts.name
+
+    @property
+    def client(self) -> AsyncKubeAPI | None:
+        """The client with the node's own certificate; None until there is one. It stays the same through rotations."""
+        return self._identity.client
+
+    @property
+    def node(self) -> Object | None:
+        """The Node as the API last answered it."""
+        return self._presence.node
+
+    def view(self) -> NodeView:
+        """Return how the node is now."""
+        return NodeView(
+            name=self.name,
+            phase=self._phase,
+            ready=self._presence.is_ready and self._phase is not NodePhase.STOPPED,
+            certificate_expires=self._identity.expires,
+            pods=len(self.pods.all()),
+            reached=dict(self._reached),
+            trouble=self._presence.trouble or self._identity.trouble,
+        )
+
+    async def run(self) -> None:
+        """Be a node until cancelled. Nothing of the cluster's ends it: every failure is tried again."""
+        self._started_at = self._time()
+        try:
+            async with self._gate:
+                await self._join()
+            await self.pods.run()
+        finally:
+            await self._stop()
+
+    async def _join(self) -> None:
+        self._enter(NodePhase.JOINING)
+        await self._identity.establish()
+        self._enter(NodePhase.REGISTERING)
+        await self._presence.register()
+        self._enter(NodePhase.CONNECTING)
+        await self._presence.find_pod_range()
+        self._identity.keep_renewed()
+        self._status_rounds.start()
+        self._lease_rounds.start()
+        if self._mirrors is not None:
+            self._tasks.start(self._mirrors.run(self._present_node))
+
+    def _present_node(self) -> Object:
+        assert self._presence.node is not None
+        return self._presence.node
+
+    async def _stop(self) -> None:
+        await asyncio.gather(self._tasks.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop())
+        await self._identity.stop()
+        self._enter(NodePhase.STOPPED)
+
+    def _node_changed(self) -> None:
+        """Follow what the API says about the Node."""
+        if self._presence.pod_cidrs:
+            self.pods.give_ranges(self._presence.pod_cidrs)
+        if self._presence.is_ready:
+            self._enter(NodePhase.READY)
+            self.ready.set()
+        elif self._phase is NodePhase.READY:
+            self._enter(NodePhase.NOT_READY)
+
+    def _enter(self, phase: NodePhase) -> None:
+        if phase is self._phase:
+            return
+        self._phase = phase
+        elapsed = self._time() - self._started_at
+        self._reached.setdefault(phase.value, round(elapsed, 3))
+        self._seams.reporter.emit(State(subject=f"node {self.name}", state=phase.value, elapsed=elapsed))
+
+    def _api(self) -> AsyncKubeAPI:
+        return self._identity.api()
+
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()

@@ -1,0 +1,147 @@
+"""Keeping a node's Node object: registering it, waiting for its pod range, reporting its status (kubelet v1.36: kubelet_node_status.go)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kubewright.agent import conditions, registration, reporting, status
+from kubewright.agent.reporting import Report
+from kubewright.agent.status import NodeFacts
+from kubewright.agent.timings import Timings
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden
+from kubewright.base.randomness import Random
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import NODE
+
+_PATIENCE = 25
+"""Looks at the Node for its pod range in quick succession; after that every status round looks once."""
+
+
+class Presence:
+    """One Node as its agent sees it. `node` is what the API last answered; there is no watch, every write brings it up to date.
+
+    `changed` is called after each answer. `trouble` is why the last attempt failed, '' after one that did not.
+    """
+
+    def __init__(
+        self,
+        api: Callable[[], AsyncKubeAPI],
+        facts: NodeFacts,
+        *,
+        timings: Timings,
+        clock: Clock,
+        random: Random,
+        heard_at: Callable[[], float | None],
+        changed: Callable[[], None],
+    ) -> None:
+        """Keep the arguments. `heard_at` says when the API last accepted a lease, in seconds of the loop's clock."""
+        self._api = api
+        self._facts = facts
+        self._timings = timings
+        self._clock = clock
+        self._random = random
+        self._heard_at = heard_at
+        self._changed = changed
+        self._report = Report()
+        self._fresh = False
+        self._answered_at: float | None = None
+        self.node: Object | None = None
+        self.trouble = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the Node says that it is ready."""
+        return self.node is not None and conditions.is_true(self.node, conditions.READY)
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        """The node's pod ranges, none until the controller manager gave them."""
+        return status.pod_cidrs(self.node) if self.node is not None else ()
+
+    async def register(self) -> None:
+        """Create the Node, or correct the one that is there; tries until that works."""
+        attempt = 0
+        while True:
+            attempt += 1
+            await asyncio.sleep(self._timings.registration_wait(attempt))
+            try:
+                self._take(await self._register_once())
+            except APIError as error:
+                self.trouble = str(error)
+            else:
+                return
+
+    async def find_pod_range(self) -> None:
+        """Look for the Node's pod range, quickly at first. Returns without it when it takes long: status rounds go on looking."""
+        pause = self._timings.pod_cidr_first
+        for _ in range(_PATIENCE):
+            if self.pod_cidrs:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, self._timings.pod_cidr_most)
+            try:
+                self._take(await self._api().get(NODE, self._facts.name))
+            except APIError as error:
+                self.trouble = str(error)
+
+    def is_idle(self) -> bool:
+        """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
+        return self._fresh and self._is_known() and not self._is_due()
+
+    async def round(self) -> None:
+        """Send status if it changed or is due: the first attempt from what we know, four more from what the API has."""
+        for attempt in range(self._timings.status_attempts):
+            try:
+                await self._attempt(cached=attempt == 0)
+            except APIError as error:
+                self.trouble = str(error)
+            else:
+                return
+
+    async def _register_once(self) -> Object:
+        first = status.first_node(self._facts, now=self._now())
+        try:
+            return await self._api().create(first)
+        except (AlreadyExists, Conflict, Forbidden):
+            existing = await self._api().get(NODE, self._facts.name)
+        corrected = registration.reconcile(existing, first)
+        return existing if corrected is None else await self._send(existing, corrected)
+
+    async def _attempt(self, *, cached: bool) -> None:
+        known = self.node if cached and self._is_known() else None
+        old = known or await self._api().get(NODE, self._facts.name)
+        new = status.compute(old, self._facts, now=self._now())
+        changed = reporting.labels_changed(old, new) or reporting.status_changed(old["status"], new["status"])
+        if changed or self._is_due():
+            self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._random)
+            old = await self._send(old, new)
+            self._report = self._report.sent(self._loop_time())
+        self._take(old)
+        self._fresh = True
+
+    async def _send(self, old: Object, new: Object) -> Object:
+        return await self._api().patch(NODE, self._facts.name, reporting.patch(old, new), subresource="status")
+
+    def _take(self, answer: Object) -> None:
+        self.node = answer
+        self._answered_at = self._loop_time()
+        self._fresh = False
+        self.trouble = ""
+        self._changed()
+
+    def _is_due(self) -> bool:
+        return self._report.is_due(self._loop_time(), self._timings)
+
+    def _is_known(self) -> bool:
+        """Whether the Node is as we know it: complete, and the API had a sign of us in time, so that no controller has marked it."""
+        signs = [moment for moment in (self._heard_at(), self._answered_at) if moment is not None]
+        return bool(self.pod_cidrs and signs and self._loop_time() - max(signs) <= self._timings.lease_duration)
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now())

@@ -1,0 +1,76 @@
+"""Registration: what an agent corrects on a Node that exists already (kubelet v1.36: kubelet_node_status.go). Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubewright.agent.labels import RECONCILED
+from kubewright.agent.status import ATTACH_DETACH
+
+JsonMap = dict[str, Any]
+
+_RESOURCE_MAPS: Final = ("capacity", "allocatable")
+_HUGE: Final = "hugepages-"
+
+
+def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> JsonMap | None:
+    """Return the existing Node with our corrections, or None if it needs none.
+
+    Taints, other labels, providerID, unschedulable, pod range, other annotations and conditions are left alone.
+    """
+    new: JsonMap = copy.deepcopy(dict(existing))
+    changed = [rule(new, first) for rule in RULES]
+    return new if any(changed) else None
+
+
+def _attach_detach(new: JsonMap, first: Mapping[str, Any]) -> bool:
+    annotations = new.setdefault("metadata", {}).setdefault("annotations", {})
+    wanted = first["metadata"].get("annotations", {}).get(ATTACH_DETACH)
+    if annotations.get(ATTACH_DETACH) == wanted:
+        return False
+    _put(annotations, ATTACH_DETACH, wanted)
+    return True
+
+
+def _default_labels(new: JsonMap, first: Mapping[str, Any]) -> bool:
+    labels = new.setdefault("metadata", {}).setdefault("labels", {})
+    ours = first["metadata"].get("labels", {})
+    stale = [key for key in RECONCILED if key in ours and labels.get(key) != ours[key]]
+    for key in stale:
+        _put(labels, key, ours[key] or None)
+    return bool(stale)
+
+
+def _resource_maps(new: JsonMap, first: Mapping[str, Any]) -> bool:
+    status = new.setdefault("status", {})
+    missing = [name for name in _RESOURCE_MAPS if not status.get(name)]
+    for name in missing:
+        status[name] = dict(first["status"].get(name) or {})
+    return any(status[name] for name in missing)
+
+
+def _huge_pages(new: JsonMap, first: Mapping[str, Any]) -> bool:
+    changed = [_huge_pages_of(new["status"][name], first["status"].get(name) or {}) for name in _RESOURCE_MAPS]
+    return any(changed)
+
+
+def _huge_pages_of(found: dict[str, str], wanted: Mapping[str, str]) -> bool:
+    sizes = {key: amount for key, amount in wanted.items() if key.startswith(_HUGE)}
+    stale = [key for key in found if key.startswith(_HUGE) and key not in sizes]
+    wrong = [key for key, amount in sizes.items() if found.get(key) != amount]
+    for key in (*stale, *wrong):
+        _put(found, key, sizes.get(key))
+    return bool(stale or wrong)
+
+
+def _put(target: dict[str, str], key: str, value: str | None) -> None:
+    if value is None:
+        target.pop(key, None)
+    else:
+        target[key] = value
+
+
+RULES: Final[tuple[Callable[[JsonMap, Mapping[str, Any]], bool], ...]] = (_attach_detach, _default_labels, _resource_maps, _huge_pages)
+"""All of them are applied, in this order. Extended resources of device plug-ins have no rule: we have no plug-ins."""

@@ -1,0 +1,81 @@
+"""Every interval of the node agent, with the kubelet's values of the Kubernetes 1.36 line as defaults. All are seconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kubewright.base.randomness import Random
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """The intervals of one agent. "Jitter j" means: the value times (1 + j U), with U uniform in [0, 1) and drawn anew each time."""
+
+    registration_first: float = 0.1
+    """The wait before the first registration attempt; it doubles before each further one."""
+    registration_most: float = 7.0
+    status_update: float = 10.0
+    """How often status is computed (not how often it is sent), counted from the end of a round."""
+    status_jitter: float = 0.04
+    status_report: float = 300.0
+    """How often status is sent when nothing changed."""
+    status_attempts: int = 5
+    lease_duration: int = 40
+    lease_fraction: float = 0.25
+    """A lease is renewed after this part of its duration."""
+    lease_jitter: float = 0.04
+    lease_attempts: int = 5
+    lease_backoff_first: float = 0.2
+    lease_backoff_most: float = 7.0
+    certificate_wait: float = 900.0
+    """How long one request for a certificate is waited for."""
+    certificate_retry_first: float = 2.0
+    """Rotation attempts after a failure: this long, then twice as long each time, up to `certificate_retry_most`, for ever."""
+    certificate_retry_most: float = 32.0
+    certificate_retry_jitter: float = 0.1
+    pod_cidr_first: float = 0.02
+    """How soon a new node asks for its pod CIDR; the wait grows by a half each time up to `pod_cidr_most`. Ours: a kubelet watches."""
+    pod_cidr_most: float = 0.2
+    reconnect_first: float = 0.1
+    """The wait after a watch was lost; it doubles up to `reconnect_most`."""
+    reconnect_most: float = 10.0
+    old_connection_grace: float = 2.0
+    """How long requests that began with the previous certificate may still end before their connections are closed."""
+
+    @classmethod
+    def prompt(cls) -> Timings:
+        """Return the timings of local clusters: as the kubelet's, but the first registration attempt does not wait."""
+        return replace(cls(), registration_first=0.0)
+
+    def registration_wait(self, attempt: int) -> float:
+        """Return the wait before registration attempt `attempt`, counted from 1: 100, 200, 400 ms ... 6.4 s, then 7 s for ever."""
+        if self.registration_first == 0.0:
+            return 0.0 if attempt == 1 else Timings().registration_wait(attempt - 1)
+        return backoff(attempt, first=self.registration_first, most=self.registration_most)
+
+    def status_wait(self, random: Random) -> float:
+        """Return the wait between the end of a status round and the next."""
+        return self.status_update * (1 + self.status_jitter * random.uniform())
+
+    def lease_wait(self, random: Random) -> float:
+        """Return the wait between the end of a lease round and the next: 10.0 to 10.4 s by default."""
+        return self.lease_duration * self.lease_fraction * (1 + self.lease_jitter * random.uniform())
+
+    def lease_backoff(self, attempt: int) -> float:
+        """Return the wait after failed look-up `attempt` of a lease, counted from 1."""
+        return backoff(attempt, first=self.lease_backoff_first, most=self.lease_backoff_most)
+
+    def certificate_retry(self, attempt: int, random: Random) -> float:
+        """Return the wait after failed rotation attempt `attempt`, counted from 1."""
+        return backoff(attempt, first=self.certificate_retry_first, most=self.certificate_retry_most) * (
+            1 + self.certificate_retry_jitter * random.uniform()
+        )
+
+    def reconnect_wait(self, attempt: int) -> float:
+        """Return the wait after failed watch attempt `attempt`, counted from 1."""
+        return backoff(attempt, first=self.reconnect_first, most=self.reconnect_most)
+
+
+def backoff(attempt: int, *, first: float, most: float) -> float:
+    """Return `first` doubled for each attempt after the first, at most `most`; attempts count from 1."""
+    return min(first * 2.0 ** min(attempt - 1, 64), most)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import copy
+
+from agent_values import LATER, NOW, facts, machine, stored
+
+from kubewright.agent import conditions, registration, reporting, status
+from kubewright.agent.timings import Timings
+
+
+def test_the_first_object_has_a_complete_status_with_conditions_in_order():
+    node = status.first_node(facts(labels=(("example.org/x", "y"),), taints=(("k", "v", "NoSchedule"),)), now=NOW)
+    assert [(row["type"], row["status"], row["reason"]) for row in node["status"]["conditions"]] == [
+        ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+        ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+        ("PIDPressure", "False", "KubeletHasSufficientPID"),
+        ("Ready", "False", "KubeletNotReady"),
+    ]
+    assert all(row["lastHeartbeatTime"] == row["lastTransitionTime"] == NOW for row in node["status"]["conditions"])
+    assert node["metadata"]["annotations"] == {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}
+    assert node["metadata"]["labels"]["example.org/x"] == "y"
+    assert len(node["metadata"]["labels"]) == 6
+    assert node["spec"] == {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+    assert node["status"]["addresses"] == [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": "node-1"}]
+    assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert sorted(node["status"]["nodeInfo"]) == [
+        "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion",
+        "kubeletVersion", "machineID", "operatingSystem", "osImage", "systemUUID",
+    ]  # fmt: skip
+    assert sorted(node["status"]) == ["addresses", "allocatable", "capacity", "conditions", "daemonEndpoints", "nodeInfo"]
+
+
+def test_a_node_without_taints_has_no_taint_list_and_a_simulated_one_says_so():
+    node = status.first_node(facts(profile=machine(simulated="machine,pods")), now=NOW)
+    assert node["spec"] == {}
+    assert node["metadata"]["annotations"]["kubewright.dev/simulated"] == "machine,pods"
+
+
+def test_a_node_is_ready_once_it_has_a_pod_range():
+    first = status.first_node(facts(), now=NOW)
+    waiting = conditions.find(first["status"]["conditions"], "Ready")
+    assert waiting is not None
+    assert "podCIDR" in waiting["message"]
+    ready = status.compute(stored(first, podCIDR="10.128.0.0/24"), facts(), now=LATER)
+    assert conditions.find(ready["status"]["conditions"], "Ready") == {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+        "lastHeartbeatTime": LATER,
+        "lastTransitionTime": LATER,
+    }
+    assert conditions.is_true(ready, "Ready")
+    assert not conditions.is_true(first, "Ready")
+
+
+def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
+    node = stored(status.first_node(facts(), now=NOW), podCIDR="10.128.0.0/24")
+    node["status"]["capacity"]["example.org/gpu"] = "2"
+    node["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False"})
+    before = copy.deepcopy(node)
+    new = status.compute(node, facts(), now=LATER)
+    assert node == before
+    assert new["status"]["capacity"]["example.org/gpu"] == "2"
+    assert len(new["status"]["conditions"]) == 5
+
+
+def test_a_pressure_condition_that_somebody_reworded_stays_until_it_flips():
+    rows = [{"type": "MemoryPressure", "status": "False", "reason": "Other", "message": "words", "lastTransitionTime": NOW}]
+    conditions.set_pressures(rows, now=LATER)
+    assert rows[0] == {
+        "type": "MemoryPressure",
+        "status": "False",
+        "reason": "Other",
+        "message": "words",
+        "lastTransitionTime": NOW,
+        "lastHeartbeatTime": LATER,
+    }
+    conditions.set_pressures(rows, now=LATER, under={"MemoryPressure"})
+    assert (rows[0]["status"], rows[0]["reason"], rows[0]["lastTransitionTime"]) == ("True", "KubeletHasInsufficientMemory", LATER)
+
+
+def test_an_unknown_condition_of_the_lifecycle_controller_flips_back():
+    rows = [{"type": "DiskPressure", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "x", "lastTransitionTime": NOW}]
+    conditions.set_pressures(rows, now=LATER)
+    assert (rows[0]["status"], rows[0]["reason"], rows[0]["lastTransitionTime"]) == ("False", "KubeletHasNoDiskPressure", LATER)
+
+
+def test_several_errors_are_joined_without_duplicates():
+    assert conditions.join_errors(["a"]) == "a"
+    assert conditions.join_errors(["a", "b", "a"]) == "[a, b]"
+
+
+def test_missing_capacity_is_an_error_of_its_own():
+    assert conditions.ready_errors(capacity={"cpu": "1", "pods": "1"}, network=()) == [
+        "missing node capacity for resources: memory, ephemeral-storage"
+    ]
+
+
+def test_an_existing_node_that_fits_is_not_touched():
+    first = status.first_node(facts(), now=NOW)
+    assert registration.reconcile(stored(first, podCIDR="10.128.0.0/24"), first) is None
+
+
+def test_exactly_the_reconciled_fields_of_an_existing_node_change():
+    first = status.first_node(facts(labels=(("topology.kubernetes.io/zone", "a"),)), now=NOW)
+    existing = stored(first, providerID="cloud://1", unschedulable=True, taints=[{"key": "own", "effect": "NoSchedule"}])
+    existing["metadata"]["labels"].update({"topology.kubernetes.io/zone": "old", "example.org/theirs": "stays"})
+    existing["metadata"]["annotations"] = {"theirs": "stays"}
+    existing["status"]["capacity"]["hugepages-2Mi"] = "1Gi"
+    del existing["status"]["allocatable"]
+    new = registration.reconcile(existing, first)
+    assert new is not None
+    expected = copy.deepcopy(existing)
+    expected["metadata"]["labels"]["topology.kubernetes.io/zone"] = "a"
+    expected["metadata"]["annotations"]["volumes.kubernetes.io/controller-managed-attach-detach"] = "true"
+    del expected["status"]["capacity"]["hugepages-2Mi"]
+    expected["status"]["allocatable"] = first["status"]["allocatable"]
+    assert new == expected
+
+
+def test_huge_pages_are_added_and_corrected():
+    first = status.first_node(facts(profile=machine(huge_pages={"2Mi": 1 << 30})), now=NOW)
+    existing = stored(first)
+    existing["status"]["capacity"]["hugepages-2Mi"] = "2Gi"
+    del existing["status"]["allocatable"]["hugepages-2Mi"]
+    new = registration.reconcile(existing, first)
+    assert new is not None
+    assert [new["status"][name]["hugepages-2Mi"] for name in ("capacity", "allocatable")] == ["1Gi", "1Gi"]
+
+
+def test_a_label_that_became_empty_is_removed():
+    first = status.first_node(facts(labels=(("topology.kubernetes.io/zone", ""),)), now=NOW)
+    existing = stored(first)
+    existing["metadata"]["labels"]["topology.kubernetes.io/zone"] = "old"
+    new = registration.reconcile(existing, first)
+    assert new is not None
+    assert "topology.kubernetes.io/zone" not in new["metadata"]["labels"]
+
+
+def test_a_reconciled_node_needs_nothing_more():
+    first = status.first_node(facts(), now=NOW)
+    existing = stored(first)
+    existing["metadata"]["labels"]["kubernetes.io/arch"] = "other"
+    new = registration.reconcile(existing, first)
+    assert new is not None
+    assert registration.reconcile(new, first) is None
+
+
+def test_every_rule_is_needed():
+    assert len(registration.RULES) == 4
+    assert Timings().status_attempts == 5
+    assert reporting.Report().sent_at is None
