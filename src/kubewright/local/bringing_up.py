@@ -10,23 +10,24 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Final
 
-from kubewright.apis import kubeconfig
-from kubewright.base import yaml
+from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import APIError, ComponentFailed
-from kubewright.base.events import Line, Reporter, State, Warned
+from kubewright.base.errors import APIError
+from kubewright.base.events import Reporter, Warned
 from kubewright.base.randomness import Random
-from kubewright.base.waiting import Condition, Waiter
+from kubewright.base.waiting import Waiter
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
-from kubewright.kube.credentials import access_from_kubeconfig
-from kubewright.lifecycle.init.context import InitContext
+from kubewright.kube.kubeconfigs import load_access
 from kubewright.local import configuration, flags
+from kubewright.local.context import LocalContext, WatchfulWaiter
+from kubewright.local.control import Answer, Control
 from kubewright.local.machine import Daemon, local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
@@ -34,6 +35,8 @@ from kubewright.local.tree import LOCAL_INIT
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
 from kubewright.workflow.journal import FileJournal
+
+HEALTHY: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +65,82 @@ class Work:
 
     def connect(self, name: str) -> KubeAPI:
         """Make a client from a kubeconfig of the machine."""
-        path = self.host.layout.kubeconfig(name)
-        content = self.host.read(path) or b""
-        parsed = kubeconfig.parse(yaml.load(content, source=str(path)), source=str(path))
-        return KubeClient(access_from_kubeconfig(parsed), clock=self.clock)
+        return KubeClient(load_access(self.host.layout.kubeconfig(name), read=self.host.read), clock=self.clock)
+
+
+def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
+    """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
+    loaded = configuration.load(
+        work.cluster.config,
+        machine=work.cluster.control_plane,
+        layout=work.host.layout,
+        version=work.cluster.kubernetes_version,
+        detected=work.host.facts.detected,
+        random=work.random,
+    )
+    for warning in loaded.warnings:
+        work.reporter.emit(Warned(text=warning))
+    with KeyPool() as keys:
+        ctx = context(work, loaded.configuration, keys)
+        done = runner.run(
+            LOCAL_INIT,
+            ctx,
+            reporter=work.reporter,
+            clock=work.clock,
+            workflow="up",
+            journal=FileJournal(work.places.journal, durable=False),
+            skip=loaded.configuration.init.skip_phases,
+        )
+    changes = tuple(change for change in done.changes if change)
+    ready = ctx.milestones["apiReady"]
+    ctx.mark("nodesReady")
+    if changes:
+        save_timings(work, ctx.milestones)
+    return changes, ready
+
+
+def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContext:
+    """Make the context of the phases."""
+    machine = work.cluster.control_plane
+    control = Control(work.places)
+    return LocalContext(
+        configuration=configured,
+        layout=work.host.layout,
+        addresses=machine.addresses,
+        detected=work.host.facts.detected,
+        host=work.host,
+        keys=keys,
+        clock=work.clock,
+        random=work.random,
+        waiter=WatchfulWaiter(work.waiter, look=lambda: _status(control), monotonic=work.clock.monotonic),
+        reporter=work.reporter,
+        connect=work.connect,
+        started=work.clock.now(),
+        overrides=lambda component: flags.overrides(component, machine.addresses),
+        health_checks={name: functools.partial(_healthy, control, name) for name in HEALTHY},
+        record=work.cluster,
+        daemon=work.daemon,
+        plain=work.waiter,
+        within=work.within,
+        start=work.start,
+    )
+
+
+def _status(control: Control) -> Answer:
+    try:
+        return control.status()
+    except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
+        return {}
+
+
+def _healthy(control: Control, name: str) -> str | None:
+    for component in _status(control).get("components", []):
+        if component["name"] == name:
+            return None if component["state"] == "Ready" else component["reason"] or component["state"]
+    return "it has not been started"
+
+
+def save_timings(work: Work, milestones: Mapping[str, float]) -> None:
+    """Keep the milestones of this run for `local status`."""
+    content = json.dumps(milestones).encode()
+    Files(durable=False).write(File(path=PurePosixPath(work.places.root / "timings.json"), content=content, mode=0o600))

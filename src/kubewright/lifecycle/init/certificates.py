@@ -53,8 +53,8 @@ def kubeconfig(row: table.Kubeconfig) -> Callable[[InitContext], Iterable[Change
         spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
         change = kubeconfigs.ensure_kubeconfig(
             ctx.kubeconfigs,
+            ctx.certificates,
             spec,
-            authorities=ctx.certificates,
             clock=ctx.clock,
             random=ctx.random,
             key_source=ctx.keys,

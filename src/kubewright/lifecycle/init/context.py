@@ -19,6 +19,7 @@ from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.settling import SettlingKube
+from kubewright.pki import sealing
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
 
@@ -87,6 +88,11 @@ class InitContext:
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
         return SettlingKube(self.probe, clock=self.clock, within=within)
 
+    @functools.cached_property
+    def certificate_key(self) -> str:
+        """The key that seals uploaded certificates: the configured one, or a new one for this run."""
+        return self.configuration.init.certificate_key or sealing.new_key(self.random)
+
     def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
         """Begin to make keys that later phases will need."""
         for algorithm in algorithms:
@@ -95,3 +101,7 @@ class InitContext:
     def say(self, topic: str, text: str) -> None:
         """Report one line of kubeadm's progress text."""
         self.reporter.emit(Line(topic=topic, text=text))
+
+    def tell(self, text: str) -> None:
+        """Report a text for people that stands without a topic."""
+        self.reporter.emit(Line(topic="", text=text))

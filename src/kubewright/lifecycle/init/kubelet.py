@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubewright.apis import kubeconfig
+from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import Directory, File, Service
@@ -30,12 +30,21 @@ def start(ctx: InitContext) -> Iterable[Change]:
 
 def finalize(ctx: InitContext) -> Iterable[Change]:
     """Let kubelet.conf name the certificate that the kubelet rotates, once it has one, in place of the embedded one."""
-    current = ctx.layout.kubelet_client_current
-    path = ctx.layout.kubeconfig("kubelet")
-    found = ctx.host.read(path)
-    if found is None or ctx.host.state(current) is None:
+    path, current = ctx.layout.kubeconfig("kubelet"), str(ctx.layout.kubelet_client_current)
+    content = ctx.host.read(path)
+    if content is None or ctx.host.read(ctx.layout.kubelet_client_current) is None:
         return
-    document = kubeconfig.with_certificate_files(
-        kubeconfig.parse(yaml.load(found, source=str(path)), source=str(path)), certificate=str(current), key=str(current)
+    kubeconfig = parse(yaml.load(content, source=str(path)), source=str(path))
+    found = require_usable(kubeconfig)
+    context = kubeconfig.contexts[kubeconfig.current_context]
+    document = kubeconfig_document(
+        server=found.cluster.server,
+        ca_pem=found.cluster.certificate_authority_data,
+        cluster_name=context.cluster,
+        user=context.user,
+        credentials=CertificateFiles(certificate=current, key=current),
     )
-    yield ctx.host.ensure(File(path=path, content=yaml.dump(document).encode(), mode=0o600))
+    change = ctx.host.ensure(File(path=path, content=yaml.dump(document).encode(), mode=0o600))
+    if change:
+        ctx.say("kubelet-finalize", f'"{path}" uses the client certificate that the kubelet rotates')
+    yield change

@@ -1,0 +1,96 @@
+"""The phases `bootstrap-token` and `show-join-command`: what machines need to join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kubewright.apis.kubeadm.types import BootstrapToken
+from kubewright.base.change import Change, Lifetime
+from kubewright.kube import ensure
+from kubewright.lifecycle.init.cluster import apply
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.manifests import objects
+from kubewright.pki import pins, specs, table
+from kubewright.tokens import cluster_info, secrets
+
+WITHHELD = "<value withheld>"
+
+
+def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
+    """Make the configured tokens, the rights of those who join with one, and the public cluster-info.
+
+    cluster-info is signed here as well: kube-controller-manager would do it a second later, and a machine that joins right after init
+    would find no signature until then.
+    """
+    tokens = ctx.configuration.init.bootstrap_tokens
+    shown = [token.token if ctx.show_token else WITHHELD for token in tokens]
+    if tokens:
+        ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
+    yield from token_secrets(ctx, tokens)
+    ctx.say("bootstrap-token", "Configuring the rights of machines that join")
+    yield from apply(ctx, objects.bootstrap_rbac())
+    ctx.say("bootstrap-token", "Creating the ConfigMap cluster-info in the namespace kube-public")
+    yield publish(ctx, tokens)
+    yield from apply(ctx, objects.cluster_info_rbac())
+
+
+def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:
+    """Make the Secrets of tokens. A token without expiry is durable, the others are not."""
+    for token in tokens:
+        lifetime = Lifetime.EPHEMERAL if token.ttl or token.expires else Lifetime.DURABLE
+        yield ensure.ensure_object(ctx.api, ensure.Object(secrets.secret_object(token, clock=ctx.clock), lifetime=lifetime))
+
+
+def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
+    """Publish where the cluster is and what its CA is, signed with tokens."""
+    server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
+    ca_pem = ctx.certificates.read("ca.crt") or b""
+    body = cluster_info.config_map(server=server, ca_pem=ca_pem)
+    stored = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
+    signed = cluster_info.signed(body, stored, now=ctx.clock.now()) or body
+    return ensure.ensure_object(ctx.api, ensure.Object(signed, write=ensure.Write.MUTATE_DATA_KEYS))
+
+
+def show_join_command(ctx: InitContext) -> Iterable[Change]:
+    """Say how other machines join: the shape of these commands is what scripts cut out (spec/kubeadm.md 12.4)."""
+    server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
+    hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(ctx.certificates.read("ca.crt") or b""))
+    admin = ctx.layout.kubeconfig("admin")
+    lines = [
+        "Your Kubernetes control plane is up.",
+        "",
+        "To use it as an ordinary user:",
+        "",
+        "  mkdir -p $HOME/.kube",
+        f"  sudo cp -i {admin} $HOME/.kube/config",
+        "  sudo chown $(id -u):$(id -g) $HOME/.kube/config",
+        "",
+        "As root you can instead run:",
+        "",
+        f"  export KUBECONFIG={admin}",
+        "",
+        "Then install a pod network for the cluster.",
+    ]
+    for token in ctx.configuration.init.bootstrap_tokens:
+        shown = token.token if ctx.show_token else WITHHELD
+        command = f"kubeadm join {server} --token {shown} \\\n\t{hashes}"
+        if ctx.cluster.control_plane_endpoint:
+            lines += ["", "Further control planes join with:", "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
+        lines += ["", "Worker machines join with:", "", command]
+    ctx.tell("\n".join(lines))
+    return ()
+
+
+def _certificate_key(ctx: InitContext) -> str:
+    if not ctx.upload_certs:
+        return ""
+    return f"--certificate-key {ctx.certificate_key if ctx.show_certificate_key else WITHHELD}"
+
+
+def short_lived(token: str, *, seconds: int) -> BootstrapToken:
+    """Return a token for joins that are about to happen."""
+    from kubewright.base.durations import Duration
+
+    return msgspec.structs.replace(BootstrapToken(), token=token, ttl=Duration.of_seconds(seconds))

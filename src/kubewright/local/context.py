@@ -1,0 +1,90 @@
+"""The context of init on a local machine: what the general one lacks, the cluster's daemon and its nodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kubewright.base.errors import ComponentFailed
+from kubewright.base.events import State, Waited
+from kubewright.base.waiting import Condition, Waiter
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.local.control import Answer, Control
+from kubewright.local.machine import Daemon
+from kubewright.local.record import ClusterRecord
+
+CRASHES: frozenset[str] = frozenset({"CrashLoop"})
+_LOOK = 0.5
+"""Seconds between two looks at the components while something else is waited for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalContext(InitContext):
+    """One `up`. `plain` waits without looking at the components, for the daemon itself; `start` is when `up` began."""
+
+    record: ClusterRecord
+    daemon: Daemon
+    plain: Waiter
+    within: float
+    start: float
+    milestones: dict[str, float] = field(default_factory=dict)
+    joining: list[str] = field(default_factory=list)
+    """The ids of the tokens that were made for nodes that join in this run."""
+
+    @functools.cached_property
+    def control(self) -> Control:
+        """The daemon's control socket; waits for it at first use."""
+        return self.daemon.serving(waiter=self.plain)
+
+    def mark(self, name: str) -> None:
+        """Note that a milestone is reached now."""
+        self.milestones[name] = round(self.clock.monotonic() - self.start, 3)
+        self.reporter.emit(State(subject=name, state="reached", elapsed=self.milestones[name]))
+
+
+class WatchfulWaiter:
+    """Waits as another waiter does, and gives up as soon as a component of the control plane dies again and again.
+
+    A bad flag shows itself in a second; without this it would be told when the time is over.
+    """
+
+    def __init__(self, inner: Waiter, *, look: Callable[[], Answer], monotonic: Callable[[], float]) -> None:
+        self._inner = inner
+        self._look = look
+        self._monotonic = monotonic
+        self._looked = 0.0
+
+    def until(
+        self,
+        condition: Condition,
+        /,
+        *,
+        within: float,
+        saying: str,
+        every: float = 0.05,
+        at_most: float = 0.5,
+        diagnose: Callable[[], str] | None = None,
+        remedy: str = "",
+    ) -> Waited:
+        def watched() -> str | None:
+            reason = condition()
+            if reason is not None and self._monotonic() - self._looked >= _LOOK:
+                self._looked = self._monotonic()
+                require_alive(self._look())
+            return reason
+
+        return self._inner.until(
+            watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy
+        )
+
+
+def require_alive(status: Answer) -> None:
+    """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started."""
+    for component in status.get("components", []):
+        if component["state"] in CRASHES or component.get("refused"):
+            raise ComponentFailed(
+                f"{component['name']} does not stay up",
+                detail="\n".join([component["reason"], *component.get("lastWords", [])]),
+                remedy="mend what it complains about, extraArgs of the configuration for example, then run `kubewright up` again",
+            )

@@ -1,0 +1,95 @@
+"""The tree of `up`: init's phases, with the nodes' joining at its place. One init, many machines: nothing of it is written twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, cast
+
+from kubewright import tokens
+from kubewright.base.change import Action, Change, Lifetime
+from kubewright.base.errors import NotFound
+from kubewright.base.events import Waited
+from kubewright.kube.ensure import remove_object
+from kubewright.kube.resources import named
+from kubewright.lifecycle.init import joining, phases
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.local.context import LocalContext
+from kubewright.pki import pins, specs, table
+from kubewright.tokens import secrets
+from kubewright.workflow.phases import Phase, Phases
+
+TOKEN_SECONDS: Final = 900
+"""How long the token of a join lives if `up` is killed before it removes it: kube-controller-manager's token cleaner does it then."""
+
+
+def join_nodes(ctx: InitContext) -> Iterable[Change]:
+    """Let nodes join that have not yet, with a token of their own; let those go that are too many."""
+    local = cast("LocalContext", ctx)
+    wanted = local.record.workers
+    known = set(local.control.status()["nodes"].get("names", ()))
+    fresh = [name for name in wanted if name not in known]
+    surplus = sorted(known - set(wanted) - {local.node_name})
+    if surplus:
+        local.control.leave(nodes=surplus)
+        for name in surplus:
+            yield remove_object(ctx.api, named("Node"), name)
+    if fresh:
+        token = joining.short_lived(str(tokens.generate(ctx.random)), seconds=TOKEN_SECONDS)
+        yield from joining.token_secrets(ctx, [token])
+        yield joining.publish(ctx, [*ctx.configuration.init.bootstrap_tokens, token])
+        local.control.join(
+            nodes=fresh,
+            server=specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses),
+            token=token.token,
+            pins=[str(pin) for pin in pins.of_bundle(ctx.certificates.read("ca.crt") or b"")],
+        )
+        local.joining.append(tokens.parse(token.token).id)
+        for name in fresh:
+            yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
+
+
+def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
+    """Wait until all nodes are Ready and pods can be made, then remove the token of the join."""
+    local = cast("LocalContext", ctx)
+    local.mark("apiReady")
+
+    def ready() -> str | None:
+        nodes = local.control.status()["nodes"]
+        if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.nodes + 1:
+            return f"{nodes['ready']} of {local.record.nodes + 1} are ready{nodes.get('reason', '')}"
+        return None
+
+    yield ctx.waiter.until(ready, within=local.within, saying="all nodes to be ready", every=0.02, at_most=0.1)
+    yield ctx.waiter.until(
+        lambda: _service_account(ctx), within=local.within, saying="the default service account", every=0.02, at_most=0.1
+    )
+    for token_id in local.joining:
+        change = remove_object(ctx.api, named("Secret"), secrets.name_of(token_id), "kube-system")
+        yield Change(target=change.target, action=change.action, lifetime=Lifetime.EPHEMERAL)
+
+
+def _service_account(ctx: InitContext) -> str | None:
+    try:
+        ctx.probe.get(named("ServiceAccount"), "default", "default")
+    except NotFound:
+        return "kube-controller-manager has not made it yet"
+    return None
+
+
+LOCAL_INIT: Final[Phases[InitContext]] = Phases(
+    phases.PREFLIGHT,
+    phases.CERTS,
+    phases.KUBECONFIG,
+    phases.ETCD,
+    phases.CONTROL_PLANE,
+    phases.KUBELET_START,
+    phases.WAIT,
+    phases.UPLOAD_CONFIG,
+    phases.BOOTSTRAP_TOKEN,
+    Phase("join-nodes", "Let the worker nodes join", run=join_nodes, hidden=True),
+    phases.MARK,
+    phases.KUBELET_FINALIZE,
+    phases.ADDON,
+    phases.CHECK,
+    Phase("nodes-ready", "Wait until all nodes are ready", run=nodes_ready, hidden=True),
+)
