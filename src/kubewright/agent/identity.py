@@ -84,7 +84,8 @@ class Identity:
 
     async def establish(self) -> None:
         """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
-        access, pair = self._stored() or await self._patiently(self._join)
+        stored = self._stored()
+        access, pair = stored if stored is not None else await self._patiently(self._join)
         self._take(pair)
         self.client = self._connect(access.as_identity(_credentials(pair)))
 

@@ -15,18 +15,22 @@ from kubewright.kube.resources import LEASE, NODE
 
 
 class LeaseKeeper:
-    """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
+    """Renews one Lease, creating it where there is none. In steady state a round is one PUT. `accepted` is called after each renewal."""
 
-    `renewed_at` is when the API last accepted a renewal, in seconds of the loop's clock; None before the first.
-    """
-
-    def __init__(self, api: Callable[[], AsyncKubeAPI], name: str, *, timings: Timings, clock: Clock) -> None:
+    def __init__(
+        self, api: Callable[[], AsyncKubeAPI], name: str, *, timings: Timings, clock: Clock, accepted: Callable[[], None] = lambda: None
+    ) -> None:
         self._api = api
         self._name = name
         self._timings = timings
         self._clock = clock
         self._lease: Object | None = None
-        self.renewed_at: float | None = None
+        self._accepted = accepted
+        self._registered: Object | None = None
+
+    def registered(self, node: Object | None) -> None:
+        """Take the Node that was registered just now: it need not be read to own a new Lease."""
+        self._registered = node
 
     async def round(self) -> None:
         """Renew once: from the known Lease without reading, else after looking it up. Never raises what the API raises."""
@@ -73,8 +77,9 @@ class LeaseKeeper:
 
     async def _create(self) -> tuple[Object | None, bool] | None:
         """Create the Lease. Returns None when that failed and another look is due."""
+        node, self._registered = self._registered, None
         try:
-            node = await self._api().get(NODE, self._name)
+            node = node or await self._api().get(NODE, self._name)
         except APIError:
             self._lease = None
             return None, False
@@ -87,7 +92,7 @@ class LeaseKeeper:
 
     def _accept(self, stored: Object) -> None:
         self._lease = stored
-        self.renewed_at = asyncio.get_running_loop().time()
+        self._accepted()
 
     def _terms(self) -> lease.Terms:
         return lease.Terms(duration=self._timings.lease_duration, now=rfc3339_micro(self._clock.now()))

@@ -114,16 +114,15 @@ class NodeAgent:
             clock=seams.clock,
             random=seams.random,
         )
-        self._lease = LeaseKeeper(self._api, facts.name, timings=self._timings, clock=seams.clock)
         self._presence = Presence(
             self._api,
             facts,
             timings=self._timings,
             clock=seams.clock,
             random=seams.random,
-            heard_at=lambda: self._lease.renewed_at,
             changed=self._node_changed,
         )
+        self._lease = LeaseKeeper(self._api, facts.name, timings=self._timings, clock=seams.clock, accepted=self._presence.heard)
         self.pods = Pods(
             self._api,
             facts.name,
@@ -185,6 +184,7 @@ class NodeAgent:
         await self._presence.find_pod_range()
         self._identity.keep_renewed()
         self._status_rounds.start()
+        self._lease.registered(self._presence.node)
         self._lease_rounds.start()
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))

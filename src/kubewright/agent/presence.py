@@ -34,27 +34,26 @@ class Presence:
         timings: Timings,
         clock: Clock,
         random: Random,
-        heard_at: Callable[[], float | None],
         changed: Callable[[], None],
     ) -> None:
-        """Keep the arguments. `heard_at` says when the API last accepted a lease, in seconds of the loop's clock."""
+        """Keep the arguments; nothing happens yet."""
         self._api = api
         self._facts = facts
         self._timings = timings
         self._clock = clock
         self._random = random
-        self._heard_at = heard_at
         self._changed = changed
         self._report = Report()
         self._fresh = False
-        self._answered_at: float | None = None
+        self._sign_at = 0.0
+        self._doubted = False
         self.node: Object | None = None
         self.trouble = ""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the Node says that it is ready."""
-        return self.node is not None and conditions.is_true(self.node, conditions.READY)
+        """Whether the Node says that it is ready, and says so because of us: what it said before our first report does not count."""
+        return self.node is not None and self._report.sent_at is not None and conditions.is_true(self.node, conditions.READY)
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:
@@ -68,7 +67,9 @@ class Presence:
             attempt += 1
             await asyncio.sleep(self._timings.registration_wait(attempt))
             try:
-                self._take(await self._register_once())
+                answer = await self._register_once()
+                self._sign_at = self._loop_time()
+                self._take(answer)
             except APIError as error:
                 self.trouble = str(error)
             else:
@@ -86,6 +87,12 @@ class Presence:
                 self._take(await self._api().get(NODE, self._facts.name))
             except APIError as error:
                 self.trouble = str(error)
+
+    def heard(self) -> None:
+        """Note that the API accepted a sign of life, a lease or a status. After a long silence the Node is to be read before it is believed."""
+        now = self._loop_time()
+        self._doubted |= now - self._sign_at > self._timings.lease_duration
+        self._sign_at = now
 
     def is_idle(self) -> bool:
         """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
@@ -112,13 +119,16 @@ class Presence:
 
     async def _attempt(self, *, cached: bool) -> None:
         known = self.node if cached and self._is_known() else None
+        silent = self._is_silent()
         old = known or await self._api().get(NODE, self._facts.name)
+        self._doubted = self._doubted and (known is not None or silent)
         new = status.compute(old, self._facts, now=self._now())
         changed = reporting.labels_changed(old, new) or reporting.status_changed(old["status"], new["status"])
         if changed or self._is_due():
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._random)
             old = await self._send(old, new)
             self._report = self._report.sent(self._loop_time())
+            self.heard()
         self._take(old)
         self._fresh = True
 
@@ -127,7 +137,6 @@ class Presence:
 
     def _take(self, answer: Object) -> None:
         self.node = answer
-        self._answered_at = self._loop_time()
         self._fresh = False
         self.trouble = ""
         self._changed()
@@ -136,9 +145,12 @@ class Presence:
         return self._report.is_due(self._loop_time(), self._timings)
 
     def _is_known(self) -> bool:
-        """Whether the Node is as we know it: complete, and the API had a sign of us in time, so that no controller has marked it."""
-        signs = [moment for moment in (self._heard_at(), self._answered_at) if moment is not None]
-        return bool(self.pod_cidrs and signs and self._loop_time() - max(signs) <= self._timings.lease_duration)
+        """Whether the Node is as we know it: it has its pod range, and no controller can have marked it because we were silent."""
+        return bool(self.pod_cidrs) and not self._doubted and not self._is_silent()
+
+    def _is_silent(self) -> bool:
+        """Whether the API has had no sign of us for so long that a controller may mark the node at any moment."""
+        return self._loop_time() - self._sign_at > self._timings.lease_duration
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()

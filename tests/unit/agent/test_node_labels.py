@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,7 +65,5 @@ def test_labels_that_a_node_may_not_give_itself(labels, kinds):
 
 @given(st.dictionaries(st.text(max_size=30), st.text(max_size=80), max_size=4))
 def test_no_label_makes_the_check_fail_otherwise(labels):
-    try:
+    with suppress(ValidationError):
         check_labels(labels)
-    except ValidationError as error:
-        assert error.errors

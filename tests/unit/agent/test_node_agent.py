@@ -1,0 +1,386 @@
+"""One agent against an API in memory, in virtual time: joining, registration, heartbeats, rotation."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from agent_values import facts, stored
+from fake_api import FakeAPI
+from fake_controllers import START, Controllers, LoopClock, made_pair
+
+from kubewright.agent import status
+from kubewright.agent.home import MemoryHome
+from kubewright.agent.joining import Known
+from kubewright.agent.node import NodeAgent, NodePhase, Seams
+from kubewright.agent.timings import Timings
+from kubewright.base.errors import CertificateError, Forbidden, Unauthorized
+from kubewright.base.events import RecordingReporter, State
+from kubewright.base.randomness import SeededRandom
+from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate
+from kubewright.kube.resources import LEASE, NODE
+
+pytestmark = [pytest.mark.looptime]
+
+CLUSTER = Access(server="https://10.0.0.9:6443", ca_pem=b"ca")
+TOKEN = CLUSTER.as_identity(BearerToken("abcdef.0123456789abcdef"))
+
+
+def agent_of(api: FakeAPI, *, home: MemoryHome | None = None, bootstrap: Any = None, **changes: Any) -> NodeAgent:
+    seams = Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(4), reporter=changes.pop("reporter", RecordingReporter()))
+    subject = changes.pop("facts", facts())
+    return NodeAgent(subject, home=home or MemoryHome(), seams=seams, bootstrap=bootstrap or Known(TOKEN), **changes)
+
+
+@asynccontextmanager
+async def running(agent: NodeAgent):
+    task = asyncio.create_task(agent.run())
+    try:
+        yield agent
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def joined(**changes: Any) -> MemoryHome:
+    return MemoryHome(CLUSTER, made_pair(**changes))
+
+
+async def test_a_machine_joins_and_becomes_ready():
+    api, home, reporter = FakeAPI(), MemoryHome(), RecordingReporter()
+    Controllers(api, sign_after=0.05, range_after=0.05)
+    async with running(agent_of(api, home=home, reporter=reporter)) as agent:
+        await agent.ready.wait()
+        view = agent.view()
+    assert (view.phase, view.ready, view.trouble) == (NodePhase.READY, True, "")
+    assert view.certificate_expires is not None
+    assert list(view.reached) == ["Joining", "Registering", "WaitingForPodRange", "Ready"]
+    assert view.reached["Ready"] < 0.5
+    assert [event.state for event in reporter.events if isinstance(event, State)][-1] == "Stopped"
+    assert len(home.pairs) == 1
+    access = home.cluster()
+    assert access is not None
+    assert access == CLUSTER
+    assert access.identity == Anonymous()
+
+
+async def test_the_request_goes_with_the_token_and_everything_else_with_the_certificate():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api)) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+    requests = [call for call in api.calls if call.what == "certificatesigningrequests"]
+    others = [call for call in api.calls if call.what != "certificatesigningrequests"]
+    assert [(call.verb, call.identity) for call in requests] == [("create", TOKEN.identity), ("watch", TOKEN.identity)]
+    assert requests[1].name == "metadata.name=csr-00000"
+    assert len(others) >= 6
+    assert {type(call.identity) for call in others} == {ClientCertificate}
+    assert len({call.identity for call in others}) == 1
+
+
+async def test_a_stored_certificate_is_used_and_nobody_is_asked():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+    assert api.made("create", "certificatesigningrequests") == []
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [{"lifetime": 100, "now": START - timedelta(seconds=200)}, {"name": "node-2"}, {"group": "others"}],
+    ids=["expired", "of another node", "without the group"],
+)
+async def test_a_stored_certificate_that_cannot_be_used_is_replaced(pair: dict[str, Any]):
+    api, home = FakeAPI(), joined(**pair)
+    Controllers(api)
+    async with running(agent_of(api, home=home)) as agent:
+        await agent.ready.wait()
+    assert len(api.made("create", "certificatesigningrequests")) == 1
+    assert len(home.pairs) == 2
+
+
+async def test_an_unreadable_home_is_joined_anew():
+    class Broken(MemoryHome):
+        def pair(self):
+            raise CertificateError("not PEM")
+
+    api, home = FakeAPI(), Broken(CLUSTER)
+    Controllers(api)
+    async with running(agent_of(api, home=home)) as agent:
+        await agent.ready.wait()
+    assert len(home.pairs) == 1
+
+
+async def test_a_refused_token_is_tried_again_and_shown(looptime):
+    api = FakeAPI()
+    Controllers(api)
+    api.fail("create", "certificatesigningrequests", times=2, error=Unauthorized("no such token", code=401))
+    async with running(agent_of(api)) as agent:
+        await asyncio.sleep(1)
+        assert agent.view().phase is NodePhase.JOINING
+        assert agent.view().trouble == "no such token"
+        await agent.ready.wait()
+        assert agent.view().trouble == ""
+    assert 6.0 <= looptime <= 7.5
+
+
+async def test_a_request_that_nobody_signs_is_made_again_after_fifteen_minutes():
+    api = FakeAPI()
+    controllers = Controllers(api)
+    controllers.sign_after = None
+    async with running(agent_of(api)) as agent:
+        await asyncio.sleep(899)
+        assert len(api.made("create", "certificatesigningrequests")) == 1
+        await asyncio.sleep(4)
+        assert "not signed within 900 s" in agent.view().trouble
+        assert len(api.made("create", "certificatesigningrequests")) == 2
+
+
+async def test_a_watch_of_the_request_that_breaks_is_made_good_by_a_list():
+    api = FakeAPI()
+    Controllers(api, sign_after=5)
+    async with running(agent_of(api)) as agent:
+        await asyncio.sleep(1)
+        api.break_watches()
+        await agent.ready.wait()
+    assert [call.verb for call in api.calls if call.what == "certificatesigningrequests"] == ["create", "watch", "list", "watch"]
+
+
+async def test_registration_waits_grow_and_never_end():
+    api = FakeAPI()
+    Controllers(api)
+    api.fail("create", "nodes", times=9)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+    moments = [call.at for call in api.made("create", "nodes")]
+    waits = [later - earlier for earlier, later in zip([0.0, *moments], moments, strict=False)]
+    assert [round(wait, 3) for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0, 7.0]
+
+
+async def test_a_new_node_takes_one_post_and_one_patch():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(100)
+    assert len(api.made("create", "nodes")) == 1
+    assert len(api.made("patch", "nodes/status")) == 1
+
+
+@pytest.mark.parametrize("error", [None, Forbidden("no", code=403)], ids=["409", "403"])
+async def test_an_existing_node_that_fits_is_read_and_not_corrected(error: Any):
+    api = FakeAPI()
+    api.put(stored(status.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
+    if error is not None:
+        api.fail("create", "nodes", error=error)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+    assert [(call.verb, call.what) for call in api.calls if call.what.startswith("nodes")] == [
+        ("create", "nodes"),
+        ("get", "nodes"),
+        ("patch", "nodes/status"),
+    ]
+
+
+async def test_an_existing_node_is_corrected_where_the_rules_say_so():
+    api = FakeAPI()
+    existing = stored(status.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24")
+    existing["metadata"]["labels"]["kubernetes.io/hostname"] = "wrong"
+    existing["metadata"]["labels"]["theirs"] = "stays"
+    api.put(existing)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+    bodies = [call.body for call in api.made("patch", "nodes/status")]
+    assert len(bodies) == 2
+    assert bodies[0] == {"metadata": {"labels": {"kubernetes.io/hostname": "node-1"}}}
+    assert api.get(NODE, "node-1")["metadata"]["labels"]["theirs"] == "stays"
+
+
+async def test_a_node_without_a_pod_range_waits_and_looks_less_often():
+    api = FakeAPI()
+    controllers = Controllers(api)
+    controllers.range_after = None
+    async with running(agent_of(api, home=joined())) as agent:
+        await asyncio.sleep(60)
+        assert agent.view().phase is NodePhase.CONNECTING
+        looks = len(api.made("get", "nodes"))
+        assert 25 <= looks <= 35
+        controllers._give_range("node-1")
+        await asyncio.sleep(10.5)
+        assert agent.view().ready
+
+
+async def test_status_is_sent_again_after_minutes_only():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1500)
+    moments = [call.at for call in api.made("patch", "nodes/status")]
+    gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    assert 140 <= gaps[0] <= 470
+    assert len(gaps) >= 3
+    assert all(300 <= gap <= 311 for gap in gaps[1:])
+    assert len(api.made("get", "nodes")) <= 3
+
+
+async def test_the_lease_is_renewed_without_reading_it():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(200)
+    moments = [call.at for call in api.made("update", "leases")]
+    gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    assert len(api.made("get", "leases")) == 1
+    assert len(api.made("create", "leases")) == 1
+    assert 17 <= len(gaps) <= 20
+    assert all(10.0 <= round(gap, 3) <= 10.4 for gap in gaps)
+    lease = api.get(LEASE, "node-1", "kube-node-lease")
+    assert lease["spec"]["holderIdentity"] == "node-1"
+    assert lease["metadata"]["ownerReferences"][0]["uid"] == api.get(NODE, "node-1")["metadata"]["uid"]
+    assert len(lease["spec"]["renewTime"].partition(".")[2]) == 7
+
+
+async def test_a_conflict_on_the_lease_is_read_and_put_again():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+        lease = api.get(LEASE, "node-1", "kube-node-lease")
+        lease["spec"]["holderIdentity"] = "somebody else"
+        api.put(lease)
+        before = len(api.calls)
+        await asyncio.sleep(10.5)
+    assert [(call.verb, call.what) for call in api.calls[before:] if call.what == "leases"] == [
+        ("update", "leases"),
+        ("get", "leases"),
+        ("update", "leases"),
+    ]
+    assert api.get(LEASE, "node-1", "kube-node-lease")["spec"]["holderIdentity"] == "somebody else"
+
+
+async def test_a_lease_without_an_owner_gets_one():
+    api = FakeAPI()
+    Controllers(api)
+    api.put({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-1", "namespace": "kube-node-lease"}})
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+    assert len(api.get(LEASE, "node-1", "kube-node-lease")["metadata"]["ownerReferences"]) == 1
+
+
+async def test_five_failures_of_a_renewal_are_followed_by_a_look():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+        before = len(api.calls)
+        api.fail("update", "leases", times=5)
+        await asyncio.sleep(10.5)
+    assert [call.verb for call in api.calls[before:] if call.what == "leases"] == ["update"] * 5 + ["get", "update"]
+
+
+async def test_a_deleted_node_has_no_lease_and_makes_no_storm():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+        api.remove(NODE, "node-1")
+        api.remove(LEASE, "node-1", "kube-node-lease")
+        before = len(api.calls)
+        await asyncio.sleep(600)
+    after = api.calls[before:]
+    assert [call for call in after if (call.verb, call.what) == ("create", "nodes")] == []
+    assert [call for call in after if (call.verb, call.what) == ("create", "leases")] == []
+    assert 50 <= len(after) <= 600
+
+
+async def test_conditions_that_a_controller_set_during_a_stall_are_put_back():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+        api.fail("update", "leases", times=40)
+        api.fail("get", "leases", times=12)
+        await asyncio.sleep(55)
+        node = api.get(NODE, "node-1")
+        for row in node["status"]["conditions"]:
+            row.update(status="Unknown", reason="NodeStatusUnknown")
+        api.put(node)
+        await asyncio.sleep(11)
+        assert {row["status"] for row in api.get(NODE, "node-1")["status"]["conditions"]} == {"False", "True"}
+
+
+async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
+    api, home = FakeAPI(), MemoryHome()
+    Controllers(api, lifetime=1000)
+    async with running(agent_of(api, home=home)) as agent:
+        await agent.ready.wait()
+        first = agent.client.access.identity
+        await asyncio.sleep(1000)
+        assert len(home.pairs) == 2
+        second = agent.client.access.identity
+        assert first != second
+        creations = api.made("create", "certificatesigningrequests")
+        assert [call.identity for call in creations] == [TOKEN.identity, first]
+        assert 0.7 * 1300 - 300 <= creations[1].at < 0.9 * 1300 - 300 + 1
+        await asyncio.sleep(30)
+        recent = [call for call in api.calls if call.at > creations[1].at + 12]
+        assert {call.identity for call in recent} == {second}
+        assert [call.identity for call in api.made("watch", "pods")] == [first, second]
+        assert len(api.made("list", "pods")) == 1
+
+
+async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
+    api, home = FakeAPI(), MemoryHome()
+    Controllers(api, lifetime=1000)
+    async with running(agent_of(api, home=home)) as agent:
+        await agent.ready.wait()
+        api.fail("create", "certificatesigningrequests", times=3)
+        await asyncio.sleep(930)
+        assert len(home.pairs) == 2
+        assert agent.view().trouble == ""
+    moments = [call.at for call in api.made("create", "certificatesigningrequests")][1:]
+    gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    assert len(gaps) == 3
+    assert all(wanted <= gap <= wanted * 1.1 + 0.1 for wanted, gap in zip([2, 4, 8], gaps, strict=True))
+
+
+async def test_an_expired_certificate_is_replaced_with_the_bootstrap_credentials():
+    api, home = FakeAPI(), MemoryHome()
+    controllers = Controllers(api, lifetime=1000)
+    async with running(agent_of(api, home=home, timings=Timings(certificate_wait=60))) as agent:
+        await agent.ready.wait()
+        controllers.sign_after = None
+        await asyncio.sleep(1100)
+        controllers.sign_after = 0.0
+        await asyncio.sleep(120)
+        assert len(home.pairs) == 2
+    assert api.made("create", "certificatesigningrequests")[-1].identity == TOKEN.identity
+
+
+async def test_an_agent_that_is_stopped_leaves_no_task_and_no_timer():
+    api = FakeAPI()
+    Controllers(api)
+    agent = agent_of(api, home=joined())
+    async with running(agent):
+        await agent.ready.wait()
+        await asyncio.sleep(0.5)
+        assert len(asyncio.all_tasks()) == 2, "an idle node has one task"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert agent.client.closed
+    before = len(api.calls)
+    await asyncio.sleep(600)
+    assert len(api.calls) == before
+    assert agent.view().phase is NodePhase.STOPPED
+    assert not agent.view().ready
