@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Directory, File, Service, Show
@@ -65,10 +67,29 @@ def service_verbs(found: ServiceState | None, desired: Service) -> tuple[str, ..
     return tuple(verbs)
 
 
-def decide_removal(found: FileState | None, path: PurePosixPath) -> Change:
-    """Compare with nothing: what is there goes, a directory with everything below it."""
+def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layout) -> Change:
+    """Compare with nothing: what is there goes, a directory with everything below it.
+
+    Raises HostError for a path outside of the layout's directories.
+    """
+    require_below(path, roots(layout))
     kind = Kind.FILE if found is None else found.kind
     return Change(target=f"{kind.value} {path}", action=Action.NONE if found is None else Action.DELETE)
+
+
+def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
+    """Return the directories of a machine that are ours to clean up."""
+    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run)
+
+
+def require_below(path: PurePosixPath, allowed: Iterable[PurePosixPath]) -> None:
+    """Raise HostError unless the path is one of the directories, or below one without `..`."""
+    if ".." in path.parts or not any(path.is_relative_to(root) for root in allowed):
+        raise HostError(
+            f"{path} is not ours to remove",
+            detail="it lies outside of the directories of this machine",
+            remedy="remove it by hand if nothing needs it",
+        )
 
 
 def _require(kind: Kind, found: FileState, path: PurePosixPath) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.host.decide import require_below
 from kubewright.host.desired import Directory, File
 from kubewright.host.failures import explaining
 from kubewright.host.found import FileState, Kind
@@ -116,10 +117,7 @@ class Files:
         Links are removed, never followed. Raises HostError, before anything is removed, unless the path is one of `below` or lies below
         one of them, and at the first file system that is mounted in it.
         """
-        if not any(checked(path).is_relative_to(root) for root in below):
-            raise HostError(
-                f"{path} is not ours to remove", detail="it lies outside of the directories of this machine", remedy="remove it by hand"
-            )
+        require_below(checked(path), below)
         with explaining("remove", path), suppress(FileNotFoundError), directory(path.parent) as parent:
             _remove_entry(parent, path.name, path, device=os.fstat(parent).st_dev)
             self._settle(parent, path.parent, durable=self._durable)

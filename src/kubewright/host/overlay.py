@@ -5,34 +5,37 @@ Plans and dry runs are runs against it. The decisions are those of the real host
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
+import threading
 from pathlib import PurePosixPath
 from signal import Signals
-from typing import Final
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service
 from kubewright.host.desired import Desired, Directory, File, Service
 from kubewright.host.facts import Facts
+from kubewright.host.failures import explained
 from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.processes import MARKER, Identity, Usage
 from kubewright.host.seam import ContainerRuntime, Host, Network, Processes, RuntimeVersion
 from kubewright.host.walking import OUTER_MODE
 
-_ROOT: Final = PurePosixPath("/")
-
 
 class OverlayHost:
     """Copy on write over any host. `facts` replaces what the machine tells about itself.
 
-    Not safe for use from several threads at a time, except for reading.
+    Safe to use from several threads.
     """
 
     def __init__(self, base: Host, *, facts: Facts | None = None) -> None:
         self._base = base
         self._facts = facts
-        self._written: dict[PurePosixPath, File | Directory | None] = {}
+        self._lock = threading.RLock()
+        self._written: dict[PurePosixPath, File | Directory] = {}
+        self._hidden: set[PurePosixPath] = set()
         self._stand_ins: set[PurePosixPath] = set()
         self._services: dict[str, ServiceState] = {}
         self._changes: list[Change] = []
@@ -62,54 +65,58 @@ class OverlayHost:
     @property
     def files(self) -> tuple[File, ...]:
         """The files that were written and are still there, in the order of their first writing; stand-ins are not among them."""
-        return tuple(file for path, file in self._written.items() if isinstance(file, File) and path not in self._stand_ins)
+        with self._lock:
+            return tuple(file for path, file in self._written.items() if isinstance(file, File) and path not in self._stand_ins)
 
     def read(self, path: PurePosixPath, /) -> bytes | None:
-        entry = self._over(path)
+        entry = self._written.get(path)
         if isinstance(entry, File):
             return entry.content
-        return self._base.read(path) if entry is _BELOW else None
+        return None if self._is_hidden(path) else self._base.read(path)
 
     def state(self, path: PurePosixPath, /) -> FileState | None:
-        entry = self._over(path)
-        below = self._base.state(path) if entry is _BELOW or isinstance(entry, Directory) else None
+        entry = self._written.get(path)
         if isinstance(entry, File):
             return _state(Kind.FILE, entry, size=len(entry.content))
-        if isinstance(entry, Directory) and (below is None or entry.enforce):
+        below = None if self._is_hidden(path) else self._base.state(path)
+        if entry is not None and (below is None or entry.enforce):
             return _state(Kind.DIRECTORY, entry)
         return below
 
     def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
-        found = set(self._base.entries(path)) if self._over(path) is not None else set()
-        found |= {written for written in self._written if written.parent == path}
-        return sorted(entry for entry in found if self._over(entry) is not None)
+        below = () if self._is_hidden(path) else self._base.entries(path)
+        with self._lock:
+            written = {entry for entry in self._written if entry.parent == path}
+        return sorted(written.union(entry for entry in below if not self._is_hidden(entry)))
 
     def service(self, name: str, /) -> ServiceState | None:
         return self._services.get(name) or self._base.service(name)
 
     def ensure(self, desired: Desired, /) -> Change:
-        match desired:
-            case File():
-                return self._note(self._ensure_file(desired))
-            case Directory():
-                return self._note(self._ensure_directory(desired))
-            case Service():
-                return self._note(self._ensure_service(desired))
+        with self._lock:
+            match desired:
+                case File():
+                    return self._note(self._ensure_file(desired))
+                case Directory():
+                    return self._note(self._ensure_directory(desired))
+                case Service():
+                    return self._note(self._ensure_service(desired))
 
     def remove(self, path: PurePosixPath, /) -> Change:
-        change = decide_removal(self.state(path), path)
-        if change:
-            for written in [written for written in self._written if written.is_relative_to(path)]:
-                del self._written[written]
-            self._written[path] = None
-        return self._note(change)
+        with self._lock:
+            change = decide_removal(self.state(path), path, layout=self.layout)
+            if change:
+                for written in [written for written in self._written if written.is_relative_to(path)]:
+                    del self._written[written]
+                self._hidden.add(path)
+            return self._note(change)
 
     def _ensure_file(self, desired: File) -> Change:
         found = self.state(desired.path)
         content = self.read(desired.path) if found is not None and found.kind is Kind.FILE else None
         change = decide_file(found, content, desired)
         if change.action is not Action.NONE:
-            self._make_parents(desired.path, desired.directory_mode)
+            self._make_parents(desired.path, desired.directory_mode, doing="write")
             self._written[desired.path] = desired
             self._stand_ins.discard(desired.path)
         return change
@@ -117,7 +124,7 @@ class OverlayHost:
     def _ensure_directory(self, desired: Directory) -> Change:
         change = decide_directory(self.state(desired.path), desired)
         if change.action is not Action.NONE:
-            self._make_parents(desired.path, OUTER_MODE)
+            self._make_parents(desired.path, OUTER_MODE, doing="make")
             self._written[desired.path] = desired
         return change
 
@@ -133,35 +140,30 @@ class OverlayHost:
                     self._stand_ins.add(file.path)
         return change
 
-    def _make_parents(self, path: PurePosixPath, mode: int) -> None:
+    def _make_parents(self, path: PurePosixPath, mode: int, *, doing: str) -> None:
+        missing = []
         for parent in path.parents:
-            if self.state(parent) is not None:
-                return
-            self._written[parent] = Directory(path=parent, mode=mode if parent == path.parent else OUTER_MODE)
+            found = self.state(parent)
+            if found is not None and found.kind not in {Kind.DIRECTORY, Kind.LINK}:
+                raise explained(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), doing, path)
+            if found is not None:
+                break
+            missing.append(Directory(path=parent, mode=mode if parent == path.parent else OUTER_MODE))
+        self._written.update((directory.path, directory) for directory in reversed(missing))
 
-    def _over(self, path: PurePosixPath) -> File | Directory | _Below | None:
-        """Return what was written at a path, None if it is removed, or `_BELOW` if the host below knows."""
-        for place in (path, *path.parents):
-            if place in self._written:
-                entry = self._written[place]
-                if place == path or entry is None:
-                    return entry
-        return _BELOW
+    def _is_hidden(self, path: PurePosixPath) -> bool:
+        """Tell whether what the host below has at a path is removed."""
+        return any(place in self._hidden for place in (path, *path.parents))
 
     def _note(self, change: Change) -> Change:
         self._changes.append(change)
         return change
 
 
-class _Below:
-    """Tells that an overlay holds nothing for a path."""
-
-
-_BELOW: Final = _Below()
-
-
 def _state(kind: Kind, entry: File | Directory, *, size: int = 0) -> FileState:
-    return FileState(kind=kind, mode=stat.S_IMODE(entry.mode), owner=entry.owner or 0, group=entry.group or 0, size=size)
+    owner = os.geteuid() if entry.owner is None else entry.owner
+    group = os.getegid() if entry.group is None else entry.group
+    return FileState(kind=kind, mode=stat.S_IMODE(entry.mode), owner=owner, group=group, size=size)
 
 
 class _QuietProcesses:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
-from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service, service_verbs
+from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service, roots, service_verbs
 from kubewright.host.desired import Desired, Directory, File, Service
 from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
@@ -76,7 +76,7 @@ class RealHost:
                 return self._ensure_service(desired)
 
     def remove(self, path: PurePosixPath, /) -> Change:
-        change = decide_removal(self.state(path), path)
+        change = decide_removal(self.state(path), path, layout=self.layout)
         if change:
             self.files.remove(path, below=roots(self.layout))
         return change
@@ -110,11 +110,6 @@ class RealHost:
         for verb in service_verbs(found, desired):
             verbs[verb](desired.name)
         return change
-
-
-def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
-    """Return the directories below which something may be removed."""
-    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run)
 
 
 def _unsupported(what: str, why: str) -> HostError:

@@ -1,0 +1,378 @@
+"""Files that survive power cuts and kill -9, and that nobody can lead astray."""
+
+import errno
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import DiskFull, HostError
+from kubewright.host import files as module
+from kubewright.host.desired import Directory, File
+from kubewright.host.files import LEFTOVER, Files
+from kubewright.host.found import Kind
+
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+def file(path, content=b"new", **more: object):
+    return File(path=PurePosixPath(path), content=content, **more)
+
+
+def mode(path):
+    return Path(path).stat().st_mode & 0o7777
+
+
+def names(path):
+    return sorted(entry.name for entry in path.iterdir())
+
+
+def pure(path):
+    return PurePosixPath(path)
+
+
+@contextmanager
+def ordinary_user():
+    """Give a directory that root owns, and be an ordinary user for the block."""
+    directory = Path(tempfile.mkdtemp(prefix="kubewright-test-"))
+    directory.chmod(0o755)
+    user = os.geteuid()
+    try:
+        (directory / "mine").mkdir()
+        if user == 0:
+            os.chown(directory / "mine", NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        yield directory / "mine"
+    finally:
+        os.seteuid(user)
+        (directory / "mine").chmod(0o755)
+        shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("umask", [0, 0o022, 0o777])
+@pytest.mark.parametrize("wanted", [0o600, 0o644, 0o400, 0o755])
+def test_the_mode_is_exact_whatever_the_umask(tmp_path, umask, wanted):
+    before = os.umask(umask)
+    try:
+        Files().write(file(tmp_path / "a/b/c", mode=wanted, directory_mode=0o700))
+    finally:
+        os.umask(before)
+    assert [mode(tmp_path / path) for path in ("a", "a/b", "a/b/c")] == [0o755, 0o700, wanted]
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    (tmp_path / "f").write_bytes(b"old and longer")
+    Files().write(file(tmp_path / "f"))
+    assert (tmp_path / "f").read_bytes() == b"new"
+    assert names(tmp_path) == ["f"]
+
+
+@given(content=st.binary(max_size=200), limit=st.integers(min_value=1, max_value=64))
+def test_short_writes_are_carried_on(tmp_path_factory, content, limit):
+    path = tmp_path_factory.mktemp("short") / "f"
+    write = os.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "write", lambda opened, data: write(opened, bytes(data)[:limit]))
+        Files(durable=False).write(file(path, content))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "at_once", "later"),
+    [
+        pytest.param({}, {}, 2, 2, id="the file and its directory"),
+        pytest.param({"batch": True}, {}, 1, 2, id="directories put off"),
+        pytest.param({"durable": False}, {}, 0, 0, id="not at all"),
+        pytest.param({}, {"durable": False}, 0, 0, id="not for this file"),
+    ],
+)
+def test_syncs_are_as_many_as_needed(tmp_path, monkeypatch, settings, more, at_once, later):
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    files = Files(**settings)
+    files.write(file(tmp_path / "f", **more))
+    assert len(synced) == at_once
+    files.sync()
+    files.sync()
+    assert len(synced) == later
+
+
+def test_a_batch_syncs_each_directory_once(tmp_path, monkeypatch):
+    files = Files(batch=True)
+    for number in range(5):
+        files.write(file(tmp_path / f"f{number}"))
+    synced = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    files.sync()
+    assert len(synced) == 1
+
+
+WRITER = """
+import sys
+from pathlib import PurePosixPath
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+print("ready", flush=True)
+while True:
+    for letter in b"ab":
+        Files(durable=False).write(File(path=PurePosixPath(sys.argv[1]), content=bytes([letter]) * 3_000_000))
+"""
+
+
+def test_a_writer_that_is_killed_leaves_the_old_or_the_new_content(tmp_path):
+    target, chance = tmp_path / "f", random.Random(3)
+    target.write_bytes(b"a" * 3_000_000)
+    leftovers = 0
+    for _ in range(10):
+        with subprocess.Popen([sys.executable, "-c", WRITER, str(target)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout.readline() == b"ready\n"
+            time.sleep(0.01 + chance.random() * 0.02)
+            writer.send_signal(signal.SIGKILL)
+        content = target.read_bytes()
+        assert content in {b"a" * 3_000_000, b"b" * 3_000_000}
+        leftovers += len(names(tmp_path)) - 1
+    assert Files().entries(pure(tmp_path)) == [pure(target)]
+    Files().write(file(target))
+    assert names(tmp_path) == ["f"], f"{leftovers} leftovers were made"
+
+
+def test_leftovers_of_dead_writers_go_and_those_of_live_ones_stay(tmp_path):
+    with subprocess.Popen(["true"]) as dead:
+        pass
+    stay = [f".x.kubewright-{os.getpid()}-0", ".x.kubewright-1-0", ".x.kubewright-", "x.kubewright-1-1", ".hidden"]
+    for name in [*stay, f".x.kubewright-{dead.pid}-4"]:
+        (tmp_path / name).write_text("")
+    files = Files()
+    files.write(file(tmp_path / "x"))
+    assert names(tmp_path) == sorted([*stay, "x"])
+
+
+def test_a_leftover_with_our_pid_is_in_nobodys_way(tmp_path):
+    (tmp_path / f".x.kubewright-{os.getpid()}-0").symlink_to(tmp_path / "elsewhere")
+    Files().write(file(tmp_path / "x"))
+    assert (tmp_path / "x").read_bytes() == b"new"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_names_of_temporary_files_are_hidden_from_a_kubelet():
+    assert LEFTOVER.fullmatch(".etcd.yaml.kubewright-12-3")
+    assert not LEFTOVER.fullmatch("etcd.yaml.kubewright-12-3")
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, HostError)])
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, code, kind, call):
+    def fail(*_: object):
+        raise OSError(code, os.strerror(code))
+
+    (tmp_path / "f").write_bytes(b"old")
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(HostError) as failed:
+        Files().write(file(tmp_path / "f"))
+    assert type(failed.value) is kind
+    assert str(tmp_path / "f") in failed.value.what
+    assert failed.value.remedy
+    assert isinstance(failed.value.__cause__, OSError)
+    assert names(tmp_path) == ["f"]
+    assert (tmp_path / "f").read_bytes() == b"old"
+
+
+def test_a_read_only_file_system_is_named(tmp_path, monkeypatch):
+    def fail(*_: object, **__: object):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(HostError) as failed:
+        Files().write(file(tmp_path / "f"))
+    assert "read-only" in failed.value.what
+    assert "findmnt" in failed.value.remedy
+    assert names(tmp_path) == []
+
+
+def test_a_directory_that_may_not_be_written_is_named():
+    with ordinary_user() as mine:
+        mine.chmod(0o500)
+        with pytest.raises(HostError) as failed:
+            Files().write(file(mine / "f"))
+    assert failed.value.what == f"cannot write {mine / 'f'}: not allowed as user {NOBODY if os.geteuid() == 0 else os.geteuid()}"
+    assert f"namei -l {mine / 'f'}" in failed.value.remedy
+
+
+def test_a_file_that_may_not_be_read_is_named():
+    with ordinary_user() as mine:
+        (mine / "f").write_bytes(b"secret")
+        (mine / "f").chmod(0)
+        with pytest.raises(HostError, match=r"cannot read .*not allowed"):
+            Files().read(pure(mine / "f"))
+
+
+def test_a_link_in_the_place_of_the_file_is_replaced_never_followed(tmp_path):
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "f").symlink_to(tmp_path / "precious")
+    Files().write(file(tmp_path / "f"))
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert not (tmp_path / "f").is_symlink()
+
+
+def test_a_link_of_ours_on_the_way_is_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    Files().write(file(tmp_path / "link/pki/ca.crt"))
+    assert (tmp_path / "real/pki/ca.crt").read_bytes() == b"new"
+
+
+@needs_root
+@pytest.mark.parametrize("what", ["directory", "symbolic link"])
+def test_what_somebody_else_owns_on_the_way_is_refused(tmp_path, what):
+    (tmp_path / "real").mkdir()
+    theirs = tmp_path / "real" if what == "directory" else tmp_path / "link"
+    if what == "symbolic link":
+        theirs.symlink_to("real")
+    os.chown(theirs, NOBODY, NOBODY, follow_symlinks=False)
+    with pytest.raises(HostError) as refused:
+        Files().write(file(theirs / "below/f"))
+    assert refused.value.what == f"{theirs} is a {what} that belongs to user {NOBODY}"
+    assert "chown" in refused.value.remedy
+    assert names(tmp_path / "real") == []
+
+
+@needs_root
+def test_owner_and_group_are_set(tmp_path):
+    Files().write(file(tmp_path / "f", owner=NOBODY, group=12))
+    Files().make(Directory(path=pure(tmp_path / "d"), mode=0o750, owner=NOBODY, group=12))
+    found = [(tmp_path / name).stat() for name in "fd"]
+    assert [(one.st_uid, one.st_gid, one.st_mode & 0o777) for one in found] == [(NOBODY, 12, 0o600), (NOBODY, 12, 0o750)]
+
+
+@pytest.mark.parametrize("path", ["relative/f", "/tmp/../etc/f", "/", "."])
+def test_a_path_has_to_be_full_and_plain(path):
+    with pytest.raises(HostError, match="is not a path to write to"):
+        Files().write(file(path))
+
+
+def test_a_file_on_the_way_is_named(tmp_path):
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(HostError) as failed:
+        Files().write(file(tmp_path / "f/g"))
+    assert "namei" in failed.value.remedy
+
+
+def test_reading(tmp_path):
+    (tmp_path / "f").write_bytes(b"x" * 200_000)
+    (tmp_path / "link").symlink_to("f")
+    files = Files()
+    assert files.read(pure(tmp_path / "f")) == b"x" * 200_000
+    assert files.read(pure(tmp_path / "link")) == b"x" * 200_000
+    assert files.read(pure(tmp_path / "missing")) is None
+    assert files.read(pure(tmp_path / "f/below")) is None
+    assert files.read(pure("/proc/sys/kernel/osrelease")) == os.uname().release.encode() + b"\n"
+
+
+def test_only_files_of_a_sane_size_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "READ_LIMIT", 10)
+    (tmp_path / "f").write_bytes(b"x" * 11)
+    with pytest.raises(HostError, match="larger than 10 bytes"):
+        Files().read(pure(tmp_path / "f"))
+
+
+def test_what_is_no_file_is_not_read_and_does_not_block(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", tmp_path):
+        with pytest.raises(HostError, match="not a regular file"):
+            Files().read(pure(path))
+
+
+def test_states(tmp_path):
+    (tmp_path / "f").write_bytes(b"12345")
+    (tmp_path / "f").chmod(0o640)
+    (tmp_path / "link").symlink_to("f")
+    os.mkfifo(tmp_path / "fifo")
+    found = {name: Files().state(pure(tmp_path / name)) for name in ("f", "link", "fifo", "", "missing", "f/x")}
+    assert {name: state and state.kind for name, state in found.items()} == {
+        "f": Kind.FILE, "link": Kind.LINK, "fifo": Kind.OTHER, "": Kind.DIRECTORY, "missing": None, "f/x": None,
+    }  # fmt: skip
+    assert (found["f"].mode, found["f"].size, found["f"].owner) == (0o640, 5, os.geteuid())
+
+
+def test_entries_are_sorted_and_without_temporary_files(tmp_path):
+    for name in ("b", "a", ".a.kubewright-1-1", ".c"):
+        (tmp_path / name).write_bytes(b"")
+    assert [path.name for path in Files().entries(pure(tmp_path))] == [".c", "a", "b"]
+    assert Files().entries(pure(tmp_path / "missing")) == []
+
+
+def test_a_directory_gets_the_mode_that_is_enforced(tmp_path):
+    (tmp_path / "d").mkdir(mode=0o755)
+    Files().make(Directory(path=pure(tmp_path / "d"), mode=0o700))
+    assert mode(tmp_path / "d") == 0o755
+    Files().make(Directory(path=pure(tmp_path / "d"), mode=0o700, enforce=True))
+    assert mode(tmp_path / "d") == 0o700
+
+
+def test_a_tree_is_removed_without_following_links(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/f").write_bytes(b"")
+    (tmp_path / "root/a/b").mkdir(parents=True)
+    (tmp_path / "root/a/b/f").write_bytes(b"")
+    (tmp_path / "root/a/link").symlink_to(tmp_path / "precious")
+    os.mkfifo(tmp_path / "root/a/fifo")
+    Files().remove(pure(tmp_path / "root/a"), below=[pure(tmp_path / "root")])
+    assert names(tmp_path / "root") == []
+    assert names(tmp_path / "precious") == ["f"]
+    Files().remove(pure(tmp_path / "root/a"), below=[pure(tmp_path / "root")])
+
+
+@pytest.mark.parametrize("path", ["other", "rootx", ".", "root/../other"])
+def test_nothing_outside_of_the_root_is_removed(tmp_path, path):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "other").mkdir()
+    with pytest.raises(HostError):
+        Files().remove(pure(tmp_path) / path, below=[pure(tmp_path / "root")])
+    assert names(tmp_path) == ["other", "root"]
+
+
+def test_what_is_mounted_below_stops_the_removal(tmp_path, monkeypatch):
+    (tmp_path / "root/mnt").mkdir(parents=True)
+    (tmp_path / "root/mnt/precious").write_bytes(b"")
+    real = os.stat
+
+    def stat(path, *more: object, **named: object):
+        found = real(path, *more, **named)
+        fields = list(found)
+        fields[2] += path == "mnt"
+        return os.stat_result(fields)
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(HostError) as refused:
+        Files().remove(pure(tmp_path / "root"), below=[pure(tmp_path / "root")])
+    assert refused.value.what == f"a file system is mounted at {tmp_path / 'root/mnt'}"
+    monkeypatch.undo()
+    assert (tmp_path / "root/mnt/precious").exists()
+
+
+def test_several_threads_write_at_once(tmp_path):
+    files = Files(durable=False)
+
+    def write(number):
+        for turn in range(20):
+            files.write(file(tmp_path / f"{number % 2}/{turn}", str(number).encode()))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [len(names(tmp_path / name)) for name in "01"] == [20, 20]
+    assert {path.read_bytes() for path in (tmp_path / "1").iterdir()} <= {b"1", b"3"}

@@ -1,0 +1,135 @@
+"""Processes are known by more than their number."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.host.processes import MARKER, Identity, RealProcesses
+
+
+@pytest.fixture
+def sleeper():
+    with subprocess.Popen(["sleep", "60"], start_new_session=True, env=os.environ | {MARKER: "/state/a b"}) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture
+def processes():
+    return RealProcesses()
+
+
+def test_a_process_is_known_while_it_lives(processes, sleeper):
+    identity = processes.of(sleeper.pid)
+    assert identity == Identity.of(sleeper.pid)
+    assert processes.alive(identity)
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert not processes.alive(identity), "a zombie does not live"
+    sleeper.wait()
+    assert not processes.alive(identity)
+    assert processes.of(sleeper.pid) is None
+
+
+@pytest.mark.parametrize("other", [{"start_time": 1}, {"boot_id": "another"}])
+def test_a_number_that_is_used_again_is_another_process(processes, sleeper, other):
+    before = replace(processes.of(sleeper.pid), **other)
+    assert not processes.alive(before)
+    assert processes.handle(before) is None
+    assert processes.usage(before) is None
+    assert processes.signal(before, signal.SIGKILL) is False
+    assert processes.signal_group(before, signal.SIGKILL) is False
+    assert sleeper.poll() is None
+
+
+def test_a_signal_reaches_exactly_this_process(processes, sleeper):
+    identity = processes.of(sleeper.pid)
+    assert processes.signal(identity, signal.SIGTERM) is True
+    assert sleeper.wait() == -signal.SIGTERM
+    assert processes.signal(identity, signal.SIGTERM) is False
+
+
+def test_a_group_is_signalled_through_its_leader_even_when_that_is_a_zombie(processes):
+    script = "import os, subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
+    with subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=subprocess.PIPE) as leader:
+        identity = processes.of(leader.pid)
+        child = int(leader.stdout.readline())
+        os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
+        assert [one.pid for one in processes.group(leader.pid)] == [child]
+        handle = processes.handle(processes.of(child))
+        assert processes.signal_group(identity, signal.SIGKILL) is True
+        assert select.select([handle], [], [], 5)[0] == [handle]
+        os.close(handle)
+    assert processes.group(leader.pid) == []
+    assert processes.signal_group(identity, signal.SIGKILL) is False
+
+
+def test_a_process_that_leads_no_group_is_not_taken_for_one(processes):
+    with subprocess.Popen(["sleep", "60"]) as member:
+        assert processes.signal_group(processes.of(member.pid), signal.SIGKILL) is False
+        assert member.poll() is None
+        member.kill()
+
+
+def test_a_handle_tells_the_end(processes, sleeper):
+    handle = processes.handle(processes.of(sleeper.pid))
+    assert select.select([handle], [], [], 0)[0] == []
+    sleeper.kill()
+    assert select.select([handle], [], [], 5)[0] == [handle]
+    os.close(handle)
+
+
+def test_processes_are_found_by_their_marker(processes, sleeper):
+    while not os.readlink(f"/proc/{sleeper.pid}/exe").endswith("/sleep"):  # noqa: PTH115
+        pass
+    assert processes.marked("/state/a b") == [processes.of(sleeper.pid)]
+    assert processes.marked("/state/a") == []
+    assert processes.marked("/state/a b", marker="OTHER") == []
+
+
+def test_usage_is_measured(processes):
+    used = processes.usage(processes.of(os.getpid()))
+    assert 1_000_000 < used.rss_bytes <= used.peak_bytes
+    assert used.cpu_seconds > 0
+
+
+def test_an_identity_is_written_and_read_back(sleeper):
+    identity = Identity.of(sleeper.pid)
+    assert Identity.parse(f"{identity}\n") == identity
+
+
+@given(pid=st.integers(0), start=st.integers(0), boot=st.uuids())
+def test_any_identity_is_read_back(pid, start, boot):
+    identity = Identity(pid=pid, start_time=start, boot_id=str(boot))
+    assert Identity.parse(str(identity)) == identity
+
+
+@given(text=st.text(alphabet="0123456789:ab-\n", max_size=20))
+def test_junk_is_no_identity(text):
+    with suppress(ValueError):
+        assert str(Identity.parse(text)).count(":") == 2
+
+
+@given(comm=st.binary(max_size=15).filter(lambda name: b"\0" not in name))
+def test_any_program_name_is_passed_over(tmp_path_factory, comm):
+    proc = tmp_path_factory.mktemp("proc")
+    (proc / "5").mkdir()
+    numbers = " ".join(str(number) for number in range(4, 30))
+    (proc / "5/stat").write_bytes(b"5 (" + comm + b") S 1 77 " + numbers.encode())
+    assert RealProcesses(proc=proc).of(5) == Identity(pid=5, start_time=20, boot_id="")
+    assert [one.pid for one in RealProcesses(proc=proc).group(77)] == [5]
+
+
+@pytest.mark.parametrize("stat", ["", "5", "5 (x) S 1", "5 (x"])
+def test_a_process_that_goes_while_it_is_looked_at_is_gone(tmp_path, stat):
+    (tmp_path / "5").mkdir()
+    (tmp_path / "5/stat").write_text(stat)
+    assert RealProcesses(proc=tmp_path).of(5) is None
