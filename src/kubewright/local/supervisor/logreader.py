@@ -38,7 +38,7 @@ async def read_log(
     """
     follower = _Follower(log)
     try:
-        lines: Iterable[bytes] = _since(follower.history(), since, clock)
+        lines: Iterable[bytes] = _since(follower.history(complete=follow), since, clock)
         if tail is not None:
             lines = collections.deque(lines, maxlen=max(tail, 0))
         for count, line in enumerate(lines):
@@ -83,11 +83,13 @@ class _Follower:
         self._partial = b""
         self._shrunk = 0
 
-    def history(self) -> Iterator[bytes]:
-        """Yield everything that is there now."""
+    def history(self, *, complete: bool) -> Iterator[bytes]:
+        """Yield everything that is there now; with `complete` not the beginning of a line that is still being written."""
         for descriptor in self._old:
             yield from self._lines(descriptor, 0)
         yield from self.more()
+        if not complete and (rest := self.rest()):
+            yield rest
 
     def more(self) -> Iterator[bytes]:
         """Yield the complete lines that were added since the last look."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,9 +13,6 @@ from kubewright.local.supervisor.reading import read_pod
 
 MAX_BYTES: Final = 1 << 20
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
-
-Decode = Callable[[bytes, str], object]
-"""Turns a file's content and name into a document; raises DocumentError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +38,6 @@ class ManifestFiles:
 
     directory: Path
     node: str
-    decode: Decode | None = None
     _seen: dict[str, tuple[_Stamp, Manifest]] = field(default_factory=dict)
 
     def scan(self) -> list[Manifest] | None:
@@ -86,7 +81,7 @@ class ManifestFiles:
         if len(content) > MAX_BYTES:
             return Manifest(file=path.name, pod_name=before, problem=f"{path.name} is larger than {MAX_BYTES} bytes")
         try:
-            pod = read_pod((self.decode or _decode)(content, path.name), source=path.name, node=self.node)
+            pod = read_pod(_decode(content, path.name), source=path.name, node=self.node)
         except KubewrightError as error:
             return Manifest(file=path.name, pod_name=before, problem=one_line(error))
         return Manifest(file=path.name, pod_name=pod.name, pod=pod)

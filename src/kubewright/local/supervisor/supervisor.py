@@ -16,7 +16,7 @@ from kubewright.local.supervisor.bell import Bell
 from kubewright.local.supervisor.leftovers import Leftovers
 from kubewright.local.supervisor.logreader import read_log
 from kubewright.local.supervisor.logs import parts, rotate
-from kubewright.local.supervisor.manifestfiles import Decode, ManifestFiles
+from kubewright.local.supervisor.manifestfiles import ManifestFiles
 from kubewright.local.supervisor.model import ComponentPhase, ComponentState, NodeFacts, ProbeIdentity
 from kubewright.local.supervisor.pod import StaticPod
 from kubewright.local.supervisor.probing import Prober
@@ -58,20 +58,19 @@ class Supervisor:
         probe_identity: ProbeIdentity | None = None,
         after: Mapping[str, Collection[str]] | None = None,
         clock: Clock | None = None,
-        decode: Decode | None = None,
     ) -> None:
         """Keep the arguments; nothing happens before `start`.
 
         `manifests`, `run` (state files and working directories) and `logs` are directories, made with mode 0700 where missing.
         `programs` maps the program names of manifests (`etcd`) to executables. `marker` is the value of KUBEWRIGHT_CLUSTER that all
         processes carry: the cluster's state directory. `after` names for a pod those that have to be ready before it is started,
-        as far as they have a manifest. `decode` reads a manifest (content, file name); base.yaml by default.
+        as far as they have a manifest.
         """
         self._bell = Bell()
         self._after = after or {}
         self._programs = programs
         self._reporter = reporter
-        self._files = ManifestFiles(manifests, node.name, decode)
+        self._files = ManifestFiles(manifests, node.name)
         self._watch = DirectoryWatch(manifests, self._look)
         self._slots: dict[str, Slot] = {}
         self._left = Leftovers()

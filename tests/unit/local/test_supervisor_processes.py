@@ -1,0 +1,273 @@
+"""The supervisor with real, tiny processes: start, end, kill, change, breakage, removal, order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from supervisor_kit import (
+    AT_ONCE,
+    Machine,
+    alive,
+    descriptors,
+    environment_of,
+    eventually,
+    is_ready,
+    of_session,
+    pod,
+    script,
+    state_of,
+    until,
+)
+
+from kubewright.base.errors import ComponentFailed, WaitTimeout
+from kubewright.base.events import State
+from kubewright.local.supervisor import ComponentPhase, Stage
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+async def test_a_manifest_becomes_a_process_and_its_removal_ends_it(machine: Machine) -> None:
+    async with machine.supervised() as supervisor:
+        path = machine.write(pod())
+        await supervisor.wait_ready(["etcd"], within=5)
+        state = state_of(supervisor)
+        assert (state.restarts, state.pod, state.container, state.adopted) == (0, "etcd", "etcd", False)
+        await eventually(lambda: state_of(supervisor).rss_bytes > 0)  # none in the instant of exec
+        assert os.getsid(state.pid) == os.getpgid(state.pid) == state.pid
+        path.unlink()
+        await eventually(lambda: not alive(state.pid))
+        await eventually(lambda: supervisor.snapshot() == [])
+        assert list(machine.run.iterdir()) == []
+
+
+async def test_phases_are_told_in_order(machine: Machine) -> None:
+    async with machine.supervised(pod()) as supervisor:
+        await supervisor.wait_ready(["etcd"], within=5)
+    told = [event for event in machine.reporter.events if isinstance(event, State)]
+    assert [event.state for event in told] == ["Running", "Ready", "Stopped"]
+    assert {event.subject for event in told} == {"node1/etcd"}
+
+
+async def test_a_process_sees_nothing_of_ours_but_what_its_manifest_says(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_THE_DAEMON", "canary")
+    manifest = script("env; umask; pwd; ls -l /proc/$$$$/fd; exec sleep 1000", container={"env": [{"name": "WANTED", "value": "yes"}]})
+    inherited, other = os.pipe()
+    os.set_inheritable(inherited, True)
+    async with machine.supervised(manifest) as supervisor:
+        await eventually(lambda: "/dev/null" in "".join(supervisor.last_words("etcd", lines=50)))
+        await asyncio.sleep(0.05)
+        said = supervisor.last_words("etcd", lines=50)
+        state = state_of(supervisor)
+        environment = environment_of(state.pid)
+    os.close(inherited)
+    os.close(other)
+    directory = str(machine.run / "etcd")
+    assert len(environment.pop("KUBEWRIGHT_LAUNCH")) == 16
+    assert environment.pop("PWD") == directory  # of the shell
+    assert environment == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": directory,
+        "TMPDIR": directory,
+        "TZ": "UTC",
+        "WANTED": "yes",
+        "KUBEWRIGHT_CLUSTER": machine.marker,
+        "KUBEWRIGHT_MACHINE": "node1",
+        "KUBEWRIGHT_COMPONENT": "etcd",
+        "KUBEWRIGHT_MANIFEST": state.manifest_hash,
+    }
+    assert "0077" in said
+    assert directory in said
+    assert not any("canary" in line or "pipe:" in line for line in said)
+
+
+async def test_a_killed_process_is_started_again_at_once(machine: Machine) -> None:
+    async with machine.supervised(pod()) as supervisor:
+        await supervisor.wait_ready(["etcd"], within=5)
+        first = state_of(supervisor).pid
+        os.kill(first, signal.SIGKILL)
+        state = await until(supervisor, lambda state: is_ready(state) and state.pid != first)
+        assert state.restarts == 1
+        assert state.last_exit is not None
+        assert (state.last_exit.signal, state.last_exit.code, state.last_exit.reason) == (signal.SIGKILL, None, "killed by SIGKILL")
+
+
+async def test_a_changed_manifest_restarts_and_a_comment_does_not(machine: Machine) -> None:
+    async with machine.supervised(script("echo one; exec sleep 1000")) as supervisor:
+        await supervisor.wait_ready(["etcd"], within=5)
+        before = state_of(supervisor)
+        machine.write(script("echo one; exec sleep 1000") | {"status": {}} | {"status": {}})
+        changed = await until(supervisor, lambda state: is_ready(state) and state.manifest_hash != before.manifest_hash)
+        assert not alive(before.pid)
+        assert changed.restarts == 0
+        text = (machine.root / "manifests" / "etcd.yaml").read_text()
+        machine.write(text.replace(": ", ":   "), "etcd")
+        await asyncio.sleep(0.1)
+        assert state_of(supervisor).pid == changed.pid
+
+
+async def test_the_last_of_many_changes_is_what_runs(machine: Machine) -> None:
+    async with machine.supervised(script("exec sleep 1000")) as supervisor:
+        await supervisor.wait_ready(["etcd"], within=5)
+        for number in range(10):
+            machine.write(script(f"echo number {number}; exec sleep 1000"))
+            await asyncio.sleep(0.005)
+        await eventually(lambda: "number 9" in supervisor.last_words("etcd"))
+        await supervisor.wait_ready(["etcd"], within=5)
+        pid = state_of(supervisor).pid
+    assert not alive(pid)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ('{"apiVersion": "v1", "kind": "Pod"', "etcd.yaml"),
+        ('{"apiVersion": "v1", "kind": "Deployment", "metadata": {"name": "etcd"}}', "kind: Invalid value"),
+        ("", "has to be a Pod object"),
+        (pod("etcd", "unknown"), 'spec.containers[0].command[0]: Unsupported value: "unknown": programs of this machine'),
+    ],
+)
+async def test_a_broken_manifest_changes_nothing_but_the_reason(machine: Machine, broken, said: str) -> None:
+    async with machine.supervised(pod()) as supervisor:
+        await supervisor.wait_ready(["etcd"], within=5)
+        before = state_of(supervisor)
+        machine.write(broken, "etcd")
+        state = await until(supervisor, lambda state: said in state.reason)
+        assert (state.pid, state.phase, state.restarts) == (before.pid, ComponentPhase.READY, 0)
+        machine.write(pod())
+        state = await until(supervisor, lambda state: not state.reason)
+        assert state.pid == before.pid
+
+
+async def test_a_manifest_that_never_worked_is_shown_by_its_file(machine: Machine) -> None:
+    machine.write("{", "odd")
+    async with machine.supervised() as supervisor:
+        state = state_of(supervisor, "odd")
+        assert (state.phase, state.pid) == (ComponentPhase.WAITING, None)
+        assert "odd.yaml" in state.reason
+        with pytest.raises(ComponentFailed) as caught:
+            await supervisor.wait_ready(["odd"], within=5)
+        assert "odd.yaml" in caught.value.detail
+
+
+async def test_a_component_that_dies_of_a_busy_port_says_so_in_its_own_words(machine: Machine) -> None:
+    words = "bind: address already in use"
+    never = {"readinessProbe": {"tcpSocket": {"port": 1}}}
+    async with machine.supervised(script(f"echo starting; echo {words} >&2; exit 7", container=never)) as supervisor:
+        with pytest.raises(ComponentFailed) as caught:
+            await supervisor.wait_ready(["etcd"], within=10)
+        assert "etcd does not stay up: exit code 7" in caught.value.what
+        assert caught.value.detail.splitlines() == ["starting", words]
+        assert str(machine.logs / "etcd.log") in caught.value.remedy
+        state = state_of(supervisor)
+        assert state.phase is ComponentPhase.CRASH_LOOP
+        assert words in state.reason
+        assert state.last_exit is not None
+        assert (state.last_exit.code, state.last_exit.last_words) == (7, ("starting", words))
+        assert supervisor.last_words("etcd", lines=1) == [words]
+
+
+async def test_a_program_that_cannot_be_executed_is_named(machine: Machine) -> None:
+    async with machine.supervised(pod("etcd", "missing")) as supervisor:
+        with pytest.raises(ComponentFailed) as caught:
+            await supervisor.wait_ready(["etcd"], within=10)
+    assert "/nonexistent/program cannot be started: No such file or directory" in caught.value.what
+
+
+async def test_a_wait_that_ends_in_vain_says_how_each_one_is(machine: Machine) -> None:
+    never = {"readinessProbe": {"tcpSocket": {"port": 1, "host": "127.0.0.1"}}}
+    async with machine.supervised(script("echo hello; exec sleep 1000", container=never)) as supervisor:
+        with pytest.raises(WaitTimeout) as caught:
+            await supervisor.wait_ready(["etcd", "other"], within=0.3)
+        assert state_of(supervisor).phase is ComponentPhase.RUNNING
+    assert caught.value.detail.splitlines() == ["etcd: Running, nothing listens on 127.0.0.1:1", "hello", "other: no manifest"]
+
+
+async def test_nothing_of_a_stopped_component_is_left_even_if_it_ignores_us(machine: Machine) -> None:
+    stubborn = script("trap '' TERM; sleep 1000 & sleep 1000 & echo up; while :; do sleep 0.05; done")
+    async with machine.supervised(stubborn) as supervisor:
+        await eventually(lambda: "up" in supervisor.last_words("etcd"))
+        session = state_of(supervisor).pid
+        assert len(of_session(session)) >= 3
+        await supervisor.stop(AT_ONCE)
+        assert of_session(session) == []
+        await supervisor.stop(AT_ONCE)
+        assert [state.phase for state in supervisor.snapshot()] == [ComponentPhase.STOPPED]
+
+
+async def test_children_of_a_component_that_died_are_killed(machine: Machine) -> None:
+    async with machine.supervised(script("sleep 1000 & echo up; wait")) as supervisor:
+        await eventually(lambda: "up" in supervisor.last_words("etcd"))
+        session = state_of(supervisor).pid
+        await eventually(lambda: len(of_session(session)) == 2)
+        os.kill(session, signal.SIGKILL)
+        await eventually(lambda: of_session(session) == [])
+
+
+async def test_a_stop_takes_the_stages_one_after_the_other(machine: Machine) -> None:
+    note = machine.root / "order"
+
+    def ending(name: str) -> dict:
+        return script(f"trap 'sleep 0.1; echo {name} >> {note}; exit 0' TERM; echo up; while :; do sleep 0.01; done", name)
+
+    names = ("etcd", "kube-apiserver", "kube-scheduler", "other")
+    async with machine.supervised(*(ending(name) for name in names)) as supervisor:
+        await supervisor.wait_ready(names, within=5)
+        for name in names:
+            await eventually(lambda name=name: supervisor.last_words(name) == ["up"])
+        await supervisor.stop((Stage(grace=2), Stage(pods=("kube-apiserver",), grace=2), Stage(pods=("etcd",), grace=2)))
+    written = note.read_text().split()
+    assert sorted(written[:2]) == ["kube-scheduler", "other"]
+    assert written[2:] == ["kube-apiserver", "etcd"]
+
+
+async def test_a_pod_waits_for_those_it_comes_after(machine: Machine) -> None:
+    gate = machine.root / "gate"
+    first = script(f"while [ ! -e {gate} ]; do sleep 0.01; done; echo open; exec python3 -m http.server", "etcd")
+    probe = {"readinessProbe": {"tcpSocket": {"port": 1}}}
+    first["spec"]["containers"][0] |= probe
+    async with machine.supervised(first, pod("kube-apiserver"), after={"kube-apiserver": ["etcd", "absent"]}) as supervisor:
+        await until(supervisor, lambda state: state.pid is not None)
+        await asyncio.sleep(0.1)
+        assert state_of(supervisor, "kube-apiserver").pid is None
+        machine.write(pod("etcd"))
+        await supervisor.wait_ready(["etcd", "kube-apiserver"], within=5)
+
+
+async def test_two_containers_of_a_pod_are_two_components(machine: Machine) -> None:
+    manifest = pod("web")
+    manifest["spec"]["containers"].append({"name": "side", "command": ["sh", "-c", "echo side; exec sleep 1000"]})
+    async with machine.supervised(manifest) as supervisor:
+        await supervisor.wait_ready(["web"], within=5)
+        assert [state.name for state in supervisor.snapshot()] == ["web/side", "web/web"]
+        await eventually(lambda: supervisor.last_words("web/side") == ["side"])
+        assert [line async for line in supervisor.read_log("web/side")] == [b"side\n"]
+
+
+async def test_restarts_leak_no_descriptors(machine: Machine) -> None:
+    async with machine.supervised(pod()) as supervisor:
+        await supervisor.wait_ready(["etcd"], within=5)
+        before = descriptors()
+        for number in range(5):
+            pid = state_of(supervisor).pid
+            if number % 2:
+                machine.write(script(f"echo {number}; exec sleep 1000"))
+            else:
+                os.kill(pid, signal.SIGKILL)
+            await until(supervisor, lambda state, pid=pid: is_ready(state) and state.pid != pid, within=8)
+            supervisor._slots["etcd"].units[0].failures = 0
+        assert descriptors() == before
+    async with machine.supervised() as supervisor:
+        pass
+    assert descriptors() <= before
+
+
+async def test_the_pods_that_should_run_are_listed(machine: Machine) -> None:
+    async with machine.supervised(pod()) as supervisor:
+        assert [one.name for one in supervisor.pods()] == ["etcd"]
