@@ -243,8 +243,9 @@ def _finite(value: float) -> bool:
 def _shortest32(value: float) -> float:
     """Return the number with the fewest digits that is the same 32-bit float."""
     single = struct.pack("<f", value)
-    candidates = (float(f"{value:.{digits}g}") for digits in range(1, 10))
-    return next((short for short in candidates if _packs(short) == single), value)
+    rounded: float = struct.unpack("<f", single)[0]
+    candidates = (float(f"{rounded:.{digits}g}") for digits in range(1, 10))
+    return next((short for short in candidates if _packs(short) == single), rounded)
 
 
 def _packs(value: float) -> bytes:

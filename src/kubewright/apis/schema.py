@@ -156,11 +156,16 @@ class Plain(_Object):
 class Normalised(Kind):
     """A struct of somebody else's API that is kept as JSON, in the form that Go would write."""
 
+    is_struct = True
+
     def __init__(self, plain: Plain) -> None:
         self._plain = plain
 
     def read(self, value: Any, at: Place) -> Any:
         return self._plain.encode(self._plain.decode(value, at))
+
+    def zero(self) -> dict[str, Any]:
+        return self._plain.encode(self._plain.zero())
 
 
 class Only(Kind):

@@ -30,6 +30,11 @@ def _network(text: str) -> Network:
     return ipaddress.ip_network((base, int(bits[1])), strict=False)
 
 
+def family(network: Network) -> int:
+    """Return 4 or 6. A range of IPv4 addresses mapped into IPv6 is of family 4, as in Go."""
+    return 4 if network.version == 4 or network.network_address.ipv4_mapped is not None else 6
+
+
 def address_at(network: Network, index: int) -> IPAddress:
     """Return the address with a number, counted from the network's own. Raises ValueError outside of the network."""
     if index >= network.num_addresses:

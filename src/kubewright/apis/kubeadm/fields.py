@@ -18,7 +18,7 @@ _PERIOD: Final = Pointer(SPAN)
 ARG: Final = Struct(types.Arg, (Field("name", TEXT, keep=True), Field("value", TEXT, keep=True)))
 ENV: Final = Struct(
     types.EnvVar,
-    (Field("name", TEXT, keep=True), Field("value", TEXT), Field("valueFrom", Normalised(ENV_SOURCE))),
+    (Field("name", TEXT, keep=True), Field("value", TEXT), Field("valueFrom", Pointer(Normalised(ENV_SOURCE)))),
 )
 HOST_PATH_MOUNT: Final = Struct(
     types.HostPathMount,

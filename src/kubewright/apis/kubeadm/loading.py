@@ -61,11 +61,9 @@ def load_init(
     ClusterConfiguration), and ValidationError with every field error at once.
     """
     reading = Reading(selection=files.select(documents, strict=strict), strict=strict)
-    if bool(documents) if from_file is None else from_file:
+    flags_only = not (documents if from_file is None else from_file)
+    if not flags_only:
         files.require_init(reading.selection, source=documents[0].source if documents else "")
-        flags_only = False
-    else:
-        flags_only = True
     machine = Machine(
         detected=detected,
         random=random or SystemRandom(),
@@ -76,18 +74,22 @@ def load_init(
     cluster = _cluster(reading, overrides, machine, init=init, layout=layout)
     validate_init(init, reading.place(files.INIT), runs=not validate_only)
     validate_cluster(cluster, reading.place(files.CLUSTER))
-    user_kubelet = reading.decode(files.KUBELET, kubelet.decode)
-    user_proxy = reading.decode(files.KUBE_PROXY, kubeproxy.decode)
     kubelet_config, kubelet_warnings = kubelet.defaulted(
-        user_kubelet,
+        reading.decode(files.KUBELET, kubelet.decode),
         cluster,
         manifests=layout.manifests,
         health_address=health_address,
         health_port=health_port,
     )
-    proxy_config, proxy_warnings = kubeproxy.defaulted(user_proxy, cluster, advertise_address=init.local_api_endpoint.advertise_address)
-    configuration = Configuration(init=init, cluster=cluster, kubelet=kubelet_config, kube_proxy=proxy_config)
-    return Loaded(configuration=configuration, warnings=[*reading.finish(), *kubelet_warnings, *proxy_warnings])
+    proxy_config, proxy_warnings = kubeproxy.defaulted(
+        reading.decode(files.KUBE_PROXY, kubeproxy.decode),
+        cluster,
+        advertise_address=init.local_api_endpoint.advertise_address,
+    )
+    return Loaded(
+        configuration=Configuration(init=init, cluster=cluster, kubelet=kubelet_config, kube_proxy=proxy_config),
+        warnings=[*reading.finish(), *kubelet_warnings, *proxy_warnings],
+    )
 
 
 def _init(reading: Reading, overrides: InitOverrides, machine: Machine, *, flags_only: bool) -> InitConfiguration:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -78,7 +78,7 @@ class InitOverrides:
     def given(self, name: str) -> Any:
         """Return the value of a flag, or None if it was not given."""
         value = getattr(self, name)
-        empty = isinstance(value, str | Sequence | Mapping) and not value
+        empty = isinstance(value, Sequence | Mapping) and not value
         return None if empty else value
 
 
@@ -145,6 +145,3 @@ def with_attribute(target: S, path: str, value: object) -> S:
     """Return a copy in which the attribute at a dotted path has a value."""
     name, _, rest = path.partition(".")
     return msgspec.structs.replace(target, **{name: with_attribute(getattr(target, name), rest, value) if rest else value})
-
-
-FLAGS: Final = tuple(field.name.replace("_", "-") for field in fields(InitOverrides))

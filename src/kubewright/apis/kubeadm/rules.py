@@ -242,7 +242,7 @@ def _subnets(text: str, *, minimum: int) -> Problems:
     except ValueError as error:
         yield str(error), text
         return
-    if len(found) > 2 or (len(found) == 2 and found[0].version == found[1].version):
+    if len(found) > 2 or (len(found) == 2 and subnets.family(found[0]) == subnets.family(found[1])):
         yield "must be one CIDR, or two of different families joined by a comma", text
     small = (network for network in found if _size(network) < minimum)
     yield from ((f"holds too few addresses; at least {minimum} are needed", str(network)) for network in small)
@@ -267,7 +267,7 @@ def pod_subnet_node_mask(cluster: ClusterConfiguration) -> Problems:
     if _last(cluster, "allocate-node-cidrs") == "false":
         return
     for network in _readable(cluster.networking.pod_subnet):
-        flag, mask = NODE_MASKS[network.version]
+        flag, mask = NODE_MASKS[subnets.family(network)]
         value = _last(cluster, flag)
         if value and _INTEGER.fullmatch(value) is None:
             yield f"kube-controller-manager's argument {flag} is not a number", str(network)

@@ -1,0 +1,112 @@
+"""Which documents a file may hold: kinds, versions, groups, and what becomes of the others."""
+
+from __future__ import annotations
+
+import pytest
+from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, document_error, documents, init, load, load_text
+
+from kubewright.apis.kubeadm import load_init
+from kubewright.apis.kubeadm.documents import given
+from kubewright.base.errors import DocumentError
+
+_JOIN = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration"}
+
+
+def test_either_of_the_two_kinds_may_be_missing():
+    assert load(init()).configuration.cluster.kubernetes_version == "v1.36.3"
+    assert load(cluster()).configuration.init.node_registration.name == "node1"
+
+
+def test_a_file_needs_one_of_the_two_kinds():
+    error = document_error(KUBELET, KUBE_PROXY)
+    assert error.what == "kubeadm.yaml holds no InitConfiguration and no ClusterConfiguration"
+
+
+def test_an_empty_file_is_refused_but_flags_alone_are_enough():
+    with pytest.raises(DocumentError):
+        load_init([], detected=MACHINE, from_file=True)
+    assert load_init([], detected=MACHINE).configuration.init.node_registration.name == "node1"
+
+
+def test_a_kind_given_twice_is_refused_whatever_its_version():
+    error = document_error(cluster(), {**cluster(), "apiVersion": "example.com/v1"})
+    assert "kind ClusterConfiguration is given twice" in error.detail
+
+
+@pytest.mark.parametrize(
+    ("version", "last"),
+    [("v1alpha1", "v1.11"), ("v1alpha2", "v1.12"), ("v1alpha3", "v1.14"), ("v1beta1", "v1.15"), ("v1beta2", "v1.22")],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_old_versions_name_the_last_kubeadm_that_migrates_them(version, last, strict):
+    error = document_error({**cluster(), "apiVersion": f"kubeadm.k8s.io/{version}"}, strict=strict)
+    assert f"kubeadm {last} is the last one" in error.detail
+
+
+def test_v1beta3_is_told_to_be_unsupported_yet():
+    error = document_error({**init(), "apiVersion": "kubeadm.k8s.io/v1beta3"}, cluster(), strict=False)
+    assert "kubeadm.k8s.io/v1beta3 is not supported yet" in error.detail
+    assert error.detail.count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ({**KUBELET, "apiVersion": "kubelet.config.k8s.io/v1"}, "convert the document to kubelet.config.k8s.io/v1beta1 by hand"),
+        (
+            {**KUBE_PROXY, "apiVersion": "kubeproxy.config.k8s.io/v1beta1"},
+            "convert the document to kubeproxy.config.k8s.io/v1alpha1 by hand",
+        ),
+        ({**KUBELET, "kind": "CredentialProviderConfig"}, "only KubeletConfiguration can be used"),
+    ],
+)
+def test_other_versions_of_component_groups_ask_for_conversion(document, reason):
+    assert reason in document_error(cluster(), document, strict=False).detail
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        "text",
+        {},
+        {"kind": "ClusterConfiguration"},
+        {"apiVersion": "kubeadm.k8s.io/v1beta4"},
+        {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": ""},
+        {"apiVersion": 1, "kind": "ClusterConfiguration"},
+        {"apiVersion": "v1", "kind": "ConfigMap"},
+        {"apiVersion": "a/b/c", "kind": "X"},
+        {"apiVersion": "/v1", "kind": "X"},
+    ],
+)
+@pytest.mark.parametrize("strict", [True, False])
+def test_documents_without_group_version_and_kind_are_refused_everywhere(document, strict):
+    assert document_error(cluster(), document, strict=strict).detail.startswith("kubeadm.yaml:1: ")
+
+
+@pytest.mark.parametrize("api_version", ["example.com/v1", "kubeadm.k8s.io/v1", "kubeadm.k8s.io/v1beta4"])
+def test_unknown_kinds_are_errors_when_strict_and_warnings_else(api_version):
+    unknown = {"apiVersion": api_version, "kind": "Widget"}
+    assert "is an unknown kind" in document_error(cluster(), unknown).detail
+    warnings = load(cluster(), unknown, strict=False).warnings
+    assert warnings == [f"kubeadm.yaml:1: {api_version} Widget is an unknown kind"]
+
+
+def test_known_kinds_that_init_does_not_use_are_ignored_with_a_warning():
+    assert load(cluster(), _JOIN).warnings == ["kubeadm.yaml:1: JoinConfiguration is ignored here"]
+
+
+def test_all_reasons_are_told_at_once_with_their_lines():
+    text = "apiVersion: v1\nkind: A\n---\napiVersion: kubeadm.k8s.io/v1beta2\nkind: InitConfiguration\n---\nfoo: bar\n"
+    with pytest.raises(DocumentError) as caught:
+        load_text(text)
+    assert [line.partition(": ")[0] for line in caught.value.detail.splitlines()] == ["kubeadm.yaml:1", "kubeadm.yaml:4", "kubeadm.yaml:7"]
+
+
+def test_a_raw_value_is_found_by_its_path():
+    [document] = documents(cluster(etcd={"local": {"dataDir": "/x"}}, certificatesDir=""))
+    assert given(document, "etcd.local.dataDir") == "/x"
+    assert given(document, "certificatesDir") is None
+    assert given(document, "kubernetesVersion.deeper") is None
+    assert given(None, "kind") is None

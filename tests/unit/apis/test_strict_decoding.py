@@ -1,0 +1,214 @@
+"""Reading documents strictly: every unknown field, wrong type and bad value at once, each with its path and line; scalars as Go reads them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from apis_documents import cluster, field_errors, init, load, load_text
+
+from kubewright.apis.kubeadm import fields
+from kubewright.apis.schema import Struct
+from kubewright.base.errors import ValidationError
+
+_WRONG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localApiEndpoint:
+  advertiseAddress: 10.98.0.11
+nodeRegistration:
+  name: n
+  imagePullSerial: "yes"
+  kubeletExtraArgs:
+  - name: v
+    valeu: "4"
+timeouts:
+  discovery: 5x
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.2
+apiServer:
+  extraArgs:
+    v: "2"
+  certSANS: [a]
+networking: 10.96.0.0/12
+zebra: 1
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPodz: 42
+maxPods: many
+"""
+
+
+def _table():
+    found = []
+    pending = [fields.INIT, fields.CLUSTER]
+    while pending:
+        struct = pending.pop()
+        found.append(struct)
+        kinds = [getattr(field.kind, "_inner", field.kind) for field in struct.fields]
+        pending += [kind for kind in kinds if isinstance(kind, Struct)]
+    return found
+
+
+def test_every_error_of_every_document_is_told_at_once_in_the_order_of_the_file():
+    with pytest.raises(ValidationError) as caught:
+        load_text(_WRONG)
+    assert [(error.path.text, error.type.value, error.source) for error in caught.value.errors] == [
+        ("localApiEndpoint", "Unknown field", "kubeadm.yaml:3"),
+        ("nodeRegistration.name", "Wrong type", "kubeadm.yaml:6"),
+        ("nodeRegistration.imagePullSerial", "Wrong type", "kubeadm.yaml:7"),
+        ("nodeRegistration.kubeletExtraArgs[0].valeu", "Unknown field", "kubeadm.yaml:10"),
+        ("timeouts.discovery", "Invalid value", "kubeadm.yaml:12"),
+        ("apiServer.extraArgs", "Wrong type", "kubeadm.yaml:18"),
+        ("apiServer.certSANS", "Unknown field", "kubeadm.yaml:20"),
+        ("networking", "Wrong type", "kubeadm.yaml:21"),
+        ("zebra", "Unknown field", "kubeadm.yaml:22"),
+        ("maxPodz", "Unknown field", "kubeadm.yaml:26"),
+        ("maxPods", "Wrong type", "kubeadm.yaml:27"),
+    ]
+    assert caught.value.what == "kubeadm.yaml is not valid"
+
+
+def test_the_field_that_was_meant_is_named():
+    with pytest.raises(ValidationError) as caught:
+        load_text(_WRONG)
+    meant = {error.path.text: error.reason for error in caught.value.errors if error.type.value == "Unknown field"}
+    assert meant == {
+        "localApiEndpoint": 'did you mean "localAPIEndpoint"?',
+        "nodeRegistration.kubeletExtraArgs[0].valeu": 'did you mean "value"?',
+        "apiServer.certSANS": 'did you mean "certSANs"?',
+        "zebra": "",
+        "maxPodz": 'did you mean "maxPods"?',
+    }
+
+
+def test_unknown_and_repeated_fields_are_warnings_when_not_strict():
+    text = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.1\nkubernetesVersion: v1.36.2\nx: 1\n"
+    loaded = load_text(text, strict=False)
+    assert len(loaded.warnings) == 2
+    assert "kubernetesVersion: Duplicate value" in loaded.warnings[0]
+    assert "x: Unknown field" in loaded.warnings[1]
+    assert loaded.configuration.cluster.kubernetes_version == "v1.36.2"
+
+
+def test_unknown_and_repeated_fields_are_errors_when_strict():
+    text = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.1\nkubernetesVersion: v1.36.2\nx: 1\n"
+    with pytest.raises(ValidationError) as caught:
+        load_text(text)
+    assert [(error.path.text, error.type.value) for error in caught.value.errors] == [
+        ("kubernetesVersion", "Duplicate value"),
+        ("x", "Unknown field"),
+    ]
+
+
+def test_wrong_types_are_errors_even_when_not_strict():
+    assert field_errors(cluster(networking=[]), strict=False) == [("networking", "Wrong type")]
+
+
+def test_rules_about_unreadable_values_are_left_out_but_others_still_run():
+    wrong = cluster(etcd={"external": {"endpoints": "https://a:1", "certFile": "/b", "keyFile": 5}}, certificatesDir="pki")
+    assert field_errors(wrong) == [
+        ("etcd.external.endpoints", "Wrong type"),
+        ("etcd.external.keyFile", "Wrong type"),
+        ("certificatesDir", "Invalid value"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        init(certificateKey="s3cr3t"),
+        init(certificateKey=["s3cr3t"]),
+        init(bootstrapTokens=[{"token": "s3cr3t"}]),
+        init(bootstrapTokens=[{"token": {"s3cr3t": 1}}]),
+    ],
+)
+def test_secrets_never_appear_in_errors(document):
+    with pytest.raises(ValidationError) as caught:
+        load(document, cluster())
+    assert len(caught.value.errors) == 1
+    assert "s3cr3t" not in f"{caught.value} {caught.value.as_map()}"
+
+
+@pytest.mark.parametrize(
+    ("scalar", "port"),
+    [("6443", 6443), ("0x192B", 6443), ("016053", 7211), ("6443.0", 6443), ("6e3", 6000), ("~", 6443), ("0", 6443)],
+)
+def test_integers_are_read_as_go_reads_them(scalar, port):
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {{bindPort: {scalar}}}\n"
+    loaded = load_text(text + "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.2\n")
+    assert loaded.configuration.init.local_api_endpoint.bind_port == port
+
+
+@pytest.mark.parametrize(
+    ("scalar", "kind"),
+    [
+        ("1:47:23", "Wrong type"),
+        ('"6443"', "Wrong type"),
+        ("6443.5", "Wrong type"),
+        ("yes", "Wrong type"),
+        ("2026-01-02", "Wrong type"),
+        ("1e30", "Wrong type"),
+        ("4294967296", "Invalid value"),
+        ("70000", "Invalid value"),
+    ],
+)
+def test_what_go_does_not_read_as_a_port_is_refused(scalar, kind):
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {{bindPort: {scalar}}}\n"
+    with pytest.raises(ValidationError) as caught:
+        load_text(text, validate_only=True)
+    assert [(error.path.text, error.type.value) for error in caught.value.errors] == [("localAPIEndpoint.bindPort", kind)]
+
+
+@pytest.mark.parametrize(("scalar", "value"), [("on", True), ("y", True), ("No", False), ("off", False), ("~", True), ("false", False)])
+def test_booleans_are_read_as_go_reads_them(scalar, value):
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration: {{imagePullSerial: {scalar}}}\n"
+    assert load_text(text).configuration.init.node_registration.image_pull_serial is value
+
+
+@pytest.mark.parametrize("scalar", ["n", "y", "yes", "12", "1.5", "true"])
+def test_a_name_that_yaml_reads_as_something_else_is_a_wrong_type(scalar):
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration: {{name: {scalar}}}\n"
+    with pytest.raises(ValidationError) as caught:
+        load_text(text)
+    assert [(error.path.text, error.type.value) for error in caught.value.errors] == [("nodeRegistration.name", "Wrong type")]
+
+
+@pytest.mark.parametrize("name", ["2026-01-02", "12:30"])
+def test_dates_and_clock_times_stay_strings(name):
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nclusterName: {name}\n"
+    assert load_text(text).configuration.cluster.cluster_name == name
+
+
+@pytest.mark.parametrize("empty", [None, "", [], {}])
+def test_a_value_that_cannot_be_told_from_an_unset_one_is_defaulted_or_refused_by_type(empty):
+    text_fields = cluster(imageRepository=empty, clusterName=empty)
+    if empty is None or empty == "":
+        loaded = load(text_fields)
+        assert (loaded.configuration.cluster.image_repository, loaded.configuration.cluster.cluster_name) == (
+            "registry.k8s.io",
+            "kubernetes",
+        )
+    else:
+        assert field_errors(text_fields) == [("imageRepository", "Wrong type"), ("clusterName", "Wrong type")]
+
+
+def test_zero_durations_and_false_that_are_given_are_kept():
+    given = init(timeouts={"discovery": "0s"}, nodeRegistration={"imagePullSerial": False}, bootstrapTokens=[{"ttl": "0s"}])
+    found = load(given, cluster()).configuration.init
+    assert found.timeouts.discovery == 0
+    assert found.node_registration.image_pull_serial is False
+    assert found.bootstrap_tokens[0].ttl == 0
+    assert str(found.timeouts.etcd_api_call) == "2m0s"
+
+
+def test_the_tables_and_the_structs_have_the_same_fields():
+    tables = _table()
+    assert len({table.make for table in tables}) == 17
+    for table in tables:
+        targets = [field.target for field in table.fields]
+        attributes = {field.name for field in msgspec.structs.fields(table.make)} - {"ci_image_repository", "ci_kubernetes_version"}
+        assert len(targets) == len(attributes)
+        assert set(targets) == attributes
