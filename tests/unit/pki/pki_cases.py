@@ -27,7 +27,7 @@ IPV4 = "10.98.0.11"
 LOCAL = Etcd(local=LocalEtcd())
 
 
-def configuration(*, node="node1", advertise=IPV4, port=6443, etcd=LOCAL, **cluster):
+def configuration(*, node="node1", advertise=IPV4, port=6443, etcd=LOCAL, **cluster: object):
     return Configuration(
         init=InitConfiguration(
             node_registration=NodeRegistration(name=node), local_api_endpoint=LocalAPIEndpoint(advertise_address=advertise, bind_port=port)

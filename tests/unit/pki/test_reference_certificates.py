@@ -18,7 +18,7 @@ from kubewright.pki.store import MemoryStore
 class _Keys:
     """Makes few RSA keys and hands them out again and again: making one takes up to half a second, and these tests compare forms."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._made = {}
 
     def take(self, algorithm):

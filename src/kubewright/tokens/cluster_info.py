@@ -1,0 +1,164 @@
+"""The ConfigMap kube-public/cluster-info: how a machine that knows only a token finds out whom to trust (spec/kubeadm.md 7.2, 8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from kubewright.base import yaml
+from kubewright.base.errors import CertificateError, DocumentError, TrustError, ValidationError
+from kubewright.pki import pins
+from kubewright.pki.pins import Pin
+from kubewright.tokens import jws
+from kubewright.tokens.secrets import StoredToken
+from kubewright.tokens.strings import BootstrapTokenString
+
+NAMESPACE: Final = "kube-public"
+NAME: Final = "cluster-info"
+KUBECONFIG: Final = "kubeconfig"
+SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
+
+
+class MissingSignature(TrustError):
+    """cluster-info holds no signature by this token. It may come: the controller signs soon after a token is made."""
+
+    def __init__(self, *, server: str, token_id: str) -> None:
+        super().__init__(
+            f"{server} does not know the token {token_id}",
+            detail=f"its {NAMESPACE}/{NAME} holds no {SIGNATURE_PREFIX}{token_id}: the token expired, was never made, or may not sign",
+            remedy="make a new token on a control-plane node (kubewright token create --print-join-command) and use it here",
+        )
+
+
+class ForgedClusterInfo(TrustError):
+    """The signature of this token does not fit the content: whoever answers does not know the token's secret."""
+
+    def __init__(self, *, server: str, token_id: str) -> None:
+        super().__init__(
+            f"what {server} says about the cluster is not signed with the token {token_id}",
+            detail="the signature does not fit the content: the token is mistyped, or somebody answers in the cluster's place",
+            remedy="compare token and address with the join command that a control-plane node prints",
+        )
+
+
+class ChangedClusterInfo(TrustError):
+    """The content differs when it is read again over a verified connection."""
+
+    def __init__(self, *, server: str) -> None:
+        super().__init__(
+            f"what {server} says about the cluster differs from what it said before its identity was proved",
+            remedy="try again; if it happens twice, somebody answers in the cluster's place",
+        )
+
+
+class UselessClusterInfo(TrustError):
+    """The content is signed, and names no cluster that could be joined."""
+
+    def __init__(self, *, server: str, detail: str) -> None:
+        super().__init__(
+            f"what {server} says about the cluster cannot be used",
+            detail=detail,
+            remedy=f"write the ConfigMap {NAMESPACE}/{NAME} again on a control-plane node (init phase bootstrap-token)",
+        )
+
+
+def document(*, server: str, ca_pem: bytes) -> dict[str, object]:
+    """Make the kubeconfig of cluster-info: one unnamed cluster, nobody to be. The whole CA bundle is in it."""
+    from kubewright.apis.kubeconfig.building import cluster_body
+
+    return {
+        "apiVersion": "v1",
+        "clusters": [{"cluster": cluster_body(server, ca_pem=ca_pem), "name": ""}],
+        "contexts": None,
+        "current-context": "",
+        "kind": "Config",
+        "users": None,
+    }
+
+
+def config_map(*, server: str, ca_pem: bytes, signatures: Mapping[str, str] | None = None) -> dict[str, object]:
+    """Make the ConfigMap. kubeadm writes it without signatures: the controller adds them."""
+    return {
+        "apiVersion": "v1",
+        "data": {KUBECONFIG: yaml.dump(document(server=server, ca_pem=ca_pem)), **(signatures or {})},
+        "kind": "ConfigMap",
+        "metadata": {"name": NAME, "namespace": NAMESPACE},
+    }
+
+
+def signatures(text: str, tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, str]:
+    """Return the signature entries that belong beside a text: one for each token that may sign now."""
+    return {f"{SIGNATURE_PREFIX}{one.token.id}": jws.sign(text, one.token) for one in tokens if one.signs(now)}
+
+
+def signed(found: Mapping[str, object], tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, object] | None:
+    """Return the ConfigMap with exactly the signatures that belong there; None where nothing has to change, or there is no text to sign."""
+    data = _data(found)
+    text = data.get(KUBECONFIG)
+    if text is None:
+        return None
+    others = {key: value for key, value in data.items() if not key.startswith(SIGNATURE_PREFIX)}
+    wanted = {**others, **signatures(text, tokens, now=now)}
+    return None if wanted == data else {**found, "data": wanted}
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifiedCluster:
+    """A cluster whose identity was proved. `server` is the URL that the cluster names; `text` is what was signed."""
+
+    server: str
+    ca_pem: bytes = field(repr=False)
+    text: str = field(repr=False)
+
+    def require_same(self, found: Mapping[str, object], *, server: str) -> None:
+        """Require that the ConfigMap, read again with this CA, holds the same text. Raises ChangedClusterInfo."""
+        if _data(found).get(KUBECONFIG) != self.text:
+            raise ChangedClusterInfo(server=server)
+
+
+def verify(found: Mapping[str, object], *, token: BootstrapTokenString, pinned: Sequence[Pin] = (), server: str) -> VerifiedCluster:
+    """Prove a ConfigMap that came over an unverified connection from `server`.
+
+    Without pins the token's signature is all the proof there is. With pins one certificate of the CA bundle must be pinned as well; the
+    caller then reads again with that CA and calls `require_same`.
+    Raises MissingSignature (which may pass), ForgedClusterInfo, UselessClusterInfo, and pins.PinMismatch.
+    """
+    data = _data(found)
+    text, signature = data.get(KUBECONFIG), data.get(f"{SIGNATURE_PREFIX}{token.id}")
+    if text is None:
+        raise UselessClusterInfo(server=server, detail=f"the ConfigMap has no key {KUBECONFIG}")
+    if signature is None:
+        raise MissingSignature(server=server, token_id=token.id)
+    if not jws.verify(signature, text, token):
+        raise ForgedClusterInfo(server=server, token_id=token.id)
+    verified = _read(text, server)
+    if pinned:
+        _require_pinned(verified, pinned, server)
+    return verified
+
+
+def _data(found: Mapping[str, object]) -> dict[str, str]:
+    data = found.get("data")
+    entries = data.items() if isinstance(data, Mapping) else ()
+    return {str(key): value for key, value in entries if isinstance(value, str)}
+
+
+def _read(text: str, server: str) -> VerifiedCluster:
+    from kubewright.apis.kubeconfig import parse, resolve_discovery
+
+    try:
+        cluster = resolve_discovery(parse(yaml.load(text), source=NAME), fetched=True).cluster
+    except (DocumentError, ValidationError) as error:
+        raise UselessClusterInfo(server=server, detail=error.detail or error.what) from error
+    if not cluster.certificate_authority_data:
+        raise UselessClusterInfo(server=server, detail="it names no certificate authority")
+    return VerifiedCluster(server=cluster.server, ca_pem=cluster.certificate_authority_data, text=text)
+
+
+def _require_pinned(verified: VerifiedCluster, pinned: Sequence[Pin], server: str) -> None:
+    try:
+        pins.require(verified.ca_pem, pinned, server=server)
+    except CertificateError as error:
+        raise UselessClusterInfo(server=server, detail=str(error)) from error

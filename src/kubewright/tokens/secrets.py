@@ -1,0 +1,170 @@
+"""Bootstrap tokens as Secrets of the cluster: making the object, and reading what anybody wrote (spec/controllers.md 6.1)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.durations import SECOND
+from kubewright.base.errors import ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.tokens import strings
+from kubewright.tokens.strings import BootstrapTokenString
+
+if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.types import BootstrapToken
+
+NAMESPACE: Final = "kube-system"
+TYPE: Final = "bootstrap.kubernetes.io/token"
+PREFIX: Final = "bootstrap-token-"
+SIGNING: Final = "signing"
+AUTHENTICATION: Final = "authentication"
+_USAGE: Final = "usage-bootstrap-"
+_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
+# Go's time.RFC3339, as time.Parse reads it: fractions allowed, letters in capitals.
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def name_of(token_id: str) -> str:
+    """Return the name of the Secret of a token."""
+    return f"{PREFIX}{token_id}"
+
+
+def secret_object(token: BootstrapToken, *, clock: Clock) -> dict[str, object]:
+    """Make the Secret of a configured token. A ttl of 0, or none, means that it does not expire.
+
+    Raises UsageError for a token that is none.
+    """
+    parsed = strings.parse(token.token)
+    content = {"auth-extra-groups": ",".join(token.groups)} if token.groups else {}
+    if token.description:
+        content["description"] = token.description
+    expiration = _expiration(token, clock)
+    if expiration:
+        content["expiration"] = expiration
+    content |= {"token-id": parsed.id, "token-secret": parsed.secret}
+    content |= {f"{_USAGE}{usage}": "true" for usage in sorted(token.usages)}
+    return {
+        "apiVersion": "v1",
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items()},
+        "kind": "Secret",
+        "metadata": {"name": name_of(parsed.id), "namespace": NAMESPACE},
+        "type": TYPE,
+    }
+
+
+def _expiration(token: BootstrapToken, clock: Clock) -> str:
+    if token.expires:
+        return token.expires
+    return rfc3339(clock.now() + timedelta(seconds=token.ttl / SECOND)) if token.ttl else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredToken:
+    """A token as a Secret holds it. `expiration` is the text as it is, '' for never."""
+
+    token: BootstrapTokenString
+    description: str = ""
+    expiration: str = ""
+    usages: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    uid: str = field(default="", compare=False)
+    """Of the Secret, for deleting exactly this one."""
+
+    @property
+    def expires(self) -> datetime | None:
+        """When it ends; None for never, and for a text that is no time."""
+        return parse_moment(self.expiration)
+
+    def expired(self, now: datetime) -> bool:
+        """Whether it has ended, this moment included. What cannot be read has ended (cluster-bootstrap's util/secrets)."""
+        if not self.expiration:
+            return False
+        end = self.expires
+        return end is None or end <= now
+
+    def signs(self, now: datetime) -> bool:
+        """Whether the bootstrap signer uses it."""
+        return SIGNING in self.usages and not self.expired(now)
+
+    def authenticates(self, now: datetime) -> bool:
+        """Whether the API server lets its holder in: usage, time, and no group that is not a bootstrappers' group."""
+        return AUTHENTICATION in self.usages and not self.expired(now) and all(map(_GROUP.fullmatch, self.groups))
+
+
+def parse_moment(text: str) -> datetime | None:
+    """Read a time as Go's RFC 3339; None for anything else."""
+    if not _MOMENT.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.replace(",", ".")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_secret(secret: Mapping[str, object]) -> StoredToken:
+    """Read a Secret from the API.
+
+    Raises ValidationError with every problem: type, name, id and secret must be right. An expiration that is no time is kept as text.
+    """
+    metadata = secret.get("metadata")
+    metadata = metadata if isinstance(metadata, Mapping) else {}
+    name = str(metadata.get("name") or "")
+    problems: list[FieldError] = []
+    content = _content(secret.get("data"), problems)
+    _check(secret, name, content, problems)
+    if problems:
+        raise ValidationError(
+            f"secret {NAMESPACE}/{name} is no bootstrap token", problems, remedy=f"delete it: it works for nobody ({name})"
+        )
+    return StoredToken(
+        token=BootstrapTokenString(content["token-id"], content["token-secret"]),
+        description=content.get("description", ""),
+        expiration=content.get("expiration", ""),
+        usages=_usages(content),
+        groups=tuple(filter(None, content.get("auth-extra-groups", "").split(","))),
+        uid=str(metadata.get("uid") or ""),
+    )
+
+
+def _check(secret: Mapping[str, object], name: str, content: Mapping[str, str], problems: list[FieldError]) -> None:
+    root = FieldPath()
+    if secret.get("type") != TYPE:
+        _note(problems, root / "type", f"must be {TYPE}")
+    if not name.startswith(PREFIX) or not strings.ID.fullmatch(name.removeprefix(PREFIX)):
+        _note(problems, root / "metadata" / "name", f"must be {PREFIX} and six lower-case letters or digits")
+    elif content.get("token-id") != name.removeprefix(PREFIX):
+        _note(problems, root / "data" / "token-id", "must be the end of the name")
+    if not strings.SECRET.fullmatch(content.get("token-secret", "")):
+        _note(problems, root / "data" / "token-secret", "must be 16 lower-case letters or digits")
+
+
+def _content(data: object, problems: list[FieldError]) -> dict[str, str]:
+    """Decode the values. Each is UTF-8 text in base64."""
+    found: dict[str, str] = {}
+    for key, value in (data if isinstance(data, Mapping) else {}).items():
+        try:
+            found[str(key)] = base64.b64decode(str(value), validate=True).decode()
+        except (binascii.Error, ValueError):
+            _note(problems, (FieldPath() / "data") / str(key), "must be text in base64")
+    return found
+
+
+def _note(problems: list[FieldError], path: FieldPath, reason: str) -> None:
+    problems.append(FieldError(path=path, type=FieldErrorType.INVALID, reason=reason, value="(hidden)"))
+
+
+def _usages(content: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the usages that are switched on: only the value `true` does that."""
+    return tuple(sorted(key.removeprefix(_USAGE) for key, value in content.items() if key.startswith(_USAGE) and value == "true"))
+
+
+def valid_groups(groups: Sequence[str]) -> bool:
+    """Whether every group may be given to a token's holder."""
+    return all(map(_GROUP.fullmatch, groups))

@@ -1,0 +1,76 @@
+"""Bootstrap token strings, `ID.SECRET` (k8s.io/cluster-bootstrap/token). The secret half stays out of every text form but `text`."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import Random
+
+_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_ID_LENGTH: Final = 6
+_SECRET_LENGTH: Final = 16
+_EVEN: Final = 256 - 256 % len(_ALPHABET)
+"""Bytes from here on are thrown away, so that every character is equally likely."""
+
+ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)
+SECRET: Final = re.compile(r"[a-z0-9]{16}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class BootstrapTokenString:
+    """A token. Only the id may be shown."""
+
+    id: str
+    secret: str = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The whole token, `ID.SECRET`. It is a secret."""
+        return f"{self.id}.{self.secret}"
+
+    def __str__(self) -> str:
+        return f"{self.id}.***"
+
+    def same(self, other: BootstrapTokenString) -> bool:
+        """Compare with another token; how long it takes tells nothing about the secret."""
+        return self.id == other.id and hmac.compare_digest(self.secret.encode(), other.secret.encode())
+
+
+def generate(random: Random) -> BootstrapTokenString:
+    """Make a token."""
+    return BootstrapTokenString(_characters(random, _ID_LENGTH), _characters(random, _SECRET_LENGTH))
+
+
+def _characters(random: Random, count: int) -> str:
+    found = ""
+    while len(found) < count:
+        usable = [byte for byte in random.token_bytes(count) if byte < _EVEN]
+        found += "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in usable)
+    return found[:count]
+
+
+def is_valid(text: str) -> bool:
+    """Whether a text is a token: exactly, without surrounding blanks or line ends."""
+    id_, dot, secret = text.partition(".")
+    return bool(dot and ID.fullmatch(id_) and SECRET.fullmatch(secret))
+
+
+def parse(text: str) -> BootstrapTokenString:
+    """Read a token. Raises UsageError, which does not quote the text: a mistyped token is nearly a secret."""
+    if not is_valid(text):
+        raise UsageError(
+            f"a text of {len(text)} characters is given where a bootstrap token should be",
+            detail="a token is 6 and 16 lower-case letters or digits with a dot between them",
+            remedy="make one with `kubewright token generate`",
+        )
+    id_, _, secret = text.partition(".")
+    return BootstrapTokenString(id_, secret)
+
+
+def parse_id(text: str) -> str:
+    """Read a token or the id of one, and return the id. Raises UsageError."""
+    return text if ID.fullmatch(text) else parse(text).id

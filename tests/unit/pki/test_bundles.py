@@ -1,0 +1,81 @@
+"""Reading certificates: bundles, chains, expiry, and what a certificate says about itself."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from pki_kit import DAY, START, authority, leaf
+
+from kubewright.base.errors import CertificateError
+from kubewright.pki import bundles, certificates, keys
+from kubewright.pki.names import Names
+
+ONE, OTHER = authority(), authority(seed=2, common_name="other")
+
+
+def test_every_certificate_of_a_bundle_is_read_in_order():
+    key = keys.generate("ECDSA-P256")
+
+    found = bundles.parse(ONE.pem + key.pem() + b"text\n" + OTHER.pem)
+
+    assert [certificate.common_name for certificate in found] == ["kubernetes", "other"]
+    assert b"".join(certificate.pem() for certificate in found) == ONE.pem + OTHER.pem
+
+
+@pytest.mark.parametrize("text", [b"", b"text", keys.generate("ECDSA-P256").pem()])
+def test_a_text_without_certificates_is_an_error(text):
+    with pytest.raises(CertificateError, match=r"ca\.crt holds no certificate"):
+        bundles.parse(text, source="ca.crt")
+
+
+def test_one_bad_certificate_spoils_the_bundle():
+    with pytest.raises(CertificateError, match=r"the certificate in ca\.crt cannot be read"):
+        bundles.parse(ONE.pem + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", source="ca.crt")
+
+
+def test_a_certificate_tells_its_names():
+    names = Names(dns=("a.example.com", "*.b.example.com"), ips=("192.0.2.1", "fd00::1"))
+
+    found = certificates.first(leaf(ONE, names=names, organizations=("o",))[0], source="client")
+
+    assert (found.names.dns, found.names.ips) == (names.dns, names.ips)
+    assert (found.common_name, found.organizations, found.usages) == ("somebody", ("o",), ("clientAuth",))
+    assert (found.key_kind, found.is_authority) == ("ECDSA-P256", False)
+    assert dict(found.issuer)["commonName"] == "kubernetes"
+    assert "commonName=somebody" in found.describe()
+
+
+def test_a_chain_needs_the_signers_key_not_only_its_name():
+    impostor = authority(seed=5)
+    found = certificates.first(leaf(ONE)[0], source="client")
+
+    assert bundles.chains_to(found, roots=[OTHER.certificate, ONE.certificate])
+    assert not bundles.chains_to(found, roots=[impostor.certificate])
+    assert not bundles.chains_to(found, roots=[])
+
+
+def test_a_leaf_is_no_intermediate():
+    root = ONE.certificate
+    fake_text, fake_key = leaf(ONE, common_name="kubernetes")
+    fake = certificates.first(fake_text, source="fake")
+
+    assert not bundles.chains_to(root, roots=[fake], intermediates=[fake])
+    assert fake_key.kind == "ECDSA-P256"
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [
+        (timedelta(0), "expires in 365 d"),
+        (365 * DAY - timedelta(hours=5), "expires in 5 h"),
+        (365 * DAY - timedelta(minutes=5, seconds=3), "expires in 5 min"),
+        (365 * DAY, "expires in 0 s"),
+        (365 * DAY + timedelta(seconds=7), "expired 7 s ago"),
+        (-DAY, "not valid for another 23 h"),
+    ],
+)
+def test_expiry_is_told_in_its_largest_unit(offset, text):
+    found = certificates.first(leaf(ONE)[0], source="client")
+
+    assert bundles.expiry(found, START + offset) == text

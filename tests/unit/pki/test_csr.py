@@ -1,0 +1,118 @@
+"""Certificate signing requests."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from pki_kit import authority
+
+from kubewright.base.errors import CertificateError
+from kubewright.pki import csr, keys, pem
+from kubewright.pki.keys import PrivateKey
+from kubewright.pki.names import Names
+
+KEY = keys.generate("ECDSA-P256")
+USAGES = ["digital signature", "client auth"]
+
+
+def scalar(value):
+    return PrivateKey(ec.derive_private_key(value, ec.SECP256R1()))
+
+
+@pytest.mark.parametrize(
+    ("value", "node", "name"),
+    [
+        (1, "node-1", "node-csr-_v0uUYH0FxEZl7ih8xa2llEqEdqKgeMs3eas458m8EE"),
+        (2, "node-1", "node-csr-G1TCiI2AbupduDxUMDcnXVjAhyIkhIZH3hOQQWyIFl0"),
+        (1, "node-2", "node-csr-qAMB08rpHRhDXh0zEta0b_bm3xYmyn5IWIP7ivFOhYA"),
+    ],
+)
+def test_digest_names_are_the_kubelets(value, node, name):
+    """Known answers of spec/node.md 19."""
+    public = scalar(value).public_der()
+
+    assert csr.digest_name(public, common_name=csr.node_user(node), organizations=["system:nodes"], usages=USAGES) == name
+
+
+def test_a_nodes_client_request_has_its_name_and_nothing_else():
+    found = csr.parse(csr.node_client_request("node-1", KEY))
+
+    assert found.subject == (("organizationName", "system:nodes"), ("commonName", "system:node:node-1"))
+    assert (found.common_name, found.organizations) == ("system:node:node-1", ("system:nodes",))
+    assert found.extensions == ()
+    assert found.names == csr.AlternativeNames()
+    assert found.public_key == KEY.public_der()
+    assert found.signature_valid
+
+
+def test_a_serving_request_has_sorted_names():
+    names = Names(dns=("node-1", "a.example.com", "node-1"), ips=("192.0.2.9", "10.0.0.1", "fd00::1"))
+
+    found = csr.parse(csr.node_serving_request("node-1", KEY, names=names))
+
+    assert found.names.dns == ("a.example.com", "node-1")
+    assert found.names.ips == ("10.0.0.1", "192.0.2.9", "fd00::1")
+    assert found.extensions == ("subjectAltName",)
+
+
+def test_a_serving_request_needs_an_address():
+    with pytest.raises(CertificateError, match="node node-1 has no address"):
+        csr.node_serving_request("node-1", KEY, names=Names(dns=("node-1",)))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "digest", "usages"),
+    [
+        ("ECDSA-P256", "ecdsa-with-SHA256", USAGES),
+        ("ECDSA-P384", "ecdsa-with-SHA384", USAGES),
+        ("RSA-2048", "sha256WithRSAEncryption", ["digital signature", "key encipherment", "client auth"]),
+        ("RSA-3072", "sha384WithRSAEncryption", ["digital signature", "key encipherment", "client auth"]),
+    ],
+)
+def test_signature_and_usages_follow_the_key(algorithm, digest, usages):
+    from cryptography import x509
+
+    key = keys.generate(algorithm)
+    text = csr.node_client_request("node-1", key)
+
+    assert x509.load_pem_x509_csr(text).signature_algorithm_oid._name == digest
+    assert csr.node_client_usages(key) == usages
+    assert csr.node_serving_usages(key) == [*usages[:-1], "server auth"]
+    assert csr.parse(text).signature_valid
+
+
+def test_a_forged_signature_is_noticed():
+    der = bytearray(pem.blocks(csr.node_client_request("node-1", KEY), source="x")[0].der)
+    der[der.index(b"node-1")] ^= 1
+
+    found = csr.parse(pem.encode(pem.REQUEST, bytes(der)))
+
+    assert found.common_name == "system:node:oode-1"
+    assert not found.signature_valid
+
+
+@pytest.mark.parametrize("text", [b"", b"text", authority().pem, KEY.pem(), pem.encode("NEW CERTIFICATE REQUEST", b"x")])
+def test_what_is_no_request_is_refused(text):
+    with pytest.raises(CertificateError, match="holds no certificate request"):
+        csr.parse(text)
+
+
+def test_a_request_must_be_the_first_block():
+    with pytest.raises(CertificateError, match="holds no certificate request"):
+        csr.parse(KEY.pem() + csr.node_client_request("node-1", KEY))
+
+
+def test_a_request_that_is_damaged_is_refused():
+    with pytest.raises(CertificateError, match="cannot be read"):
+        csr.parse(pem.encode(pem.REQUEST, b"\x30\x03\x02\x01\x01"))
+
+
+def test_a_name_that_cannot_be_in_a_request_is_refused():
+    with pytest.raises(CertificateError, match="cannot be made"):
+        csr.request(KEY, common_name="x", names=Names(dns=("bücher",)))
+
+
+def test_a_long_node_name_fits():
+    name = ".".join(["a" * 60] * 4)
+
+    assert csr.parse(csr.node_client_request(name, KEY)).common_name == f"system:node:{name}"

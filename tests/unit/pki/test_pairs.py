@@ -1,0 +1,48 @@
+"""Certificate and key in one file."""
+
+from __future__ import annotations
+
+import pytest
+from pki_kit import authority, leaf
+
+from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.pki import keys, pairs, pem
+
+CA = authority()
+TEXT, KEY = leaf(CA)
+
+
+def test_a_pair_is_written_certificate_first_and_read_back():
+    both = pairs.join(TEXT, KEY.pem())
+
+    found = pairs.parse(both, source="current.pem")
+
+    assert [block.label for block in pem.blocks(both, source="x")] == ["CERTIFICATE", "EC PRIVATE KEY"]
+    assert found.pem() == both
+    assert (found.leaf.common_name, found.key.public_der()) == ("somebody", KEY.public_der())
+
+
+def test_the_order_in_the_file_does_not_matter():
+    assert pairs.parse(KEY.pem() + TEXT, source="current.pem").certificate_pem() == TEXT
+
+
+def test_intermediates_are_kept():
+    found = pairs.parse(TEXT + CA.pem + KEY.pem(), source="current.pem")
+
+    assert [certificate.common_name for certificate in found.certificates] == ["somebody", "kubernetes"]
+    assert found.certificate_pem() == TEXT + CA.pem
+
+
+def test_another_key_is_refused():
+    with pytest.raises(CertificateMismatch, match=r"current\.pem do not fit"):
+        pairs.parse(TEXT + keys.generate("ECDSA-P256").pem(), source="current.pem")
+
+
+@pytest.mark.parametrize("text", [b"", TEXT, KEY.pem(), TEXT[:100]])
+def test_half_a_pair_is_an_error_that_names_the_file(text):
+    with pytest.raises(CertificateError, match=r"current\.pem"):
+        pairs.parse(text, source="current.pem")
+
+
+def test_a_pair_does_not_show_its_key():
+    assert "PRIVATE" not in repr(pairs.parse(TEXT + KEY.pem(), source="x"))

@@ -1,0 +1,65 @@
+"""Cutting PEM text into blocks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import CertificateError
+from kubewright.pki import pem
+from kubewright.pki.pem import Block
+
+LABELS = st.sampled_from(["CERTIFICATE", "RSA PRIVATE KEY", "PUBLIC KEY", "X509 CRL"])
+
+
+@given(st.lists(st.tuples(LABELS, st.binary(max_size=200)), max_size=4))
+def test_what_is_written_is_read_back(content):
+    written = [Block(label, der) for label, der in content]
+
+    assert pem.blocks(pem.join(written), source="file") == written
+
+
+def test_lines_have_64_characters_and_the_last_one_ends():
+    lines = pem.encode("CERTIFICATE", bytes(100)).split(b"\n")
+
+    assert [len(line) for line in lines[1:-2]] == [64, 64, 8]
+    assert lines[-1] == b""
+
+
+@pytest.mark.parametrize("around", [b"%s", b"text before\n%s", b"%s\ntext after", b"\r\n\r\n%s\r\n", b"subject=/CN=x\n%sissuer=/CN=y\n"])
+def test_text_around_blocks_is_skipped(around):
+    block = pem.encode("CERTIFICATE", b"content")
+
+    assert pem.blocks(around % block, source="file") == [Block("CERTIFICATE", b"content")]
+
+
+def test_windows_line_ends_are_read():
+    text = pem.encode("CERTIFICATE", bytes(100)).replace(b"\n", b"\r\n")
+
+    assert pem.blocks(text, source="file") == [Block("CERTIFICATE", bytes(100))]
+
+
+def test_header_lines_are_noticed_and_skipped():
+    text = b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: X\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"
+
+    assert pem.blocks(text, source="file") == [Block("RSA PRIVATE KEY", b"\0\0\0", headers=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n", "cut off"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END PRIVATE KEY-----\n", "cut off"),
+        (b"-----BEGIN CERTIFICATE-----\nA A!\n-----END CERTIFICATE-----\n", "not base64"),
+    ],
+)
+def test_a_broken_block_is_an_error_that_names_the_file(text, reason):
+    with pytest.raises(CertificateError, match=reason) as caught:
+        pem.blocks(text, source="ca.crt")
+    assert "ca.crt" in caught.value.what
+    assert "ca.crt" in caught.value.remedy
+
+
+def test_content_stays_out_of_repr():
+    assert "secret" not in repr(Block("PRIVATE KEY", b"secret"))
