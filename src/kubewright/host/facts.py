@@ -36,7 +36,7 @@ CA_DIRECTORIES: Final = (
 ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
 """Go's names of what `uname` says."""
 
-_RESOLVED: Final = PurePosixPath("/run/systemd/units/invocation:systemd-resolved.service")
+_RESOLVED: Final = "/run/systemd/units/invocation:systemd-resolved.service"
 """systemd keeps this link while the unit is active."""
 
 _MACHINE_IDS: Final = ("/etc/machine-id", "/var/lib/dbus/machine-id")
@@ -91,7 +91,7 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
         default_ipv6=network.default_address(family=6),
         loopback_global=network.loopback_global(),
         cri_sockets=tuple(socket for socket in CRI_SOCKETS if _is(files, socket.removeprefix("unix://"), Kind.SOCKET)),
-        systemd_resolved=files.state(_RESOLVED) is not None,
+        systemd_resolved=_is(files, _RESOLVED, Kind.LINK),
         ca_directories=tuple(directory for directory in CA_DIRECTORIES if _is(files, directory, Kind.DIRECTORY)),
         proxy_environment={name: value for name, value in environment.items() if name.lower().endswith("_proxy") and value},
     )
@@ -140,8 +140,10 @@ def _huge_pages(files: FileReader) -> dict[int, int]:
 
 def _is(files: FileReader, path: str, kind: Kind) -> bool:
     """Tell whether something of this kind is there. A link counts as what is meant: kubeadm follows it."""
-    found = files.state(PurePosixPath(path))
-    return found is not None and found.kind in {kind, Kind.LINK}
+    with suppress(HostError):  # hidden from an ordinary user
+        found = files.state(PurePosixPath(path))
+        return found is not None and found.kind in {kind, Kind.LINK}
+    return False
 
 
 def _first(files: FileReader, paths: tuple[str, ...]) -> str:

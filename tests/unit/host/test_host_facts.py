@@ -28,6 +28,8 @@ class Files:
 
     def state(self, path):
         kind = self.kinds.get(str(path))
+        if isinstance(kind, Exception):
+            raise kind
         return FileState(kind=kind, mode=0o755) if kind else None
 
     def entries(self, path):
@@ -104,6 +106,11 @@ def test_the_values_of_defaulting_are_detected():
     assert found.ca_directories == ("/etc/ca-certificates", "/usr/share/ca-certificates")
     assert found.systemd_resolved is True
     assert found.proxy_environment == {"HTTPS_PROXY": "http://p", "no_proxy": "x"}
+
+
+def test_what_an_ordinary_user_may_not_look_at_is_not_there():
+    hidden = dict.fromkeys([socket.removeprefix("unix://") for socket in CRI_SOCKETS], HostError("not allowed"))
+    assert detect(Files({}, hidden), Network(), environment={}).cri_sockets == ()
 
 
 def test_an_empty_machine_has_nothing_to_detect():
