@@ -17,7 +17,7 @@ from kubewright.host.seam import Host
 def flat_name(layout: Layout, path: PurePosixPath) -> PurePosixPath | None:
     """Return the name below the dry-run directory, or None for a file that has no place there.
 
-    Certificates keep their path below the PKI, so that those of etcd are in `etcd/`; kubeconfigs, manifests and kubelet files stand beside them.
+    Certificates keep their path below the PKI, so that those of etcd are in `etcd/`; all other files stand beside them.
     """
     if path.is_relative_to(layout.pki):
         return path.relative_to(layout.pki)

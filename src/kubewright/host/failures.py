@@ -28,7 +28,7 @@ def explained(error: OSError, doing: str, path: PurePath) -> HostError:
         return HostError(
             f"cannot {doing} {path}: not allowed as user {os.geteuid()}",
             detail=error.strerror or "",
-            remedy=f"run the command as root or as the owner (`namei -l {path}` shows the modes on the way), or choose a directory of your own",
+            remedy=f"run the command as root or as the owner (`namei -l {path}` shows the modes), or choose a directory of your own",
         )
     return HostError(f"cannot {doing} {path}", detail=error.strerror or str(error), remedy=_remedy(code, path))
 
