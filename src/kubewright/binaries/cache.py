@@ -41,7 +41,7 @@ class Cache:
         stamp = self._stamps(directory).get(wanted.name)
         path = directory / wanted.name
         if stamp is None:
-            return Refusal(source=self.name, reason=f"{path} is not there")
+            return Refusal(source=self.name, reason=f"not in {directory}")
         if stamp.version != str(wanted.version):
             return Refusal(source=self.name, reason=f"{path} is {stamp.version}")
         try:

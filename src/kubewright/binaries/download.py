@@ -141,14 +141,16 @@ class Downloads:
 
     def _complete(self, url: str, part: Path, *, expected: str, label: str) -> None:
         """Complete `part` from one address, in as many attempts as make sense."""
-        left, pause = RETRIES, 0.5
+        left, pause, furthest = RETRIES, 0.5, _size(part)
         while True:
             before = _size(part)
             try:
                 self._transfer(url, part, label=label)
                 self._check(url, part, expected=expected, resumed=before > 0)
             except _UnfinishedError as attempt:
-                left = RETRIES if _size(part) > before else left - 1
+                # Only what was never reached before is progress: else a host that sends wrong bytes in pieces would be asked for ever.
+                left = RETRIES if _size(part) > furthest else left - 1
+                furthest = max(furthest, _size(part))
                 if left <= 0:
                     raise attempt.error from attempt
                 self._clock.sleep(pause)

@@ -1,0 +1,104 @@
+"""Settings from environment variables and flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import UsageError
+from kubewright.binaries import Sources, sources_from
+from kubewright.binaries.settings import default_cache
+
+HOME = {"HOME": "/home/me"}
+CACHE = Path("/home/me/.cache/kubewright/binaries")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, Sources(cache=CACHE)),
+        ({"KUBEWRIGHT_BINARIES_DIR": "/opt/bin"}, Sources(cache=CACHE, directory=Path("/opt/bin"))),
+        ({"KUBEWRIGHT_BINARIES_DIR": ""}, Sources(cache=CACHE)),
+        (
+            {"KUBEWRIGHT_MIRRORS": "https://a.example/x/, https://b.example"},
+            Sources(cache=CACHE, mirrors=("https://a.example/x", "https://b.example")),
+        ),
+        ({"KUBEWRIGHT_OFFLINE": "1"}, Sources(cache=CACHE, allow_download=False, offline=True)),
+        ({"KUBEWRIGHT_OFFLINE": "no"}, Sources(cache=CACHE)),
+        ({"KUBEWRIGHT_NO_BUILD": "true"}, Sources(cache=CACHE, allow_build=False)),
+        ({"KUBEWRIGHT_PROXY": "http://p.example:3128"}, Sources(cache=CACHE, proxy="http://p.example:3128")),
+        ({"KUBEWRIGHT_PROXY": ""}, Sources(cache=CACHE, proxy="")),
+        ({"KUBEWRIGHT_CACHE_DIR": "/var/k"}, Sources(cache=Path("/var/k/binaries"))),
+    ],
+)
+def test_variables_say_what_may_be_used(environment, expected):
+    assert sources_from({**HOME, **environment}) == expected
+
+
+def test_a_flag_beats_its_variable():
+    environment = {
+        **HOME, "KUBEWRIGHT_BINARIES_DIR": "/a", "KUBEWRIGHT_MIRRORS": "https://a.example", "KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_PROXY": "http://a",
+        "KUBEWRIGHT_NO_BUILD": "1",
+    }  # fmt: skip
+    found = sources_from(
+        environment, directory="/b", mirrors=("https://b.example",), allow_download=True, allow_build=True, proxy="http://b", cache="/c"
+    )
+    assert found == Sources(
+        cache=Path("/c"), directory=Path("/b"), mirrors=("https://b.example",), allow_download=True, offline=True, proxy="http://b"
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "cache"),
+    [
+        ({"XDG_CACHE_HOME": "/x", **HOME}, "/x/kubewright/binaries"),
+        ({"XDG_CACHE_HOME": "relative", **HOME}, "/home/me/.cache/kubewright/binaries"),
+        (HOME, "/home/me/.cache/kubewright/binaries"),
+    ],
+)
+def test_the_cache_follows_the_xdg_directories(environment, cache):
+    assert default_cache(environment) == Path(cache)
+
+
+def test_without_a_home_the_variables_are_named():
+    with pytest.raises(UsageError) as caught:
+        default_cache({})
+    assert caught.value.remedy == "set HOME, XDG_CACHE_HOME or KUBEWRIGHT_CACHE_DIR"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KUBEWRIGHT_OFFLINE", "maybe"),
+        ("KUBEWRIGHT_NO_BUILD", "2"),
+        ("KUBEWRIGHT_MIRRORS", "http://plain.example"),
+        ("KUBEWRIGHT_MIRRORS", "mirror.example"),
+        ("KUBEWRIGHT_MIRRORS", "https://user:secret@mirror.example"),
+        ("KUBEWRIGHT_MIRRORS", "https://mirror.example/?x=1"),
+        ("KUBEWRIGHT_MIRRORS", "https://[::1"),
+        ("KUBEWRIGHT_PROXY", "socks5://user:secret@proxy.example"),
+        ("KUBEWRIGHT_PROXY", "http://proxy.example:port"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_refused_without_its_secrets(name, value):
+    with pytest.raises(UsageError) as caught:
+        sources_from({**HOME, name: value})
+    assert name in str(caught.value) + caught.value.remedy
+    assert "secret" not in str(caught.value)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["KUBEWRIGHT_OFFLINE", "KUBEWRIGHT_NO_BUILD", "KUBEWRIGHT_MIRRORS", "KUBEWRIGHT_PROXY", "KUBEWRIGHT_BINARIES_DIR"]),
+        st.text(max_size=20) | st.sampled_from(["https://a", "http://[", "https://a:b", "1", "on"]),
+    )
+)
+def test_any_environment_gives_settings_or_a_usage_error(environment):
+    try:
+        found = sources_from({**HOME, **{name: value.replace("\0", "") for name, value in environment.items()}})
+    except UsageError:
+        return
+    assert all(mirror.startswith("https://") for mirror in found.mirrors)
