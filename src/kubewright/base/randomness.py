@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-import secrets
 from typing import Protocol
+
+from kubewright.base import entropy
 
 
 class Random(Protocol):
@@ -23,7 +24,7 @@ class SystemRandom:
     """The operating system's generator for secrets, a fast one for jitter."""
 
     def token_bytes(self, count: int, /) -> bytes:
-        return secrets.token_bytes(count)
+        return entropy.token_bytes(count)
 
     def uniform(self) -> float:
         return random.random()

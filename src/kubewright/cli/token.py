@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from kubewright.base.entropy import token_bytes
 from kubewright.cli.parser import Parsed
+from kubewright.tokens.characters import draw_token
 
 
-def generate(parsed: Parsed) -> int:
+def generate(_: Parsed) -> int:
     """Print a random bootstrap token; needs no cluster."""
-    from kubewright.base.randomness import SystemRandom
-    from kubewright.tokens import generate as generate_token
-
-    sys.stdout.write(f"{generate_token(SystemRandom())}\n")
+    sys.stdout.write(".".join(draw_token(token_bytes)) + "\n")
     return 0

@@ -34,7 +34,7 @@ def join_nodes(ctx: InitContext) -> Iterable[Change]:
         for name in surplus:
             yield remove_object(ctx.api, named("Node"), name)
     if fresh:
-        token = joining.short_lived(str(tokens.generate(ctx.random)), seconds=TOKEN_SECONDS)
+        token = joining.short_lived(tokens.generate(ctx.random).text, seconds=TOKEN_SECONDS)
         yield from joining.token_secrets(ctx, [token])
         yield joining.publish(ctx, [*ctx.configuration.init.bootstrap_tokens, token])
         local.control.join(

@@ -9,12 +9,7 @@ from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
-
-_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
-_ID_LENGTH: Final = 6
-_SECRET_LENGTH: Final = 16
-_EVEN: Final = 256 - 256 % len(_ALPHABET)
-"""Bytes from here on are thrown away, so that every character is equally likely."""
+from kubewright.tokens import characters
 
 ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)
 SECRET: Final = re.compile(r"[a-z0-9]{16}", re.ASCII)
@@ -42,15 +37,7 @@ class BootstrapTokenString:
 
 def generate(random: Random) -> BootstrapTokenString:
     """Make a token."""
-    return BootstrapTokenString(_characters(random, _ID_LENGTH), _characters(random, _SECRET_LENGTH))
-
-
-def _characters(random: Random, count: int) -> str:
-    found = ""
-    while len(found) < count:
-        usable = [byte for byte in random.token_bytes(count) if byte < _EVEN]
-        found += "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in usable)
-    return found[:count]
+    return BootstrapTokenString(*characters.draw_token(random.token_bytes))
 
 
 def is_valid(text: str) -> bool:

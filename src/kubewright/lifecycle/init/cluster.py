@@ -47,7 +47,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
         return
     ctx.say("upload-certs", "Storing the certificates in Secret kubeadm-certs of namespace kube-system")
     owner = BootstrapToken(
-        token=str(tokens.generate(ctx.random)),
+        token=tokens.generate(ctx.random).text,
         ttl=Duration(2 * HOUR),
         description="Proxy for managing TTL for the kubeadm-certs secret",
         usages=(),

@@ -1,0 +1,103 @@
+"""The entry point: exit codes, streams, and what an error looks like."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubewright.base.errors import CheckFailed, Locked, ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.cli import main as entry
+
+
+@pytest.fixture(autouse=True)
+def called_by_its_own_name(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/kubewright"])
+
+
+def test_help_is_printed_on_stdout_and_succeeds(capsys):
+    assert entry.main(["--help"]) == 0
+    out, err = capsys.readouterr()
+    assert "Usage:\n  kubewright COMMAND" in out
+    assert err == ""
+
+
+def test_no_arguments_show_help_and_succeed(capsys):
+    assert entry.main([]) == 0
+    assert "Commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("argv", "code"), [(["local"], 2), (["token"], 1), (["init", "phase", "certs"], 1)])
+def test_a_group_without_a_sub_command_prints_help_and_fails(argv, code, capsys):
+    assert entry.main(argv) == code
+    out, err = capsys.readouterr()
+    assert "Commands:" in out
+    assert "missing sub-command" in err
+
+
+def test_a_usage_error_is_one_line_with_a_remedy(capsys):
+    assert entry.main(["up", "--nodse", "3"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "error: unknown flag: --nodse\nto mend it: did you mean '--nodes'?\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "own"),
+    [
+        (ValidationError("bad", [FieldError(path=FieldPath("a.b"), type=FieldErrorType.REQUIRED)]), 3),
+        (CheckFailed("no"), 4),
+        (Locked("busy"), 75),
+    ],
+)
+def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(error, own, monkeypatch, capsys):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    assert entry.main(["local", "status"]) == own
+    assert entry.main(["version"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_an_error_outside_of_the_tree_is_a_bug_without_a_traceback(monkeypatch, capsys):
+    def fail(_):
+        raise RuntimeError("surprise")
+
+    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    assert entry.main(["version"]) == 70
+    err = capsys.readouterr().err
+    assert "internal error: RuntimeError: surprise" in err
+    assert "Traceback" not in err
+    assert entry.main(["-v", "5", "version"]) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_output_names_the_program_as_it_was_called(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
+    assert entry.main(["token", "--help"]) == 0
+    assert "kubeadm token COMMAND" in capsys.readouterr().out
+
+
+def test_ctrl_c_exits_130(monkeypatch, capsys):
+    def fail(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    assert entry.main(["version"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_generated_tokens_differ_and_are_valid(capsys):
+    from kubewright.tokens import is_valid
+
+    lines = [(entry.main(["token", "generate"]), capsys.readouterr().out.strip()) for _ in range(5)]
+    assert {code for code, _ in lines} == {0}
+    assert len({token for _, token in lines}) == 5
+    assert all(is_valid(token) for _, token in lines)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_knows_every_command(shell, capsys):
+    assert entry.main(["completion", shell]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("binaries", "keep-data", "kubelet-finalize"))

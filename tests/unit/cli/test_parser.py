@@ -1,0 +1,116 @@
+"""The parser: pflag's habits, and errors that name the word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import UsageError
+from kubewright.cli import commands
+from kubewright.cli.parser import Parsed, parse
+
+
+def read(*argv: str) -> Parsed:
+    return parse(list(argv), program="kubewright")
+
+
+def test_every_command_that_runs_names_a_handler_that_exists():
+    import importlib
+
+    handlers = [command.handler for command in commands.COMMANDS if command.handler]
+    found = [getattr(importlib.import_module(module), function) for module, _, function in (name.partition(":") for name in handlers)]
+    assert len(found) == len(handlers) > 50
+    assert all(callable(handler) for handler in found)
+
+
+def test_paths_are_unique_and_their_parents_exist():
+    paths = [command.words for command in commands.COMMANDS]
+    assert len(set(paths)) == len(paths)
+    assert [path for path in paths if path and path[:-1] not in paths] == []
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("up", "--nodes", "5"),
+        ("up", "--nodes=5"),
+        ("--v=3", "up", "--nodes=5"),
+        ("-v", "3", "up", "--nodes", "5"),
+        ("-v3", "up", "--nodes", "5"),
+    ],
+)
+def test_flags_may_stand_anywhere_and_have_their_value_after_a_blank_or_an_equals_sign(argv):
+    parsed = read(*argv)
+    assert parsed.command.path == "up"
+    assert parsed.number("nodes") == 5
+    assert "nodes" in parsed.given
+    assert "name" not in parsed.given
+    assert parsed.text("name") == "default"
+
+
+def test_a_bare_boolean_is_true_and_takes_a_value_only_with_an_equals_sign():
+    assert read("down", "--keep-data").flag("keep-data") is True
+    assert read("down", "--keep-data=false").flag("keep-data") is False
+    with pytest.raises(UsageError, match="unexpected argument 'false'"):
+        read("down", "--keep-data", "false")
+
+
+def test_list_flags_are_repeated_and_hold_commas():
+    parsed = read("init", "--skip-phases", "certs,kubeconfig", "--skip-phases=addon")
+    assert parsed.strings("skip-phases") == ("certs", "kubeconfig", "addon")
+
+
+def test_arguments_and_flags_are_mixed():
+    parsed = read("local", "logs", "--tail", "3", "kube-apiserver", "-f")
+    assert (parsed.text("component"), parsed.number("tail"), parsed.flag("follow")) == ("kube-apiserver", 3, True)
+
+
+def test_two_dashes_end_the_flags():
+    assert read("binaries", "fetch", "--", "kubectl").strings("program") == ("kubectl",)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("lcal",), 'unknown command "lcal" for "kubewright"'),
+        (("local", "stats"), 'unknown command "stats" for "kubewright local"'),
+        (("up", "--node", "3"), "unknown flag: --node"),
+        (("up", "--nodes"), "flag needs an argument: --nodes"),
+        (("up", "--nodes", "three"), 'invalid argument "three" for "--nodes"'),
+        (("up", "--wait", "soon"), 'invalid argument "soon" for "--wait"'),
+        (("up", "-o", "xml"), 'invalid argument "xml" for "--output"'),
+        (("up", "surplus"), "unexpected argument 'surplus'"),
+        (("completion",), "the following arguments are required: shell"),
+    ],
+)
+def test_a_wrong_word_is_named(argv, message):
+    with pytest.raises(UsageError) as caught:
+        read(*argv)
+    assert caught.value.what == message
+    assert caught.value.remedy
+
+
+def test_a_misspelt_flag_gets_a_suggestion():
+    with pytest.raises(UsageError) as caught:
+        read("up", "--ndoes", "3")
+    assert caught.value.remedy == "did you mean '--nodes'?"
+
+
+@given(st.lists(st.text(min_size=1, max_size=12), max_size=6))
+def test_any_words_are_read_or_refused_with_a_usage_error(words):
+    try:
+        parse(words, program="kubewright")
+    except UsageError as error:
+        assert error.what
+
+
+@given(st.sampled_from([command for command in commands.COMMANDS if command.handler]), st.data())
+def test_what_is_given_is_what_is_parsed(command, data):
+    flags = data.draw(st.lists(st.sampled_from(command.flags), unique_by=lambda flag: flag.name)) if command.flags else []
+    values = {"string": "x", "bool": "true", "int": "7", "strings": "a,b", "duration": "1m"}
+    words = [f"--{flag.name}={flag.choices[-1] if flag.choices else values[flag.kind]}" for flag in flags]
+    arguments = [argument.name for argument in command.arguments]
+    parsed = parse([*command.words, *words, *arguments], program="kubewright")
+    assert parsed.command is command
+    assert parsed.given == {flag.name for flag in flags}

@@ -1,0 +1,47 @@
+"""Cheap commands stay cheap: what they import is a list, and adding to it is a decision."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = frozenset(
+    {
+        "aiohttp", "asyncio", "concurrent", "cryptography", "dataclasses", "email", "http", "inspect", "json", "jsonpatch", "logging",
+        "msgspec", "rich", "secrets", "shtab", "socket", "ssl", "subprocess", "typing", "urllib", "urllib3", "uvloop", "yaml",
+    }
+)  # fmt: skip
+
+PROGRAM = """
+import sys
+sys.argv = ["kubewright", *{argv!r}]
+before = set(sys.modules)
+from kubewright.cli.main import main
+code = main()
+sys.stderr.write("LOADED " + " ".join(sorted(set(sys.modules) - before)))
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["version"], ["version", "-o", "short"], ["token", "generate"], ["up", "--help"]])
+def test_a_cheap_command_loads_nothing_heavy(argv):
+    source = PROGRAM.format(argv=argv)
+    done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True, env=environment())
+    loaded = {name.partition(".")[0] for name in done.stderr.partition("LOADED ")[2].split()}
+    assert loaded
+    assert sorted(loaded & HEAVY) == []
+
+
+def test_the_pytest_plugin_loads_nothing_of_ours():
+    source = 'import pytest, sys\nimport kubewright.testing.plugin\nprint(*(n for n in sys.modules if n.startswith("kubewright")))'
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
+    assert set(done.stdout.split()) == {"kubewright", "kubewright.testing", "kubewright.testing.plugin"}
+
+
+def environment() -> dict[str, str]:
+    import kubewright
+
+    return {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(kubewright.__file__))}

@@ -1,0 +1,68 @@
+"""Rules of the house that no linter has: length of files and functions, docstrings, names that must not appear."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MOST_LINES = 500
+MOST_FUNCTION_LINES = 60
+
+
+def functions(path):
+    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def test_files_are_short():
+    assert len(SOURCES) > 100
+    assert [str(path.relative_to(ROOT)) for path in SOURCES if len(path.read_text().splitlines()) > MOST_LINES] == []
+
+
+def test_functions_are_short():
+    lengths = [(path, node, (node.end_lineno or 0) - node.lineno + 1) for path in SOURCES for node in functions(path)]
+    assert len(lengths) > 1000
+    long = [f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({length})" for path, node, length in lengths if length > MOST_FUNCTION_LINES]
+    assert long == []
+
+
+def test_every_module_and_public_class_has_a_docstring():
+    lacking = []
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        nodes = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))]
+        lacking += [f"{path.relative_to(ROOT)} {getattr(node, 'name', '')}" for node in nodes if not ast.get_docstring(node)]
+    assert lacking == []
+
+
+def test_nothing_goes_around_the_clock_and_the_random_numbers():
+    around = re.compile(r"\btime\.(sleep|time|monotonic)\(|\bdatetime\.now\(|\bos\.urandom\(|\brandom\.(random|randint)\(|\bsecrets\.token")
+    allowed = {"src/kubewright/base/clock.py", "src/kubewright/base/randomness.py", "src/kubewright/base/entropy.py"}
+    found = [str(path.relative_to(ROOT)) for path in SOURCES if around.search(path.read_text())]
+    assert sorted(set(found) - allowed) == []
+
+
+def test_locks_name_no_index_and_hash_everything():
+    locks = sorted(ROOT.glob("requirements*.lock"))
+    assert len(locks) == 2
+    for lock in locks:
+        text = lock.read_text()
+        assert "://" not in text
+        pinned = re.findall(r"^[A-Za-z0-9._-]+==", text, re.MULTILINE)
+        assert len(pinned) > 10
+        assert all(re.search(rf"^{re.escape(name)}[^\n]*\\\n\s+--hash=sha256:", text, re.MULTILINE) for name in pinned)
+
+
+def test_no_tracked_file_is_a_binary():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout: a source archive has only what was packed")
+    names = [name for name in listed.stdout.decode().split("\0") if name and not name.endswith((".png", ".svg"))]
+    binary = [name for name in names if (ROOT / name).is_file() and b"\0" in (ROOT / name).read_bytes()[:4096]]
+    assert names
+    assert binary == []
