@@ -24,6 +24,8 @@ class Kind:
     """One type. `zero` is Go's zero value, which null and a missing field mean; `empty` is what `omitempty` leaves out."""
 
     expected: ClassVar[str] = ""
+    holds_others: ClassVar[bool] = False
+    """A list or map: what stands in its place may be what it should hold, a secret."""
     is_struct: ClassVar[bool] = False
     """A Go struct: it is always there, and `omitempty` never leaves it out."""
 
@@ -33,7 +35,7 @@ class Kind:
 
     def read(self, value: Any, at: Place) -> Any:
         """Read a JSON value that is not null."""
-        at.wrong_type(self.expected, value)
+        at.wrong_type(self.expected, value, hide=self.holds_others)
         return self.zero()
 
     def encode(self, value: Any) -> Any:
@@ -65,7 +67,7 @@ class Text(Kind):
     def read(self, value: Any, at: Place) -> str:
         if isinstance(value, str):
             return value or self._default
-        at.wrong_type(self.expected, value, secret=self._secret)
+        at.wrong_type(self.expected, value, hide=self._secret)
         return self._default
 
     def zero(self) -> str:
@@ -201,7 +203,7 @@ class Token(Kind):
 
     def read(self, value: Any, at: Place) -> str:
         if not isinstance(value, str):
-            at.wrong_type(self.expected, value, secret=True)
+            at.wrong_type(self.expected, value, hide=True)
             return ""
         if _TOKEN.fullmatch(value) is None:
             at.invalid("a bootstrap token has the form [a-z0-9]{6}.[a-z0-9]{16}", HIDDEN)

@@ -59,6 +59,7 @@ class List(Kind):
     """A Go slice: None is null or not given."""
 
     expected = "a list"
+    holds_others = True
 
     def __init__(self, inner: Kind) -> None:
         self._inner = inner
@@ -79,6 +80,7 @@ class Map(Kind):
     """A Go map with string keys: None is null or not given."""
 
     expected = "a map"
+    holds_others = True
 
     def __init__(self, inner: Kind) -> None:
         self._inner = inner
@@ -106,7 +108,7 @@ class _Object(Kind):
     def _walk(self, value: Any, at: Place) -> dict[str, Any]:
         """Return the fields that are given, by JSON name; note the unknown ones."""
         if not isinstance(value, Mapping):
-            at.wrong_type(self.expected, value)
+            at.wrong_type(self.expected, value, hide=True)
             return {}
         known: dict[str, Any] = {}
         for name, element in value.items():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.masking import mask
 
 HIDDEN: Final = "(hidden)"
 _SHOWN: Final = 80
@@ -52,9 +53,9 @@ class Place:
         """Step into a map entry."""
         return Place(self.path.key(name), self.findings)
 
-    def wrong_type(self, expected: str, found: object, *, secret: bool = False) -> None:
-        """Note that a value has another type than its field."""
-        self._error(FieldErrorType.TYPE, f"expected {expected}, found {type_name(found)}", HIDDEN if secret else shown(found))
+    def wrong_type(self, expected: str, found: object, *, hide: bool = False) -> None:
+        """Note that a value has another type than its field; `hide`: it may be a secret."""
+        self._error(FieldErrorType.TYPE, f"expected {expected}, found {type_name(found)}", HIDDEN if hide else shown(found))
 
     def invalid(self, reason: str, found: object) -> None:
         """Note a value of the right type that its field cannot hold."""
@@ -79,7 +80,7 @@ class Place:
 
     def _error(self, kind: FieldErrorType, reason: str, value: object) -> None:
         source = self.findings.locate(self.path)
-        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=reason, value=value, source=source))
+        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=mask(reason), value=value, source=source))
 
     def _surplus(self, path: FieldPath, kind: FieldErrorType, reason: str) -> None:
         value = path.text.rpartition(".")[2] if kind is FieldErrorType.DUPLICATE else None
@@ -103,8 +104,9 @@ def type_name(value: object) -> str:
 
 
 def shown(value: object) -> object:
-    """Return what of a value is put into an error: a scalar, cut where it is long; of maps and lists only the type."""
+    """Return what of a value is put into an error: a scalar, masked and cut where it is long; of maps and lists only the type."""
     if isinstance(value, str):
+        value = mask(value)
         return value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…"
     return value if value is None or isinstance(value, bool | int | float) else type_name(value)
 

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 from apis_documents import MACHINE, cluster, field_errors, load
 
+from kubewright.apis import kubeadm
 from kubewright.apis.kubeadm import cluster_document, component_image, images
 from kubewright.apis.kubeadm.versions import image_tag, labels_needed, resolve
 
@@ -116,6 +117,12 @@ def test_disabled_add_ons_and_external_etcd_need_no_images():
 
 def test_a_tag_holds_only_what_a_tag_may_hold():
     assert image_tag("v1.36.2+a~b") == "v1.36.2_a_b"
+
+
+def test_the_package_gives_out_functions_not_the_modules_they_live_in():
+    assert {name: callable(getattr(kubeadm, name)) for name in kubeadm.__all__} == dict.fromkeys(kubeadm.__all__, True)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = kubeadm.nothing
 
 
 def test_an_unknown_component_has_no_image():

@@ -123,6 +123,10 @@ def test_rules_about_unreadable_values_are_left_out_but_others_still_run():
         init(certificateKey=["s3cr3t"]),
         init(bootstrapTokens=[{"token": "s3cr3t"}]),
         init(bootstrapTokens=[{"token": {"s3cr3t": 1}}]),
+        init(bootstrapTokens=["s3cr3t"]),
+        init(bootstrapTokens="s3cr3t"),
+        init(timeouts={"discovery": "abcdef.012345678s3cr3t0"}),
+        init(localAPIEndpoint={"bindPort": "abcdef.0123456789s3cr3t"}),
     ],
 )
 def test_secrets_never_appear_in_errors(document):
