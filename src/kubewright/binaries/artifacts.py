@@ -86,6 +86,7 @@ def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]
 
     Only the named members are looked at, and only plain files among them. Raises BinariesError where one is not in it.
     """
+    import gzip
     import shutil
     import tarfile
     import zlib
@@ -100,10 +101,12 @@ def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]
                 if name is None or content is None:
                     continue
                 found[name] = into / name
-                with files.writing(into), found[name].open("wb") as target:
+                with found[name].open("wb") as target:
                     shutil.copyfileobj(content, target, files.CHUNK)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BinariesError(f"{artifact.label} is not an archive that can be read: {error}") from error
+    except OSError as error:
+        raise files.host_error(error, into) from error
     if missing := [name for name in members.values() if name not in found]:
         raise BinariesError(f"{artifact.label} does not hold {', '.join(missing)}")
     return found

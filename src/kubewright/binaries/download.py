@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import urlsplit
@@ -35,6 +36,7 @@ RETRIES: Final = 3
 WINDOW: Final = 60.0
 SLOWEST: Final = 1024
 """Bytes per second over WINDOW below which a download counts as stalled, although bytes still arrive."""
+KEPT_FOR: Final = 7 * 86400.0
 _RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
@@ -197,6 +199,13 @@ class Downloads:
                         raise _UnfinishedError(BinariesError(f"{url} sends less than {SLOWEST} bytes a second"))
                     since, then = done, now
         meter.finish()
+
+
+def forget_old(root: Path, *, now: datetime) -> None:
+    """Remove unfinished downloads that nobody has continued for a week. The caller holds the cache's lock."""
+    for part in (root / PARTIAL).glob("*.part"):
+        if now.timestamp() - part.stat().st_mtime > KEPT_FOR:
+            part.unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:

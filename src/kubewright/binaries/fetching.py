@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kubewright.base.clock import Clock
-from kubewright.base.errors import BinariesError, HostError
+from kubewright.base.errors import BinariesError, HostError, KubewrightError, UsageError
 from kubewright.base.events import Line, Reporter
 from kubewright.binaries import files
 from kubewright.binaries.artifacts import Artifact, artifacts, extract
 from kubewright.binaries.build import Build
-from kubewright.binaries.download import CONNECT_LIMIT, STALL, Downloads, Fetcher
+from kubewright.binaries.download import CONNECT_LIMIT, STALL, Downloads, Fetcher, forget_old
 from kubewright.binaries.locking import locked
 from kubewright.binaries.settings import DIRECTORY_VARIABLE, NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
 from kubewright.binaries.shelf import Located, Shelf
@@ -51,6 +51,7 @@ class Fetching:
         with locked(root, task=task, wait=wait, clock=self._clock, reporter=self._reporter):
             self._shelf.cache.forget()
             files.remove_stale(root)
+            forget_old(root, now=self._clock.now())
             for source in (self._download, self._build):
                 if missing := self._missing(wanted):
                     source(missing)
@@ -87,7 +88,7 @@ class Fetching:
     def _remedies(reasons: Mapping[str, list[Refusal]]) -> list[str]:
         return [refusal.remedy for refusals in reasons.values() for refusal in refusals if refusal.remedy and refusal.source != "directory"]
 
-    def _refuse(self, wanted: Iterable[Wanted], source: str, error: BinariesError | HostError) -> None:
+    def _refuse(self, wanted: Iterable[Wanted], source: str, error: KubewrightError) -> None:
         refusal = Refusal(source=source, reason=str(error), remedy=error.remedy)
         for one in wanted:
             self._refusals.setdefault(one.name, []).append(refusal)
@@ -102,7 +103,7 @@ class Fetching:
             return
         try:
             fetcher = self._fetcher or web(self._sources, self._environment)
-        except HostError as error:  # no CA certificates on this machine
+        except (HostError, UsageError) as error:  # no CA certificates on this machine; a proxy in the environment that only Go can use
             self._refuse(missing, Downloads.name, error)
             return
         downloads = Downloads(fetcher, root=self._sources.cache, mirrors=self._sources.mirrors, reporter=self._reporter, clock=self._clock)

@@ -62,7 +62,7 @@ def sources_from(
         mirrors=tuple(_mirror(mirror) for mirror in listed),
         allow_download=(not offline) if allow_download is None else allow_download,
         allow_build=(not _flag(environment, NO_BUILD_VARIABLE)) if allow_build is None else allow_build,
-        offline=offline,
+        offline=offline and not allow_download,
         proxy=_proxy(through) if through else through,
     )
 

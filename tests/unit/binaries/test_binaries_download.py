@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,6 +274,39 @@ def test_an_archive_without_the_program_is_refused(host, tmp_path):
     host.files[f"{ETCD_PATH}{ETCD}.tar.gz"] = Behaviour(body=body)
     host.files[f"{ETCD_PATH}SHA256SUMS"] = Behaviour(body=f"{sha256(body)}  {ETCD}.tar.gz\n".encode())
     assert "does not hold etcd" in refusal(host, tmp_path, "etcd").detail
+
+
+@pytest.mark.parametrize("body", [b"no archive at all", archive({"x": b"y" * 5000})[:-20], archive({"x": bytes(5000)})[:30] + bytes(60)])
+def test_an_archive_that_cannot_be_read_is_refused(host, tmp_path, body):
+    host.files[f"{ETCD_PATH}{ETCD}.tar.gz"] = Behaviour(body=body)
+    host.files[f"{ETCD_PATH}SHA256SUMS"] = Behaviour(body=f"{sha256(body)}  {ETCD}.tar.gz\n".encode())
+    assert "is not an archive that can be read" in refusal(host, tmp_path, "etcd").detail
+
+
+def test_unfinished_downloads_are_kept_for_a_week(host, tmp_path):
+    host.release("kube-scheduler")
+    partial = tmp_path / "cache" / "partial"
+    partial.mkdir(parents=True)
+    now = FakeClock().now().timestamp()
+    for name, age in (("young", 6 * 86400), ("old", 8 * 86400)):
+        (partial / f"{name}.part").write_bytes(b"")
+        os.utime(partial / f"{name}.part", (now - age, now - age))
+    fetch(host, tmp_path)
+    assert [path.name for path in partial.iterdir()] == ["young.part"]
+
+
+@pytest.mark.parametrize("environment", [{"HTTPS_PROXY": "socks5://proxy.example:1080"}, {"HTTPS_PROXY": "http://[::1"}])
+def test_a_proxy_that_only_go_can_use_leaves_the_other_sources(tmp_path, environment):
+    with pytest.raises(BinariesError, match="HTTPS_PROXY does not name an http or https proxy") as caught:
+        binaries.ensure(("kubectl",), version="v1.36.3", sources=sources(tmp_path), environment=environment)
+    assert "build: not allowed" in caught.value.detail
+
+
+def test_a_machine_without_ca_certificates_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(tls, "SYSTEM_BUNDLES", ("/nonexistent",))
+    with pytest.raises(BinariesError, match="no bundle of trusted CA certificates") as caught:
+        binaries.ensure(("kubectl",), version="v1.36.3", sources=sources(tmp_path), environment={})
+    assert "install the package ca-certificates" in caught.value.remedy
 
 
 def test_a_full_disk_ends_everything_and_leaves_nothing(host, tmp_path, monkeypatch):

@@ -321,16 +321,32 @@ def wait_for(path: Path) -> None:
 
 @pytest.mark.parametrize("at", ["list", "build"])
 def test_a_killed_run_leaves_nothing_half_written_and_the_next_one_finishes(go, tmp_path, at):
-    go.behave(f'[ $verb = {at} ] && {{ touch "$here/../reached"; echo half > "${{out}}kubectl"; sleep 30; }}')
+    go.behave(
+        f'[ $verb = {at} ] && {{ echo half > "${{out}}kubectl"; echo $$ > "$here/../new"; mv "$here/../new" "$here/../pid"; exec sleep 30; }}'
+    )
     process = start(go, tmp_path / "cache")
-    wait_for(go.root / "reached")
+    wait_for(go.root / "pid")
     process.kill()
+    os.kill(int((go.root / "pid").read_text()), signal.SIGKILL)  # the real Go ends by itself: its pipe is broken
     process.communicate()
     assert list((tmp_path / "cache").glob("work-*"))
     go.behave("")
     assert ensure(go, tmp_path)["kubectl"].path.read_bytes() == programs.program("kubectl")
     assert not list((tmp_path / "cache").glob("work-*"))
     assert len(go.builds()) == (1 if at == "list" else 2)
+
+
+def test_a_run_that_ends_between_the_program_and_its_stamp_is_repeated(go, tmp_path, monkeypatch):
+    from kubewright.binaries import stamps
+
+    save = stamps.save
+    monkeypatch.setattr(stamps, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        ensure(go, tmp_path)
+    monkeypatch.setattr(stamps, "save", save)
+    assert binaries.locate(("kubectl",), version="v1.36.3", sources=sources(tmp_path)).missing
+    assert ensure(go, tmp_path)["kubectl"].version == "v1.36.3"
+    assert len(go.builds()) == 2
 
 
 def test_an_interrupt_ends_the_build_and_its_children(go, tmp_path):

@@ -46,9 +46,7 @@ def test_a_flag_beats_its_variable():
     found = sources_from(
         environment, directory="/b", mirrors=("https://b.example",), allow_download=True, allow_build=True, proxy="http://b", cache="/c"
     )
-    assert found == Sources(
-        cache=Path("/c"), directory=Path("/b"), mirrors=("https://b.example",), allow_download=True, offline=True, proxy="http://b"
-    )
+    assert found == Sources(cache=Path("/c"), directory=Path("/b"), mirrors=("https://b.example",), allow_download=True, proxy="http://b")
 
 
 @pytest.mark.parametrize(
