@@ -28,6 +28,8 @@ class Rule:
     required: bool = False
 
 
+_Found = tuple[Rule, Place, Problem]
+
 INIT_RULES: Final = (
     Rule("nodeRegistration", lambda init: init.node_registration.name, rules.given, required=True),
     Rule("nodeRegistration.name", lambda init: init.node_registration.name or None, rules.subdomain),
@@ -108,24 +110,24 @@ RUN_RULES: Final = (
 
 def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
     """Note everything that is wrong with this machine's configuration; `runs`: also what matters only when `init` runs."""
-    _apply(INIT_RULES, init, at)
+    found = list(_found(INIT_RULES, init, at))
     for index, token in enumerate(init.bootstrap_tokens):
-        _apply(TOKEN_RULES, token, at / "bootstrapTokens" / str(index))
+        found += _found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index))
+    _note(found, at)
     if runs:
-        _apply(RUN_RULES, init, at)
+        _note(list(_found(RUN_RULES, init, at)), at)
 
 
 def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
     """Note everything that is wrong with the cluster's configuration, and what is only questionable."""
-    _apply(CLUSTER_RULES, cluster, at)
-    for rule in CLUSTER_WARNINGS:
-        for place, problem in _problems(rule, cluster, at):
-            place.warn(f"{place.path}: {problem[0]}")
+    _note(list(_found(CLUSTER_RULES, cluster, at)), at)
+    for _, place, (reason, _value) in _found(CLUSTER_WARNINGS, cluster, at):
+        place.warn(f"{place.path}: {reason}")
 
 
-def _apply(table: tuple[Rule, ...], subject: object, at: Place) -> None:
+def _note(found: list[_Found], at: Place) -> None:
+    """Put errors into the findings, but for those about values that could not be read."""
     unreadable = [error.path for error in at.findings.errors]
-    found = [(rule, *pair) for rule in table for pair in _problems(rule, subject, at)]
     for rule, place, (reason, shown) in found:
         if any(related(place.path, path) for path in unreadable):
             continue
@@ -135,10 +137,13 @@ def _apply(table: tuple[Rule, ...], subject: object, at: Place) -> None:
             place.invalid(reason, shown)
 
 
-def _problems(rule: Rule, subject: object, at: Place) -> Iterator[tuple[Place, Problem]]:
-    place = at
-    for name in filter(None, rule.path.split(".")):
-        place /= name
-    value = rule.value(subject)
-    if value is not None:
-        yield from ((place, problem) for problem in rule.check(value))
+def _found(table: tuple[Rule, ...], subject: object, at: Place) -> Iterator[_Found]:
+    for rule in table:
+        value = rule.value(subject)
+        if value is None:
+            continue
+        place = at
+        for name in filter(None, rule.path.split(".")):
+            place /= name
+        for problem in rule.check(value):
+            yield rule, place, problem
