@@ -1,0 +1,70 @@
+"""The objects that `init` writes, phase by phase, in kubeadm's order (spec/kubeadm.md 7.1). Secrets of tokens are made by `tokens`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.manifests import configmaps, coredns, kube_proxy
+from kubewright.manifests.endpoint import cluster_server
+from kubewright.manifests.rbac import Purpose, grants
+from kubewright.tokens import cluster_info as info
+
+Objects = list[dict[str, Any]]
+
+
+def cluster_admins() -> Objects:
+    """Return the binding that makes administrators of the group of admin.conf."""
+    return grants(Purpose.ADMINISTRATORS)
+
+
+def kubeadm_config(configuration: Configuration) -> Objects:
+    """Return kubeadm-config and the rights to read it."""
+    return [configmaps.kubeadm_config(configuration), *grants(Purpose.KUBEADM_CONFIG)]
+
+
+def kubelet_config(configuration: Configuration) -> Objects:
+    """Return kubelet-config and the rights to read it."""
+    return [configmaps.kubelet_config(configuration), *grants(Purpose.KUBELET_CONFIG)]
+
+
+def kubeadm_certs(sealed: Mapping[str, bytes], *, owner: str, owner_uid: str) -> Objects:
+    """Return the Secret of `configmaps.kubeadm_certs` and the rights to read it."""
+    return [configmaps.kubeadm_certs(sealed, owner=owner, owner_uid=owner_uid), *grants(Purpose.CERTIFICATES)]
+
+
+def joining() -> Objects:
+    """Return the rights that machines need to join and to renew their certificates, and the API server to reach kubelets."""
+    return grants(Purpose.JOINING)
+
+
+def cluster_info(configuration: Configuration, addresses: Addresses, *, ca_pem: bytes) -> Objects:
+    """Return cluster-info and the right of everybody to read it."""
+    server = cluster_server(configuration.cluster, addresses)
+    return [info.config_map(server=server, ca_pem=ca_pem), *grants(Purpose.CLUSTER_INFO)]
+
+
+def dns(configuration: Configuration, *, replicas: int = coredns.REPLICAS) -> Objects:
+    """Return the CoreDNS add-on; nothing if it is disabled."""
+    return [] if configuration.cluster.dns.disabled else coredns.objects(configuration.cluster, replicas=replicas)
+
+
+def proxy(configuration: Configuration, addresses: Addresses, detected: Detected) -> Objects:
+    """Return the kube-proxy add-on; nothing if it is disabled."""
+    return [] if configuration.cluster.proxy.disabled else kube_proxy.objects(configuration, addresses, detected)
+
+
+def all_of_init(configuration: Configuration, addresses: Addresses, detected: Detected, *, ca_pem: bytes) -> Objects:
+    """Return everything that an `init` without `--upload-certs` writes, but the Secrets of tokens and the patch of the Node."""
+    return [
+        *cluster_admins(),
+        *kubeadm_config(configuration),
+        *kubelet_config(configuration),
+        *joining(),
+        *cluster_info(configuration, addresses, ca_pem=ca_pem),
+        *dns(configuration),
+        *proxy(configuration, addresses, detected),
+    ]

@@ -1,0 +1,185 @@
+"""Who may do what in a new cluster, as a table (spec/kubeadm.md 7.4). A row with rules is a role and its binding, else a binding alone."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any, Final
+
+API: Final = "rbac.authorization.k8s.io"
+API_VERSION: Final = f"{API}/v1"
+KUBE_SYSTEM: Final = "kube-system"
+KUBE_PUBLIC: Final = "kube-public"
+
+
+class Purpose(enum.Enum):
+    """What a row is for: the phase that makes it."""
+
+    ADMINISTRATORS = enum.auto()
+    KUBEADM_CONFIG = enum.auto()
+    KUBELET_CONFIG = enum.auto()
+    CERTIFICATES = enum.auto()
+    JOINING = enum.auto()
+    CLUSTER_INFO = enum.auto()
+    COREDNS = enum.auto()
+    KUBE_PROXY = enum.auto()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Somebody who gets rights. Only a service account has a namespace."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return the subject as kubeadm sends it: without apiGroup, which the API server fills in."""
+        return {"kind": self.kind, "name": self.name} | ({"namespace": self.namespace} if self.namespace else {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What may be done with some resources; with `names`, only with those objects."""
+
+    group: str = ""
+    resources: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ("get",)
+
+    def document(self) -> dict[str, Any]:
+        """Return the rule of a role."""
+        names = {"resourceNames": list(self.names)} if self.names else {}
+        return {"apiGroups": [self.group], **names, "resources": list(self.resources), "verbs": list(self.verbs)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grant:
+    """A binding, and with `rules` the role of the same name that it binds. With a namespace both are of that namespace only."""
+
+    purpose: Purpose
+    name: str
+    subjects: tuple[Subject, ...]
+    rules: tuple[Rule, ...] = ()
+    role: str = ""
+    namespace: str = ""
+
+
+JOINING_NODES: Final = Subject("Group", "system:bootstrappers:kubeadm:default-node-token")
+NODES: Final = Subject("Group", "system:nodes")
+_SIGNING: Final = "system:certificates.k8s.io:certificatesigningrequests"
+
+
+def _may_read(kind: str, name: str) -> tuple[Rule, ...]:
+    return (Rule(resources=(kind,), names=(name,)),)
+
+
+GRANTS: Final = (
+    Grant(
+        purpose=Purpose.ADMINISTRATORS,
+        name="kubeadm:cluster-admins",
+        role="cluster-admin",
+        subjects=(Subject("Group", "kubeadm:cluster-admins"),),
+    ),
+    Grant(
+        purpose=Purpose.KUBEADM_CONFIG,
+        name="kubeadm:nodes-kubeadm-config",
+        namespace=KUBE_SYSTEM,
+        rules=_may_read("configmaps", "kubeadm-config"),
+        subjects=(JOINING_NODES, NODES),
+    ),
+    Grant(
+        purpose=Purpose.KUBELET_CONFIG,
+        name="kubeadm:kubelet-config",
+        namespace=KUBE_SYSTEM,
+        rules=_may_read("configmaps", "kubelet-config"),
+        subjects=(NODES, JOINING_NODES),
+    ),
+    Grant(
+        purpose=Purpose.CERTIFICATES,
+        name="kubeadm:kubeadm-certs",
+        namespace=KUBE_SYSTEM,
+        rules=_may_read("secrets", "kubeadm-certs"),
+        subjects=(JOINING_NODES,),
+    ),
+    Grant(
+        purpose=Purpose.JOINING,
+        name="kubeadm:get-nodes",
+        rules=(Rule(resources=("nodes",)),),
+        subjects=(JOINING_NODES,),
+    ),
+    Grant(purpose=Purpose.JOINING, name="kubeadm:kubelet-bootstrap", role="system:node-bootstrapper", subjects=(JOINING_NODES,)),
+    Grant(purpose=Purpose.JOINING, name="kubeadm:node-autoapprove-bootstrap", role=f"{_SIGNING}:nodeclient", subjects=(JOINING_NODES,)),
+    Grant(
+        purpose=Purpose.JOINING,
+        name="kubeadm:node-autoapprove-certificate-rotation",
+        role=f"{_SIGNING}:selfnodeclient",
+        subjects=(NODES,),
+    ),
+    Grant(
+        purpose=Purpose.JOINING,
+        name="kubeadm:apiserver-kubelet-client",
+        role="system:kubelet-api-admin",
+        subjects=(Subject("User", "kube-apiserver-kubelet-client"),),
+    ),
+    Grant(
+        purpose=Purpose.CLUSTER_INFO,
+        name="kubeadm:bootstrap-signer-clusterinfo",
+        namespace=KUBE_PUBLIC,
+        rules=_may_read("configmaps", "cluster-info"),
+        subjects=(Subject("User", "system:anonymous"),),
+    ),
+    Grant(
+        purpose=Purpose.COREDNS,
+        name="system:coredns",
+        rules=(
+            Rule(resources=("endpoints", "services", "pods", "namespaces"), verbs=("list", "watch")),
+            Rule(group="discovery.k8s.io", resources=("endpointslices",), verbs=("list", "watch")),
+        ),
+        subjects=(Subject("ServiceAccount", "coredns", KUBE_SYSTEM),),
+    ),
+    Grant(
+        purpose=Purpose.KUBE_PROXY,
+        name="kubeadm:node-proxier",
+        role="system:node-proxier",
+        subjects=(Subject("ServiceAccount", "kube-proxy", KUBE_SYSTEM),),
+    ),
+    Grant(
+        purpose=Purpose.KUBE_PROXY,
+        name="kube-proxy",
+        namespace=KUBE_SYSTEM,
+        rules=_may_read("configmaps", "kube-proxy"),
+        subjects=(JOINING_NODES,),
+    ),
+)
+"""In the order in which kubeadm writes them."""
+
+
+def grants(purpose: Purpose) -> list[dict[str, Any]]:
+    """Return the roles and bindings for a purpose, in order, each role before its binding."""
+    return [document for grant in GRANTS if grant.purpose is purpose for document in _documents(grant)]
+
+
+def service_account(name: str) -> dict[str, Any]:
+    """Return a service account of kube-system."""
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": KUBE_SYSTEM}}
+
+
+def _documents(grant: Grant) -> list[dict[str, Any]]:
+    role = {**_head("Role", grant), "rules": [rule.document() for rule in grant.rules]}
+    kind = "Role" if grant.namespace and grant.rules else "ClusterRole"
+    binding = {
+        **_head("RoleBinding", grant),
+        "roleRef": {"apiGroup": API, "kind": kind, "name": grant.name if grant.rules else grant.role},
+        "subjects": [subject.document() for subject in grant.subjects],
+    }
+    return [role, binding] if grant.rules else [binding]
+
+
+def _head(kind: str, grant: Grant) -> dict[str, Any]:
+    namespace = {"namespace": grant.namespace} if grant.namespace else {}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind if grant.namespace else f"Cluster{kind}",
+        "metadata": {"name": grant.name, **namespace},
+    }

@@ -1,0 +1,112 @@
+"""Objects beyond the reference: the RBAC table, hashes, the Node's mark, disabled add-ons."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from manifest_cases import HOST, configuration_of, places, reference_json
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.types import DNS, Proxy
+from kubewright.manifests import configmaps, coredns, kube_proxy, node, objects, rbac
+from kubewright.manifests.rbac import GRANTS, Purpose
+
+replace = msgspec.structs.replace
+TAINT = {"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}
+
+
+def test_every_grant_is_either_a_role_of_its_own_or_binds_one():
+    assert len(GRANTS) == 13
+    assert len({(grant.name, grant.namespace) for grant in GRANTS}) == 13
+    assert all(bool(grant.rules) != bool(grant.role) for grant in GRANTS)
+    assert sum(len(rbac.grants(purpose)) for purpose in Purpose) == 13 + sum(bool(grant.rules) for grant in GRANTS)
+
+
+def test_the_administrators_binding_is_a_cluster_admins():
+    (binding,) = objects.cluster_admins()
+    assert binding == {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "kubeadm:cluster-admins"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "Group", "name": "kubeadm:cluster-admins"}],
+    }
+
+
+@pytest.mark.parametrize("name", ["kubelet-config", "kube-proxy"])
+def test_the_hash_runs_over_values_in_the_order_of_keys(name):
+    vector = reference_json("vectors.json")["component_config_hash"]["config_maps"][name]
+    assert configmaps.content_hash(vector["data"]) == vector[f"annotation {configmaps.HASH}"]
+    assert configmaps.content_hash(dict(reversed(vector["data"].items()))) == vector[f"annotation {configmaps.HASH}"]
+
+
+def test_binary_values_count_after_the_others():
+    assert configmaps.content_hash({"b": "1", "a": "2"}, {"c": b"3"}) == configmaps.content_hash({"x": "213"})
+
+
+def test_a_users_component_configuration_carries_no_hash():
+    configuration = configuration_of("extra-everything")
+    _, addresses = places(configuration)
+    found = [configmaps.kubelet_config(configuration), kube_proxy.settings(configuration, addresses.api_server)]
+    assert [body["metadata"].get("annotations") for body in found] == [None, None]
+
+
+def test_disabled_add_ons_have_no_objects():
+    configuration = configuration_of("ipv4-minimal")
+    _, addresses = places(configuration)
+    disabled = replace(configuration, cluster=replace(configuration.cluster, dns=DNS(disabled=True), proxy=Proxy(disabled=True)))
+    assert objects.dns(disabled) == []
+    assert objects.proxy(disabled, addresses, HOST) == []
+    assert len(objects.all_of_init(disabled, addresses, HOST, ca_pem=b"")) == 16
+    assert len(objects.all_of_init(configuration, addresses, HOST, ca_pem=b"")) == 28
+
+
+def test_the_number_of_dns_pods_can_be_kept():
+    assert coredns.deployment(configuration_of("ipv4-minimal").cluster, replicas=5)["spec"]["replicas"] == 5
+
+
+def test_kube_proxy_gets_our_proxy_variables():
+    configuration = configuration_of("ipv4-minimal")
+    _, addresses = places(configuration)
+    detected = Detected(host_name="node1", proxy_environment={"no_proxy": "x", "HTTP_PROXY": "y"})
+    daemon_set = kube_proxy.objects(configuration, addresses, detected)[1]
+    assert [one["name"] for one in daemon_set["spec"]["template"]["spec"]["containers"][0]["env"]] == [
+        "NODE_NAME",
+        "HTTP_PROXY",
+        "no_proxy",
+    ]
+
+
+def found_node(*, labels=None, taints=None):
+    return {"metadata": {"labels": labels}, "spec": {"taints": taints} if taints is not None else {}}
+
+
+MARKED = dict.fromkeys(node.LABELS, "")
+
+
+@pytest.mark.parametrize(
+    ("found", "patch"),
+    [
+        (found_node(), {"metadata": {"labels": MARKED}, "spec": {"taints": [TAINT]}}),
+        ({}, {"metadata": {"labels": MARKED}, "spec": {"taints": [TAINT]}}),
+        (found_node(labels={**MARKED, "x": "y"}, taints=[TAINT]), {}),
+        (found_node(labels={node.LABELS[0]: "other", node.LABELS[1]: ""}, taints=[TAINT]), {"metadata": {"labels": {node.LABELS[0]: ""}}}),
+        (
+            found_node(labels=MARKED, taints=[{"key": "a", "effect": "NoExecute"}]),
+            {"spec": {"taints": [TAINT, {"key": "a", "effect": "NoExecute"}]}},
+        ),
+    ],
+)
+def test_a_node_is_marked_by_the_smallest_patch(found, patch):
+    assert node.control_plane_patch(found, configuration_of("ipv4-minimal")) == patch
+
+
+def test_no_taint_is_set_where_none_is_wanted():
+    assert node.control_plane_patch(found_node(labels=MARKED), configuration_of("extra-everything")) == {}
+
+
+def test_certificates_are_owned_by_the_token_that_dies_with_them():
+    secret, role, binding = objects.kubeadm_certs({"ca.key": b"\x00", "ca.crt": b""}, owner="bootstrap-token-abcdef", owner_uid="u")
+    assert secret["data"] == {"ca.crt": "", "ca.key": "AA=="}
+    assert secret["metadata"]["ownerReferences"][0]["name"] == "bootstrap-token-abcdef"
+    assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
