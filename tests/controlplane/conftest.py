@@ -64,7 +64,7 @@ def _die_with_parent() -> None:
 @contextlib.contextmanager
 def _process(log: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as stream:
-        process = subprocess.Popen(argv, stdout=stream, stderr=stream, preexec_fn=_die_with_parent)
+        process = subprocess.Popen(argv, stdout=stream, stderr=stream, preexec_fn=_die_with_parent)  # noqa: PLW1509 - no threads yet
     try:
         yield process
     finally:

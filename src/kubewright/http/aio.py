@@ -57,12 +57,14 @@ class Transport:
         proxy: Proxy | None = None,
         limits: Limits | None = None,
         unix_socket: str | None = None,
+        server_name: str = "",
     ) -> None:
         _, self._server, self._prefix = origin(base)
         self._context = context
         self._proxy = proxy
         self._limits = limits or Limits()
         self._unix_socket = unix_socket
+        self._server_name = server_name or None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
         self._in_flight = 0
@@ -143,6 +145,7 @@ class Transport:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect, sock_read=stall),
             proxy=self._proxy.url if self._proxy is not None else None,
             proxy_auth=_basic(self._proxy),
+            server_hostname=self._server_name,
         )
 
     def _opened(self) -> aiohttp.ClientSession:

@@ -76,9 +76,10 @@ class Proxies:
 
         # In a CGI program HTTP_PROXY is a header of the client's (httpoxy); Go ignores it there as well.
         plain = "" if "REQUEST_METHOD" in environment else variable("HTTP_PROXY")
+        secure = variable("HTTPS_PROXY")
         return cls(
-            http=_proxy(plain, name="HTTP_PROXY"),
-            https=_proxy(variable("HTTPS_PROXY"), name="HTTPS_PROXY"),
+            http=parse_proxy(plain, name="HTTP_PROXY") if plain else None,
+            https=parse_proxy(secure, name="HTTPS_PROXY") if secure else None,
             rules=tuple(rule for entry in variable("NO_PROXY").split(",") if (rule := _rule(entry)) is not None),
         )
 
@@ -96,9 +97,8 @@ class Proxies:
         return None if any(rule.covers(host, port, address) for rule in self.rules) else proxy
 
 
-def _proxy(text: str, *, name: str) -> Proxy | None:
-    if not text:
-        return None
+def parse_proxy(text: str, *, name: str) -> Proxy:
+    """Read a proxy's URL; a bare `host:port` is http. `name` is what holds it. Raises UsageError, without showing credentials."""
     try:
         parts = urlsplit(text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) else f"http://{text}")
         host, port = parts.hostname, parts.port

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
@@ -33,7 +33,8 @@ _REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})
 class Transport:
     """A pool of connections to one server; thread-safe. Implements `messages.Transport`.
 
-    `base` is `https://host:port`, perhaps with a path that goes before every target. Opens nothing before the first request.
+    `base` is `https://host:port`, perhaps with a path that goes before every target; `server_name` is what the certificate must be made
+    for, where it is not the host. Opens nothing before the first request.
     """
 
     def __init__(
@@ -44,11 +45,12 @@ class Transport:
         proxy: Proxy | None = None,
         limits: Limits | None = None,
         clock: Clock | None = None,
+        server_name: str = "",
     ) -> None:
         _, self._server, self._prefix = origin(base)
         self._limits = limits or Limits()
         self._clock = clock or SystemClock()
-        self._manager = _manager(context, proxy, connections=self._limits.connections)
+        self._manager = _manager(context, proxy, connections=self._limits.connections, server_name=server_name)
 
     def request(
         self,
@@ -217,13 +219,20 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _Connection
 
 
-def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections: int) -> urllib3.PoolManager:
+def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections: int, server_name: str = "") -> urllib3.PoolManager:
+    named: dict[str, Any] = {"server_hostname": server_name} if server_name else {}
     if proxy is None:
-        manager = urllib3.PoolManager(num_pools=4, maxsize=connections, ssl_context=context)
+        manager = urllib3.PoolManager(num_pools=4, maxsize=connections, ssl_context=context, **named)
     else:
         basic = make_headers(proxy_basic_auth=f"{proxy.user}:{proxy.password}") if proxy.user is not None else None
         manager = urllib3.ProxyManager(
-            proxy.url, num_pools=4, maxsize=connections, proxy_headers=basic, ssl_context=context, proxy_ssl_context=_proxy_context(proxy)
+            proxy.url,
+            num_pools=4,
+            maxsize=connections,
+            proxy_headers=basic,
+            ssl_context=context,
+            proxy_ssl_context=_proxy_context(proxy),
+            **named,
         )
     manager.pool_classes_by_scheme = {"http": HTTPConnectionPool, "https": _SecurePool}
     return manager

@@ -204,4 +204,10 @@ class AsyncKubeClient:
     def _default_transport(self, access: Access) -> AsyncTransport:
         from kubewright.http import aio
 
-        return aio.Transport(access.server, context=access.context(), proxy=self._proxies.for_url(access.server), limits=self._limits)
+        return aio.Transport(
+            access.server,
+            context=access.context(),
+            proxy=access.proxy or self._proxies.for_url(access.server),
+            server_name=access.tls_server_name,
+            limits=self._limits,
+        )

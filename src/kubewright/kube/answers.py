@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -52,16 +51,19 @@ _REMEDIES: Final[dict[type[errors.StatusError], str]] = {
 
 
 class EventType(enum.Enum):
-    """What a watch tells. ERROR never reaches a caller: it is raised."""
+    """What a watch tells. ERROR never reaches a caller: it is raised. SYNCED is an informer's own: everything there is has been told."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
     BOOKMARK = "BOOKMARK"
+    SYNCED = "SYNCED"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+_EVENT_TYPES: Final = {kind.value: kind for kind in EventType if kind is not EventType.SYNCED}
+
+
+class WatchEvent(NamedTuple):
     """One thing that happened to an object. A BOOKMARK's object holds nothing but its resourceVersion."""
 
     type: EventType
@@ -154,10 +156,10 @@ class WatchDecoder:
         if found.type == "ERROR":
             code = obj.get("code")
             raise _status_error(self._call, code if isinstance(code, int) else 500, obj, headers={}, text=bytes(found.object))
-        try:
-            return WatchEvent(EventType(found.type), obj)
-        except ValueError as error:
-            raise _nonsense(self._call, self._server, Reason.MALFORMED, f"a watch event of type {_printable(found.type)}") from error
+        kind = _EVENT_TYPES.get(found.type)
+        if kind is None:
+            raise _nonsense(self._call, self._server, Reason.MALFORMED, f"a watch event of type {_printable(found.type)}")
+        return WatchEvent(kind, obj)
 
 
 def _decode(call: Call, body: bytes, *, server: str) -> Object:

@@ -152,7 +152,8 @@ class KubeClient:
         return sync.Transport(
             access.server,
             context=access.context(),
-            proxy=self._proxies.for_url(access.server),
+            proxy=access.proxy or self._proxies.for_url(access.server),
+            server_name=access.tls_server_name,
             limits=self._limits,
             clock=self._clock,
         )

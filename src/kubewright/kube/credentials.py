@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
+from kubewright.http.proxies import Proxy
 
 if TYPE_CHECKING:
     import ssl
@@ -56,6 +57,10 @@ class Access:
     ca_pem: bytes | None = None
     identity: Identity = field(default_factory=Anonymous)
     verify: bool = True
+    tls_server_name: str = ""
+    """The name to expect in the server's certificate, where it is not the host of the URL."""
+    proxy: Proxy | None = None
+    """The proxy that the kubeconfig names; counts more than the environment's."""
     impersonation: Impersonation | None = None
 
     def as_identity(self, identity: Identity) -> Access:

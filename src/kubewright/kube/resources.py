@@ -48,7 +48,7 @@ class Resource:
 
 def segment(name: str) -> str:
     """Encode a name for a path. Raises UsageError for what the API server refuses as a path segment (apimachinery `path.IsValidPathSegmentName`)."""
-    if name in {"", ".", ".."} or "/" in name or "%" in name:
+    if name in {"", ".", ".."} or "/" in name or "%" in name or not name.isprintable():
         raise UsageError(f"{name!r} cannot be the name of an object", remedy='names hold no "/" and no "%", and are not "." or ".."')
     return quote(name, safe=":@!$&'()*+,;=~-._")
 

@@ -1,0 +1,141 @@
+"""From a kubeconfig to an `Access`, and which file it is.
+
+What client-go does, and where we differ:
+
+| case | client-go | here |
+|---|---|---|
+| data and a path given | the data counts | an error |
+| relative path | relative to the file | the same |
+| no certificate authority | the host's own trust | an error when connecting: a cluster's CA is always its own |
+| exec, auth-provider | run, if compiled in | refused, unless the caller brings something that runs them |
+| username and password | sent as basic authentication | refused: no API server takes it since 1.19 |
+| token and tokenFile | the file's content, read again each minute | the file's content, read once |
+| several files in $KUBECONFIG | merged | the first that exists, as kubeadm's `token` does (kubeadm.md 1.1) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+
+from kubewright.apis.kubeconfig import Cluster, Kubeconfig, User, parse, require_usable
+from kubewright.base import yaml
+from kubewright.base.errors import CertificateError, UsageError
+from kubewright.http.proxies import parse_proxy
+from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate, Identity, Impersonation
+
+ReadFile = Callable[[PurePosixPath], bytes | None]
+"""Gives a file's content, None if there is none: `Host.read`."""
+RunPlugin = Callable[[Mapping[str, object]], Identity]
+"""Runs what the `exec` of a user says, for callers that allow it."""
+
+
+def places(environment: Mapping[str, str], *, home: PurePosixPath | None) -> tuple[PurePosixPath, ...]:
+    """Return the files that a user means who names none: those of $KUBECONFIG, or ~/.kube/config where it is not set."""
+    named = environment.get("KUBECONFIG", "")
+    if named:
+        return tuple(dict.fromkeys(PurePosixPath(part) for part in named.split(":") if part))
+    return (home / ".kube" / "config",) if home is not None else ()
+
+
+def first_existing(candidates: tuple[PurePosixPath, ...], *, read: ReadFile) -> PurePosixPath:
+    """Return the first of some files that exists. Raises CertificateError that names them all."""
+    for path in candidates:
+        if read(path) is not None:
+            return path
+    raise CertificateError(
+        "there is no kubeconfig",
+        detail=f"looked for {', '.join(map(str, candidates)) or 'none'}",
+        remedy="name one with --kubeconfig, or set KUBECONFIG",
+    )
+
+
+def load_access(path: PurePosixPath, *, read: ReadFile, context: str = "", run_plugin: RunPlugin | None = None) -> Access:
+    """Read a kubeconfig file of this machine, and what it refers to, into an access.
+
+    Raises CertificateError for a missing file, DocumentError and ValidationError for a broken one.
+    """
+    content = read(path)
+    if content is None:
+        raise CertificateError(f"the kubeconfig {path} does not exist", remedy="check the path")
+    found = parse(yaml.load(content, source=str(path)), source=str(path))
+    return access_from_kubeconfig(found, context=context, read=read, base=path.parent, run_plugin=run_plugin)
+
+
+def access_from_kubeconfig(
+    kubeconfig: Kubeconfig,
+    *,
+    context: str = "",
+    read: ReadFile | None = None,
+    base: PurePosixPath | None = None,
+    run_plugin: RunPlugin | None = None,
+) -> Access:
+    """Resolve a context, by default the current one. Without `read` the kubeconfig may name no file: one that came over the network.
+
+    Raises ValidationError for a context that cannot be used, CertificateError for files that are missing, UsageError for what is refused.
+    """
+    chosen = require_usable(kubeconfig, context=context)
+    files = _Files(read=read, base=base or PurePosixPath("/"), source=kubeconfig.source or "the kubeconfig")
+    cluster, user = chosen.cluster, chosen.user
+    return Access(
+        server=cluster.server,
+        ca_pem=_ca(cluster, files),
+        identity=_identity(user, files, run_plugin),
+        verify=not cluster.insecure_skip_tls_verify,
+        tls_server_name=cluster.tls_server_name,
+        proxy=parse_proxy(cluster.proxy_url, name="proxy-url") if cluster.proxy_url else None,
+        impersonation=_impersonation(user),
+    )
+
+
+class _Files:
+    """Reads what a kubeconfig refers to."""
+
+    def __init__(self, *, read: ReadFile | None, base: PurePosixPath, source: str) -> None:
+        self._read = read
+        self._base = base
+        self.source = source
+
+    def content(self, data: bytes, path: str) -> bytes:
+        """Return the data, or the file's content where there is none."""
+        if data or not path:
+            return data
+        if self._read is None:
+            raise UsageError(f"{self.source} may not name files", detail=path, remedy="embed the content (kubectl config view --flatten)")
+        found = self._read(self._base / path)
+        if found is None:
+            raise CertificateError(f"{self.source} names a file that does not exist", detail=str(self._base / path), remedy="restore it")
+        return found
+
+
+def _ca(cluster: Cluster, files: _Files) -> bytes | None:
+    return files.content(cluster.certificate_authority_data, cluster.certificate_authority) or None
+
+
+def _identity(user: User, files: _Files, run_plugin: RunPlugin | None) -> Identity:
+    """Return who the user is. A client certificate counts more than a token: it is shown first, in the handshake."""
+    if user.exec is not None and run_plugin is not None:
+        return run_plugin(user.exec)
+    for refused, name in ((user.exec, "exec"), (user.auth_provider, "auth-provider"), (user.username or None, "username and password")):
+        if refused is not None:
+            raise UsageError(f"{files.source}: credentials by {name} are not supported", remedy="use a client certificate or a token")
+    if user.has_certificate:
+        return ClientCertificate(
+            cert_pem=files.content(user.client_certificate_data, user.client_certificate),
+            key_pem=files.content(user.client_key_data, user.client_key),
+        )
+    token = files.content(b"", user.token_file).decode("utf-8", "replace").strip() or user.token
+    return BearerToken(_checked(token, files)) if token else Anonymous()
+
+
+def _checked(token: str, files: _Files) -> str:
+    """Refuse a token that would break out of its header."""
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise CertificateError(f"{files.source}: the token holds characters that no token has", remedy="write the file again")
+    return token
+
+
+def _impersonation(user: User) -> Impersonation | None:
+    if not user.impersonate:
+        return None
+    return Impersonation(user=user.impersonate, uid=user.impersonate_uid, groups=user.impersonate_groups)

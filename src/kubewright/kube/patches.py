@@ -1,0 +1,132 @@
+"""Patch bodies as pure functions: JSON merge patches, and as much of strategic merge as Nodes need (node.md 4.4).
+
+Maps come out with sorted keys, as Go writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.kube.core import Object
+
+Patch = dict[str, Any]
+MergeKeys = Mapping[str, str]
+"""Dotted path of a list -> the field that tells its elements apart. Lists that are not named are replaced as a whole."""
+
+NODE_LISTS: Final[MergeKeys] = {"status.conditions": "type", "status.addresses": "type"}
+"""The lists of a Node with `patchStrategy: merge` (k8s.io/api/core/v1 types.go); taints and images are atomic."""
+
+
+def merge_diff(original: Mapping[str, Any], modified: Mapping[str, Any]) -> Patch:
+    """Return the JSON merge patch (RFC 7386) that turns one object into the other. Lists are replaced; empty means no difference."""
+    return strategic_diff(original, modified, lists={})
+
+
+def apply_merge(obj: object, patch: object) -> Any:
+    """Apply a JSON merge patch (RFC 7386, section 2)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(obj) if isinstance(obj, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_merge(result.get(key), value)
+    return result
+
+
+def node_status_patch(original: Mapping[str, Any], new: Mapping[str, Any]) -> Patch:
+    """Return the body of the status patch of a Node: metadata and status only, never spec; empty if nothing differs (node.md 4.4).
+
+    The API merges addresses by type, which would destroy two of one type: the whole list is sent, marked as a replacement.
+    """
+    body = strategic_diff(_without_spec(original), _without_spec(new), lists={"status.conditions": "type"})
+    before, after = _addresses(original), _addresses(new)
+    if before and before != after:
+        body["status"]["addresses"] = [*after, {"$patch": "replace"}]
+    return body
+
+
+def strategic_diff(original: Mapping[str, Any], modified: Mapping[str, Any], *, lists: MergeKeys, path: str = "") -> Patch:
+    """Return the two-way strategic merge patch between two objects; empty if nothing differs.
+
+    A vanished key is null; an element of a merged list holds its key and only what differs; one that vanished is marked as deleted.
+    """
+    body: Patch = {}
+    for key in sorted({*original, *modified}):
+        here = f"{path}.{key}" if path else key
+        before, after = original.get(key), modified.get(key)
+        if before == after:
+            continue
+        if after is None:
+            body[key] = None
+        elif isinstance(before, Mapping) and isinstance(after, Mapping):
+            inner = strategic_diff(before, after, lists=lists, path=here)
+            if inner:  # another order of a merged list is no difference
+                body[key] = inner
+        elif here in lists and isinstance(before, list) and isinstance(after, list):
+            changes = _list_diff(before, after, key=lists[here])
+            if changes:
+                body[key] = changes
+        else:
+            body[key] = after
+    return body
+
+
+def _list_diff(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], *, key: str) -> list[Patch]:
+    known = {element[key]: element for element in before}
+    changes = []
+    for element in after:
+        found = known.pop(element[key], None)
+        if found is None:
+            changes.append(dict(sorted(element.items())))
+        elif found != element:
+            changes.append(dict(sorted({**strategic_diff(found, element, lists={}), key: element[key]}.items())))
+    return changes + [{"$patch": "delete", key: gone} for gone in known]
+
+
+def apply_strategic(obj: object, patch: object, *, lists: MergeKeys, path: str = "") -> Any:
+    """Apply a strategic merge patch: maps are merged, null removes, lists in `lists` are merged by their key, others replaced.
+
+    Understands the directives `$patch: delete` and `$patch: replace`; `$setElementOrder` is ignored.
+    """
+    if isinstance(patch, list):
+        return _apply_list(obj, patch, lists=lists, path=path) if path in lists else [_plain(element) for element in patch]
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(obj) if isinstance(obj, Mapping) and patch.get("$patch") != "replace" else {}
+    for key, value in patch.items():
+        if key.startswith("$"):
+            continue
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_strategic(result.get(key), value, lists=lists, path=f"{path}.{key}" if path else key)
+    return result
+
+
+def _apply_list(obj: object, patch: list[Any], *, lists: MergeKeys, path: str) -> list[Any]:
+    key = lists[path]
+    elements = [element for element in patch if element.get("$patch") != "replace"]
+    if len(elements) != len(patch):
+        return elements
+    result = {element[key]: element for element in obj} if isinstance(obj, list) else {}
+    for element in elements:
+        if element.get("$patch") == "delete":
+            result.pop(element[key], None)
+        else:
+            result[element[key]] = apply_strategic(result.get(element[key]), element, lists=lists, path=f"{path}[]")
+    return list(result.values())
+
+
+def _plain(value: object) -> object:
+    return {key: _plain(inner) for key, inner in value.items() if inner is not None} if isinstance(value, Mapping) else value
+
+
+def _without_spec(obj: Mapping[str, Any]) -> Object:
+    return {name: value for name, value in obj.items() if name != "spec"}
+
+
+def _addresses(obj: Mapping[str, Any]) -> list[Patch]:
+    return list((obj.get("status") or {}).get("addresses") or [])

@@ -1,0 +1,149 @@
+"""Knowing what is there and hearing what changes: list, then watch, for as long as it is asked for.
+
+Level-triggered: after any trouble the caller is told of differences to what it knew, never of history. Mirrors client-go's reflector: the
+first list may come from the server's cache, one after "too old" may not; a watch goes on from the last version that an event or bookmark
+named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from typing import Final
+
+from kubewright.base.errors import APIError, Gone, StatusError
+from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.retry import Backoff
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object, identity_of
+from kubewright.kube.resources import Resource
+
+Key = tuple[str | None, str]
+"""Namespace and name."""
+
+BACKOFF: Final = Backoff(first=0.1, factor=2.0, limit=5.0, jitter=0.5)
+_SHORTEST_WATCH: Final = 300
+"""Seconds after which the server is asked to end a watch; up to twice as many, as client-go does."""
+_HASTY: Final = 1.0
+"""Seconds; a watch that ends sooner and told nothing is not opened again at once."""
+
+
+class Informer:
+    """What is there of one kind, kept up to date while `events` is being read. One reader at a time.
+
+    `failed` hears of every failure that is followed by another try; to give up, stop reading.
+    """
+
+    def __init__(
+        self,
+        api: AsyncKubeAPI,
+        resource: Resource,
+        *,
+        namespace: str | None = None,
+        field_selector: str = "",
+        label_selector: str = "",
+        random: Random | None = None,
+        backoff: Backoff = BACKOFF,
+        failed: Callable[[APIError], None] | None = None,
+    ) -> None:
+        self._api = api
+        self._resource = resource
+        self._namespace = namespace
+        self._fields = field_selector
+        self._labels = label_selector
+        self._random = random or SystemRandom()
+        self._backoff = backoff
+        self._failed = failed
+        self._version = ""
+        self._from_cache = True
+        self.objects: dict[Key, Object] = {}
+        self.synced = False
+
+    async def events(self) -> AsyncGenerator[WatchEvent, None]:
+        """Yield ADDED for what is there, SYNCED, then every change, for ever; SYNCED again after each new list.
+
+        After a gap the same object may be told again only if it differs; one that vanished is DELETED with its last known content.
+        """
+        pauses = self._backoff.pauses(self._random)
+        while True:
+            error: APIError | None = None
+            started = asyncio.get_running_loop().time()
+            told = False
+            try:
+                async with aclosing(self._turn()) as turn:
+                    async for event in turn:
+                        told, pauses = True, self._backoff.pauses(self._random)
+                        if event.type is not EventType.BOOKMARK:
+                            yield event
+            except Gone:
+                self._version, self._from_cache = "", False
+                told = True
+            except APIError as caught:
+                error = caught
+                if self._failed is not None:
+                    self._failed(caught)
+            if error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
+                await asyncio.sleep(max(next(pauses), _asked_to_wait(error)))
+
+    async def _turn(self) -> AsyncGenerator[WatchEvent, None]:
+        """List where that is needed, then watch until the watch ends."""
+        if not self._version:
+            items, version = await self._api.list_versioned(
+                self._resource,
+                self._namespace,
+                label_selector=self._labels,
+                field_selector=self._fields,
+                resource_version="0" if self._from_cache else "",
+            )
+            for event in self._differences(items):
+                yield event
+            self._version, self.synced = version, True
+            yield WatchEvent(EventType.SYNCED, {})
+        watch = self._api.watch(
+            self._resource,
+            namespace=self._namespace,
+            field_selector=self._fields,
+            label_selector=self._labels,
+            resource_version=self._version,
+            seconds=_SHORTEST_WATCH + round(_SHORTEST_WATCH * self._random.uniform()),
+        )
+        async with aclosing(watch) as events:
+            async for event in events:
+                self._version = event.resource_version or self._version
+                self._remember(event)
+                yield event
+
+    def _differences(self, items: list[Object]) -> Iterator[WatchEvent]:
+        """Yield what a fresh list says that was not known, and know it."""
+        fresh = {_key(item): item for item in items}
+        for key in [key for key in self.objects if key not in fresh]:
+            yield WatchEvent(EventType.DELETED, self.objects.pop(key))
+        for key, item in fresh.items():
+            known = self.objects.get(key)
+            self.objects[key] = item
+            if known is None:
+                yield WatchEvent(EventType.ADDED, item)
+            elif _stamp(known) != _stamp(item):
+                yield WatchEvent(EventType.MODIFIED, item)
+
+    def _remember(self, event: WatchEvent) -> None:
+        if event.type is EventType.DELETED:
+            self.objects.pop(_key(event.object), None)
+        elif event.type in {EventType.ADDED, EventType.MODIFIED}:
+            self.objects[_key(event.object)] = event.object
+
+
+def _key(obj: Object) -> Key:
+    name, namespace = identity_of(obj)
+    return namespace, name
+
+
+def _stamp(obj: Object) -> tuple[object, object]:
+    about = obj.get("metadata") or {}
+    return about.get("uid"), about.get("resourceVersion")
+
+
+def _asked_to_wait(error: APIError | None) -> float:
+    return (error.retry_after or 0.0) if isinstance(error, StatusError) else 0.0

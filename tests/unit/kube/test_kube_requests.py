@@ -1,0 +1,154 @@
+"""Calls as values: paths, queries, headers, bodies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import DocumentError, UsageError
+from kubewright.kube import core, resources
+from kubewright.kube.core import Writing
+from kubewright.kube.credentials import Access, BearerToken, Impersonation
+
+WRITING = Writing()
+
+CALLS = [
+    (core.get(resources.NODE, "n1"), "GET", "/api/v1/nodes/n1"),
+    (core.get(resources.LEASE, "n1", "kube-node-lease"), "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"),
+    (core.list_page(resources.POD, field_selector="spec.nodeName=n1"), "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&limit=500"),
+    (
+        core.list_page(resources.POD, "ns", token="t/=", resource_version="0"),
+        "GET",
+        "/api/v1/namespaces/ns/pods?limit=500&continue=t%2F%3D",
+    ),
+    (
+        core.watch(resources.NODE, resource_version="5", seconds=300),
+        "GET",
+        "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=300",
+    ),
+    (
+        core.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "kube-system"}}, WRITING),
+        "POST",
+        "/api/v1/namespaces/kube-system/secrets?fieldManager=kubeadm",
+    ),
+    (
+        core.create(
+            {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "ns"}},
+            WRITING,
+            resource=resources.POD,
+            subresource="eviction",
+        ),
+        "POST",
+        "/api/v1/namespaces/ns/pods/p/eviction?fieldManager=kubeadm",
+    ),
+    (
+        core.update(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
+            Writing(field_manager="agent", dry_run=True),
+            subresource="status",
+        ),
+        "PUT",
+        "/api/v1/nodes/n1/status?fieldManager=agent&dryRun=All",
+    ),
+    (
+        core.patch(resources.NODE, "n1", {}, type="apply", writing=WRITING, force=True),
+        "PATCH",
+        "/api/v1/nodes/n1?fieldManager=kubeadm&force=true",
+    ),
+    (core.delete(resources.NODE, "n1", writing=WRITING), "DELETE", "/api/v1/nodes/n1"),
+    (
+        core.get(resources.CLUSTER_ROLE_BINDING, "kubeadm:get-nodes"),
+        "GET",
+        "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:get-nodes",
+    ),
+    (core.raw("GET", "/readyz?verbose"), "GET", "/readyz?verbose"),
+]
+
+
+@pytest.mark.parametrize(("call", "method", "target"), CALLS, ids=lambda value: getattr(value, "about", None))
+def test_a_call_has_its_path_and_query(call: core.Call, method: str, target: str) -> None:
+    assert (call.method, call.target) == (method, target)
+
+
+@pytest.mark.parametrize(
+    ("type", "content"),
+    [
+        ("strategic", "application/strategic-merge-patch+json"),
+        ("merge", "application/merge-patch+json"),
+        ("json", "application/json-patch+json"),
+        ("apply", "application/apply-patch+yaml"),
+    ],
+)
+def test_a_patch_says_of_which_type_it_is(type: str, content: str) -> None:
+    assert core.patch(resources.NODE, "n1", {}, type=type, writing=WRITING).headers["content-type"] == content
+
+
+def test_a_deletion_may_have_conditions() -> None:
+    call = core.delete(
+        resources.POD, "p", "ns", writing=Writing(dry_run=True), propagation="Background", grace_seconds=0, uid="u", resource_version="9"
+    )
+    assert json.loads(call.body or b"") == {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": "Background",
+        "gracePeriodSeconds": 0,
+        "preconditions": {"uid": "u", "resourceVersion": "9"},
+        "dryRun": ["All"],
+    }
+
+
+@pytest.mark.parametrize("name", ["..", ".", "a/b", "a%2fb", "../../secrets/x"])
+def test_a_name_cannot_leave_its_place(name: str) -> None:
+    for call in (lambda: core.get(resources.NODE, name), lambda: core.get(resources.POD, "p", name)):
+        with pytest.raises(UsageError):
+            call()
+
+
+@given(st.text(min_size=1))
+def test_every_name_is_one_segment_or_refused(name: str) -> None:
+    try:
+        found = resources.segment(name)
+    except UsageError:
+        return
+    assert found.isascii()
+    assert not set(found) & set("/?# \r\n")
+
+
+def test_what_cannot_be_addressed_is_refused() -> None:
+    with pytest.raises(UsageError):
+        core.get(resources.NODE, "")
+    with pytest.raises(UsageError):
+        core.get(resources.SECRET, "s")
+    with pytest.raises(UsageError):
+        core.raw("GET", "readyz")
+    with pytest.raises(UsageError):
+        resources.named("Nothing")
+    with pytest.raises(DocumentError):
+        resources.of({"kind": "Nothing", "apiVersion": "v1"})
+    with pytest.raises(DocumentError):
+        core.create({}, WRITING)
+
+
+def test_every_row_is_found_by_its_object() -> None:
+    assert len(resources.RESOURCES) == 34
+    for row in resources.RESOURCES:
+        assert resources.of({"apiVersion": row.api_version, "kind": row.kind}) is row
+
+
+def test_headers_say_who_asks() -> None:
+    acting = Impersonation(user="jane", groups=("a", "b"), extra={"k.example/x y": ("1",)})
+    assert core.headers_for(Access(server="https://x", identity=BearerToken("t"), impersonation=acting)) == {
+        "accept": "application/json",
+        "authorization": "Bearer t",
+        "impersonate-user": "jane",
+        "impersonate-group": ("a", "b"),
+        "impersonate-uid": (),
+        "impersonate-extra-k.example%2Fx%20y": ("1",),
+    }
+
+
+def test_secrets_stay_out_of_repr() -> None:
+    assert "canary" not in repr(Access(server="https://x", identity=BearerToken("canary")))

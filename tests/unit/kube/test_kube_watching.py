@@ -1,0 +1,166 @@
+"""The informer against a scripted API: list, watch, bookmarks, too old, disconnects, refusals. Time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from kubewright.base import errors
+from kubewright.base.randomness import SeededRandom
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.kube import resources
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.retrying import persist_async
+from kubewright.kube.watching import Informer
+
+pytestmark = pytest.mark.looptime
+
+
+def pod(name: str, version: str = "1", uid: str = "u") -> dict:
+    return {"kind": "Pod", "metadata": {"name": name, "namespace": "ns", "resourceVersion": version, "uid": uid}}
+
+
+def bookmark(version: str) -> WatchEvent:
+    return WatchEvent(EventType.BOOKMARK, {"metadata": {"resourceVersion": version}})
+
+
+LOST = NoAnswer("lost", reason=Reason.RESET)
+GONE = errors.Gone("too old", code=410)
+
+
+class Script:
+    """Answers lists and watches from two scripts; an exception in a script is raised where it stands. Ends by waiting for ever."""
+
+    def __init__(self, lists: list[object], watches: list[list[object]]) -> None:
+        self.lists, self.watches = lists, watches
+        self.asked: list[tuple[str, str]] = []
+        self.times: list[float] = []
+
+    async def list_versioned(self, resource, namespace=None, *, label_selector="", field_selector="", resource_version=""):
+        self._note("list", resource_version)
+        found = self.lists.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def watch(self, resource, *, namespace=None, field_selector="", label_selector="", resource_version="", seconds=0):
+        self._note("watch", resource_version)
+        assert 300 <= seconds <= 600
+        for event in self.watches.pop(0) if self.watches else [asyncio.Event()]:
+            if isinstance(event, asyncio.Event):
+                await event.wait()
+            if isinstance(event, float):
+                await asyncio.sleep(event)
+                continue
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+    def _note(self, verb: str, version: str) -> None:
+        self.asked.append((verb, version))
+        self.times.append(asyncio.get_running_loop().time())
+
+
+async def take(events: AsyncIterator[WatchEvent], count: int) -> list[tuple[str, str]]:
+    found = []
+    async for kind, obj in events:
+        found.append((kind.value, (obj.get("metadata") or {}).get("name", "")))
+        if len(found) == count:
+            break
+    await events.aclose()
+    return found
+
+
+def informer(script: Script, **options: object) -> Informer:
+    return Informer(script, resources.POD, namespace="ns", random=SeededRandom(1), **options)
+
+
+async def test_what_is_there_comes_first_and_then_what_changes() -> None:
+    script = Script(
+        [([pod("a"), pod("b")], "5")],
+        [[WatchEvent(EventType.MODIFIED, pod("a", "6")), bookmark("9"), WatchEvent(EventType.DELETED, pod("b", "10"))]],
+    )
+    watched = informer(script)
+    assert await take(watched.events(), 5) == [("ADDED", "a"), ("ADDED", "b"), ("SYNCED", ""), ("MODIFIED", "a"), ("DELETED", "b")]
+    assert script.asked == [("list", "0"), ("watch", "5")]
+    assert watched.synced
+    assert list(watched.objects) == [("ns", "a")]
+
+
+async def test_a_watch_goes_on_from_the_last_bookmark() -> None:
+    script = Script([([], "5")], [[2.0, bookmark("9")], [2.0, LOST], [2.0, WatchEvent(EventType.ADDED, pod("a", "11"))]])
+    assert await take(informer(script).events(), 2) == [("SYNCED", ""), ("ADDED", "a")]
+    assert script.asked == [("list", "0"), ("watch", "5"), ("watch", "9"), ("watch", "9")]
+
+
+async def test_too_old_lists_again_and_tells_only_differences() -> None:
+    script = Script(
+        [([pod("a"), pod("b"), pod("c")], "5"), ([pod("a"), pod("b", "7"), pod("d", "8")], "20")],
+        [[GONE], [WatchEvent(EventType.ADDED, pod("e", "21"))]],
+    )
+    found = await take(informer(script).events(), 9)
+    assert found[4:] == [("DELETED", "c"), ("MODIFIED", "b"), ("ADDED", "d"), ("SYNCED", ""), ("ADDED", "e")]
+    assert script.asked == [("list", "0"), ("watch", "5"), ("list", ""), ("watch", "20")]
+    assert script.times[2] == script.times[1]
+
+
+async def test_failures_are_told_and_tried_again_with_growing_pauses() -> None:
+    told: list[errors.APIError] = []
+    forbidden = errors.Forbidden("no", code=403)
+    script = Script([LOST, forbidden, LOST, LOST, LOST, LOST, LOST, LOST, ([], "5")], [])
+    assert await take(informer(script, failed=told.append).events(), 1) == [("SYNCED", "")]
+    assert told == [LOST, forbidden, *[LOST] * 6]
+    pauses = [later - before for before, later in itertools.pairwise(script.times)]
+    assert pauses == sorted(pauses)
+    assert 0.1 <= pauses[0] <= 0.15
+    assert 5.0 <= pauses[-1] <= 7.5
+
+
+async def test_the_time_that_the_server_asks_for_is_kept() -> None:
+    script = Script([errors.TooManyRequests("busy", code=429, retry_after=3.0), ([], "5")], [])
+    await take(informer(script).events(), 1)
+    assert script.times[1] - script.times[0] == 3.0
+
+
+async def test_watches_that_end_at_once_do_not_spin() -> None:
+    script = Script([([], "5")], [[], [], [], [WatchEvent(EventType.ADDED, pod("a"))]])
+    await take(informer(script).events(), 2)
+    assert script.times[-1] - script.times[1] >= 0.1 + 0.2
+
+
+async def test_calls_are_persisted_until_their_time_is_over() -> None:
+    answers = iter([LOST, errors.Forbidden("no", code=403), "done"])
+
+    async def call() -> str:
+        found = next(answers)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    assert await persist_async(call) == "done"
+
+    async def hopeless() -> str:
+        raise LOST
+
+    start = asyncio.get_running_loop().time()
+    with pytest.raises(NoAnswer):
+        await persist_async(hopeless, within=10)
+    assert asyncio.get_running_loop().time() - start == pytest.approx(10, abs=0.6)
+
+
+@pytest.mark.parametrize(
+    "error", [errors.Invalid("bad", code=422), NoAnswer("x", reason=Reason.UNTRUSTED), errors.StatusError("x", code=400)]
+)
+async def test_what_no_waiting_mends_is_not_tried_again(error: errors.APIError) -> None:
+    calls = []
+
+    async def call() -> None:
+        calls.append(1)
+        raise error
+
+    with pytest.raises(type(error)):
+        await persist_async(call)
+    assert len(calls) == 1
