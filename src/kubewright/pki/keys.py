@@ -213,7 +213,7 @@ def _consistent(found: rsa.RSAPrivateNumbers) -> bool:
     which no damaged file comes near once the rest fits.
     """
     p, q, d, public = found.p, found.q, found.d, found.public_numbers
-    if not (1 < p and 1 < q and p * q == public.n and public.n % 2 and public.n.bit_length() <= _LARGEST and 1 < public.e):
+    if not (p > 1 and q > 1 and p * q == public.n and public.n % 2 and public.n.bit_length() <= _LARGEST and public.e > 1):
         return False
     fits = d * public.e % (p - 1) == 1 % (p - 1) and d * public.e % (q - 1) == 1 % (q - 1)
     return fits and found.dmp1 == d % (p - 1) and found.dmq1 == d % (q - 1) and found.iqmp * q % p == 1

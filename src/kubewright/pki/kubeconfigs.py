@@ -11,6 +11,7 @@ from kubewright.pki import authorities, bundles, issuing, pairs
 from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.ensure import Means
 from kubewright.pki.keys import FreshKeys
+from kubewright.pki.pairs import Pair
 from kubewright.pki.specs import KubeconfigSpec
 from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore
 
@@ -43,34 +44,33 @@ def ensure_kubeconfig(
     authority = authorities.require(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
     if found is None:
-        document = make(spec, authority, means)
-        files.write(spec.file, yaml.dump(document).encode(), mode=KUBECONFIG_MODE)
-        return Change(target=f"kubeconfig {spec.file}", action=Action.CREATE, reason=f"made, {_expiry(document, means)}")
+        pair = issue(spec, authority, means)
+        files.write(spec.file, yaml.dump(document(spec, authority, pair)).encode(), mode=KUBECONFIG_MODE)
+        expiry = bundles.expiry(pair.leaf, clock.now())
+        return Change(target=f"kubeconfig {spec.file}", action=Action.CREATE, reason=f"made, {expiry}")
     return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, means))
 
 
-def make(spec: KubeconfigSpec, authority: LoadedAuthority, means: Means) -> dict[str, object]:
-    """Make the document with a new key and certificate. The certificate begins when the authority does, as kubeadm's."""
-    from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-
+def issue(spec: KubeconfigSpec, authority: LoadedAuthority, means: Means) -> Pair:
+    """Make the key and the certificate. It begins when the authority does, as kubeadm's. Raises CertificateError without the CA's key."""
     authority.signing_key(wanted=spec.file)
     key = means.keys.take(spec.certificate.algorithm)
     begin = authority.certificate.not_before
-    certificate = issuing.signed(spec.certificate, key, authority, started=means.start, random=means.random, not_before=begin)
+    text = issuing.signed(spec.certificate, key, authority, started=means.start, random=means.random, not_before=begin)
+    return Pair(certificates=tuple(bundles.parse(text, source=spec.file)), key=key)
+
+
+def document(spec: KubeconfigSpec, authority: LoadedAuthority, pair: Pair) -> dict[str, object]:
+    """Make the document, with the whole CA file in it."""
+    from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+
     return kubeconfig_document(
         server=spec.server,
         ca_pem=authority.pem,
         cluster_name=spec.cluster_name,
         user=spec.certificate.common_name,
-        credentials=EmbeddedCertificate(certificate_pem=certificate, key_pem=key.pem()),
+        credentials=EmbeddedCertificate(certificate_pem=pair.certificate_pem(), key_pem=pair.key.pem()),
     )
-
-
-def _expiry(document: dict[str, object], means: Means) -> str:
-    from kubewright.apis.kubeconfig import parse
-
-    user = parse(document).user
-    return bundles.expiry(bundles.parse(user.client_certificate_data)[0], means.clock.now()) if user else ""
 
 
 def load(text: bytes, *, source: str) -> Kubeconfig:
@@ -80,7 +80,8 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
     try:
         return parse(yaml.load(text, source=source), source=source)
     except (DocumentError, ValidationError) as error:
-        raise CertificateError(f"{source} cannot be read", detail=error.detail or error.what, remedy=_again(source)) from error
+        why = error.detail if isinstance(error, ValidationError) else str(error)
+        raise CertificateError(f"{source} cannot be read", detail=why, remedy=_again(source)) from error
 
 
 def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: Means) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kubewright.base.errors import CertificateError
 
-_FILTERS: Final = threading.Lock()
+_FILTERS: Final = threading.RLock()
 """`warnings.catch_warnings` changes a list of the whole process: only one of our threads at a time."""
 
 

@@ -151,7 +151,8 @@ def _read(text: str, server: str) -> VerifiedCluster:
     try:
         cluster = resolve_discovery(parse(yaml.load(text), source=NAME), fetched=True).cluster
     except (DocumentError, ValidationError) as error:
-        raise UselessClusterInfo(server=server, detail=error.detail or error.what) from error
+        why = error.detail if isinstance(error, ValidationError) else str(error)
+        raise UselessClusterInfo(server=server, detail=why) from error
     if not cluster.certificate_authority_data:
         raise UselessClusterInfo(server=server, detail="it names no certificate authority")
     return VerifiedCluster(server=cluster.server, ca_pem=cluster.certificate_authority_data, text=text)

@@ -1,4 +1,4 @@
-"""The configurations of the reference cases, as far as certificates and kubeconfigs depend on them, and where the data lies."""
+"""The configurations of the reference cases, where their data lies, and a short way to make others."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from functools import cache
 from pathlib import Path
 
 from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import load_init
 from kubewright.apis.kubeadm.types import (
-    APIServer,
     ClusterConfiguration,
     ComponentConfig,
     Configuration,
     Etcd,
-    ExternalEtcd,
     InitConfiguration,
     LocalAPIEndpoint,
     LocalEtcd,
-    Networking,
     NodeRegistration,
 )
-from kubewright.base.durations import HOUR, Duration
+from kubewright.base import yaml
+from kubewright.base.randomness import SeededRandom
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 IPV4 = "10.98.0.11"
@@ -38,35 +38,16 @@ def configuration(*, node="node1", advertise=IPV4, port=6443, etcd=LOCAL, **clus
     )
 
 
-CASES = {
-    "ipv4-minimal": configuration(),
-    "extra-everything": configuration(
-        node="cp-a",
-        control_plane_endpoint="lb.example.com:6443",
-        networking=Networking(pod_subnet="10.244.0.0/16", service_subnet="10.100.0.0/16", dns_domain="my.domain"),
-    ),
-    "external-etcd": configuration(etcd=Etcd(external=ExternalEtcd(endpoints=("https://10.98.0.21:2379",)))),
-    "dual-stack": configuration(
-        control_plane_endpoint="cp.example.com:6443",
-        networking=Networking(pod_subnet="10.244.0.0/16,fd00:10:244::/56", service_subnet="10.96.0.0/16,fd00:10:96::/112"),
-    ),
-    "ipv6-only": configuration(
-        advertise="fd00:98::11", networking=Networking(pod_subnet="fd00:10:244::/56", service_subnet="fd00:10:96::/112")
-    ),
-    "ecdsa-p256": configuration(encryption_algorithm="ECDSA-P256"),
-    "custom-paths-sans": configuration(
-        port=8443,
-        cluster_name="prod-eu",
-        certificates_dir="/etc/kubernetes/custom-pki",
-        control_plane_endpoint="10.98.0.100:443",
-        encryption_algorithm="RSA-3072",
-        certificate_validity_period=Duration(720 * HOUR),
-        ca_certificate_validity_period=Duration(17520 * HOUR),
-        networking=Networking(dns_domain="corp.local"),
-        api_server=APIServer(cert_sans=("API.Example.COM", "*.api.example.com", "192.0.2.10", "fd00::10", "node1")),
-        etcd=Etcd(local=LocalEtcd(server_cert_sans=("etcd.example.com", "192.0.2.20"), peer_cert_sans=("peer.example.com", "192.0.2.21"))),
-    ),
-}
+NAMES = ("ipv4-minimal", "extra-everything", "external-etcd", "dual-stack", "ipv6-only", "ecdsa-p256", "custom-paths-sans")
+MACHINE = Detected(host_name="node1", default_ipv4=IPV4, default_ipv6="fd00:98::11")
+
+
+def load_case(name):
+    text = (REFERENCE / "cases" / name / "kubeadm.yaml").read_text()
+    return load_init(yaml.load_all(text), detected=MACHINE, random=SeededRandom()).configuration
+
+
+CASES = {name: load_case(name) for name in NAMES}
 
 
 def addresses_of(config):
