@@ -132,7 +132,7 @@ def failure(names: str, code: int, lines: Sequence[str]) -> BinariesError | Disk
         return DiskFull(
             f"no space is left to build {names}",
             detail=detail,
-            remedy=f"free 6 GB, or set GOCACHE, GOMODCACHE, TMPDIR and {CACHE_VARIABLE} to another disk",
+            remedy=f"free 7 GB, or set GOCACHE, GOMODCACHE, TMPDIR and {CACHE_VARIABLE} to another disk",
         )
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with exit status {code}"
     remedy = next((remedy for pattern, remedy in _REMEDIES if any(pattern.search(line) for line in words)), "")

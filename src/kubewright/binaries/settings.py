@@ -99,7 +99,7 @@ def _mirror(address: str) -> str:
     if not usable:
         raise UsageError(
             f"mirror {_without_credentials(address)!r} is not an address like https://mirror.example/files",
-            remedy=f"correct {MIRRORS_VARIABLE} or --mirror",
+            remedy=f"correct {MIRRORS_VARIABLE}",
         )
     return address.rstrip("/")
 
@@ -114,7 +114,7 @@ def _proxy(address: str) -> str:
     if not usable:
         raise UsageError(
             f"proxy {_without_credentials(address)!r} is not an address like http://proxy.example:3128",
-            remedy=f"correct {PROXY_VARIABLE} or --proxy",
+            remedy=f"correct {PROXY_VARIABLE}",
         )
     return address
 

@@ -89,10 +89,10 @@ class Releases:
     def ca_pem(self) -> bytes:
         return self.authority.cert_pem.bytes()
 
-    def web(self, *, stall: float = 0.3) -> Web:
+    def web(self, *, stall: float = 0.15) -> Web:
         return Web(client_context(self.ca_pem), connect=2.0, stall=stall)
 
-    def fetcher(self, *, stall: float = 0.3) -> Rerouted:
+    def fetcher(self, *, stall: float = 0.15) -> Rerouted:
         return Rerouted(self.web(stall=stall), self.port)
 
     def at(self, path: str) -> str:

@@ -120,7 +120,7 @@ def test_the_next_run_resumes_what_a_killed_one_left(host, tmp_path):
     assert [asked for path, asked in host.requests if path == SCHEDULER] == ["bytes=50-"]
 
 
-@pytest.mark.parametrize("left", [b"wrong", BODY + b"too long", b"x" * len(BODY)])
+@pytest.mark.parametrize("left", [b"wrong", BODY + b"too long", b"x" * len(BODY)], ids=["shorter", "longer", "as long"])
 def test_a_wrong_rest_of_an_earlier_run_is_thrown_away(host, tmp_path, left):
     host.release("kube-scheduler")
     partial = tmp_path / "cache" / "partial"
@@ -276,7 +276,11 @@ def test_an_archive_without_the_program_is_refused(host, tmp_path):
     assert "does not hold etcd" in refusal(host, tmp_path, "etcd").detail
 
 
-@pytest.mark.parametrize("body", [b"no archive at all", archive({"x": b"y" * 5000})[:-20], archive({"x": bytes(5000)})[:30] + bytes(60)])
+@pytest.mark.parametrize(
+    "body",
+    [b"no archive at all", archive({"x": b"y" * 5000})[:-20], archive({"x": bytes(5000)})[:30] + bytes(60)],
+    ids=["another file", "cut short", "damaged"],
+)
 def test_an_archive_that_cannot_be_read_is_refused(host, tmp_path, body):
     host.files[f"{ETCD_PATH}{ETCD}.tar.gz"] = Behaviour(body=body)
     host.files[f"{ETCD_PATH}SHA256SUMS"] = Behaviour(body=f"{sha256(body)}  {ETCD}.tar.gz\n".encode())
