@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 
 from kubewright.agent import certificates
 from kubewright.agent.home import Home
-from kubewright.agent.joining import Bootstrap
 from kubewright.agent.requesting import obtain_pair
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.timings import Timings
@@ -17,7 +16,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.credentials import Access, Anonymous, ClientCertificate
+from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.credentials import Identity as Credentials
 from kubewright.pki.pairs import Pair
 
@@ -40,6 +39,18 @@ class Client(AsyncKubeAPI, Protocol):
 
 
 Connect = Callable[[Access], Client]
+
+
+class Bootstrap(Protocol):
+    """How to reach a cluster before there is a certificate. Implemented in `joining`."""
+
+    async def admit(self) -> tuple[Access, AsyncKubeAPI]:
+        """Find the cluster, know that it is the right one, and return where it is and a client that may ask for a certificate there.
+
+        Called anew for each attempt. The client stays the bootstrap's own. Raises TrustError, APIError, or whatever else of the error
+        tree says why not.
+        """
+        ...
 
 
 class Identity:
@@ -131,16 +142,11 @@ class Identity:
                 detail=self.trouble,
                 remedy="join it again with a bootstrap token",
             )
-        access = await self._bootstrap.discover()
-        client = self._connect(access)
-        try:
-            pair = await obtain_pair(client, self._node_name, timings=self._timings)
-        finally:
-            await client.close()
-        known = access.as_identity(Anonymous())
-        self._home.keep_cluster(known)
+        access, api = await self._bootstrap.admit()
+        pair = await obtain_pair(api, self._node_name, timings=self._timings)
+        self._home.keep_cluster(access)
         self._home.keep_pair(pair)
-        return known, pair
+        return access, pair
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until it works: after 2, 4, 8, 16 and then every 32 seconds."""
@@ -156,22 +162,37 @@ class Identity:
     def _stored(self) -> tuple[Access, Pair] | None:
         """Return what the home has if it can be used; what cannot is replaced by joining again."""
         try:
-            access, pair = self._home.cluster(), self._home.pair()
+            return stored(self._home, self._node_name, now=self._clock.now())
         except KubewrightError as error:
             self.trouble = str(error)
             return None
-        return (access, pair) if access is not None and pair is not None and self._is_ours(pair) else None
-
-    def _is_ours(self, pair: Pair) -> bool:
-        leaf = pair.leaf
-        named = certificates.satisfies(common_name=leaf.common_name, organizations=leaf.organizations, node_name=self._node_name)
-        return named and self._clock.now() < leaf.not_after
 
     def _take(self, pair: Pair) -> None:
         leaf = pair.leaf
         self.trouble = ""
         self.expires = leaf.not_after
         self._rotate_at = certificates.rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._random)
+
+
+def stored(home: Home, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
+    """Return where the cluster is and the pair for it, None if the pair is missing, expired or another node's.
+
+    Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
+    """
+    access, pair = home.cluster(), home.pair()
+    if access is None or pair is None or now >= pair.leaf.not_after:
+        return None
+    leaf = pair.leaf
+    fits = certificates.satisfies(common_name=leaf.common_name, organizations=leaf.organizations, node_name=node_name)
+    return (access, pair) if fits else None
+
+
+def is_usable(home: Home, node_name: str, *, now: datetime) -> bool:
+    """Whether a node can start from what it has stored, without a bootstrap."""
+    try:
+        return stored(home, node_name, now=now) is not None
+    except KubewrightError:
+        return False
 
 
 def _credentials(pair: Pair) -> ClientCertificate:

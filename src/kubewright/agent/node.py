@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from kubewright.agent.home import Home
-from kubewright.agent.identity import Connect, Identity
-from kubewright.agent.joining import Bootstrap
+from kubewright.agent.identity import Bootstrap, Connect, Identity
+from kubewright.agent.joining import connect
 from kubewright.agent.leasing import LeaseKeeper
 from kubewright.agent.mirroring import Mirrors
 from kubewright.agent.podlife import Rules
@@ -63,7 +63,7 @@ class NodeView:
 class Seams:
     """What an agent reaches the world through. `connect` makes a client for an access."""
 
-    connect: Connect
+    connect: Connect = connect
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     reporter: Reporter = field(default_factory=SilentReporter)
@@ -102,6 +102,7 @@ class NodeAgent:
         self._tasks = Tasks()
         self._phase = NodePhase.NEW
         self._started_at = 0.0
+        self._renewed = False
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
@@ -133,7 +134,7 @@ class NodeAgent:
             mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
         )
         self._mirrors = Mirrors(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
-        self._lease_rounds = Rounds(self._lease.round, wait=lambda: self._timings.lease_wait(seams.random))
+        self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
         self._status_rounds = Rounds(
             self._presence.round, wait=lambda: self._timings.status_wait(seams.random), idle=self._presence.is_idle
         )
@@ -183,11 +184,20 @@ class NodeAgent:
         self._enter(NodePhase.CONNECTING)
         await self._presence.find_pod_range()
         self._identity.keep_renewed()
-        self._status_rounds.start()
         self._lease.registered(self._presence.node)
-        self._lease_rounds.start()
+        # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves.
+        await self._presence.round()
+        await self._lease.round()
+        self._status_rounds.start(self._timings.status_wait(self._seams.random))
+        self._lease_rounds.start(self._lease_wait())
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
+
+    def _lease_wait(self) -> float:
+        """Return the wait before the next renewal. Where asked for, the first one is anywhere in the period: see `Timings.spread_start`."""
+        wait, first = self._timings.lease_wait(self._seams.random), not self._renewed
+        self._renewed = True
+        return wait * self._seams.random.uniform() if first and self._timings.spread_start else wait
 
     def _present_node(self) -> Object:
         assert self._presence.node is not None

@@ -27,6 +27,8 @@ class Timings:
     lease_attempts: int = 5
     lease_backoff_first: float = 0.2
     lease_backoff_most: float = 7.0
+    spread_start: bool = False
+    """Draw the first wait between two renewals from the whole period: nodes that start together drift apart only over hundreds of periods."""
     certificate_wait: float = 900.0
     """How long one request for a certificate is waited for."""
     certificate_retry_first: float = 2.0
@@ -44,8 +46,8 @@ class Timings:
 
     @classmethod
     def prompt(cls) -> Timings:
-        """Return the timings of local clusters: as the kubelet's, but the first registration attempt does not wait."""
-        return replace(cls(), registration_first=0.0)
+        """Return the timings of many nodes in one process: the first registration attempt does not wait, renewals are spread at once."""
+        return replace(cls(), registration_first=0.0, spread_start=True)
 
     def registration_wait(self, attempt: int) -> float:
         """Return the wait before registration attempt `attempt`, counted from 1: 100, 200, 400 ms ... 6.4 s, then 7 s for ever."""

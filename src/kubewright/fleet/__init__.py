@@ -1,1 +1,1 @@
-"""Many agents in one process, and the life of the pods that they play."""
+"""Many agents in one process. Each is a whole node, with its own key, certificate and connections; only the event loop is shared."""

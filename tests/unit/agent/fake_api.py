@@ -156,9 +156,9 @@ class FakeClient:
         self._queues.append(queue)
         try:
             for obj in list(self.api.objects.values()):  # what happened since the version that the caller knows
-                if resources.of(obj) == resource and matches(obj, field_selector):
-                    if int(obj["metadata"]["resourceVersion"]) > int(resource_version or 0):
-                        yield WatchEvent(EventType.MODIFIED, copy.deepcopy(obj))
+                newer = int(obj["metadata"]["resourceVersion"]) > int(resource_version or 0)
+                if newer and resources.of(obj) == resource and matches(obj, field_selector):
+                    yield WatchEvent(EventType.MODIFIED, copy.deepcopy(obj))
             while (event := await queue.get()) is not None:
                 if isinstance(event, KubewrightError):
                     raise event

@@ -22,6 +22,7 @@ from kubewright.base.events import RecordingReporter, State
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate
 from kubewright.kube.resources import LEASE, NODE
+import itertools
 
 pytestmark = [pytest.mark.looptime]
 
@@ -32,7 +33,7 @@ TOKEN = CLUSTER.as_identity(BearerToken("abcdef.0123456789abcdef"))
 def agent_of(api: FakeAPI, *, home: MemoryHome | None = None, bootstrap: Any = None, **changes: Any) -> NodeAgent:
     seams = Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(4), reporter=changes.pop("reporter", RecordingReporter()))
     subject = changes.pop("facts", facts())
-    return NodeAgent(subject, home=home or MemoryHome(), seams=seams, bootstrap=bootstrap or Known(TOKEN), **changes)
+    return NodeAgent(subject, home=home or MemoryHome(), seams=seams, bootstrap=bootstrap or Known(TOKEN, connect=api.connect), **changes)
 
 
 @asynccontextmanager
@@ -222,7 +223,7 @@ async def test_status_is_sent_again_after_minutes_only():
         await agent.ready.wait()
         await asyncio.sleep(1500)
     moments = [call.at for call in api.made("patch", "nodes/status")]
-    gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert 140 <= gaps[0] <= 470
     assert len(gaps) >= 3
     assert all(300 <= gap <= 311 for gap in gaps[1:])
@@ -236,7 +237,7 @@ async def test_the_lease_is_renewed_without_reading_it():
         await agent.ready.wait()
         await asyncio.sleep(200)
     moments = [call.at for call in api.made("update", "leases")]
-    gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert len(api.made("get", "leases")) == 1
     assert len(api.made("create", "leases")) == 1
     assert 17 <= len(gaps) <= 20
@@ -351,7 +352,7 @@ async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
         assert len(home.pairs) == 2
         assert agent.view().trouble == ""
     moments = [call.at for call in api.made("create", "certificatesigningrequests")][1:]
-    gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert len(gaps) == 3
     assert all(wanted <= gap <= wanted * 1.1 + 0.1 for wanted, gap in zip([2, 4, 8], gaps, strict=True))
 

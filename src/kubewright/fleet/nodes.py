@@ -1,0 +1,130 @@
+"""The nodes of one process: started, added, removed and stopped together."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.agent.home_files import DirectoryHome
+from kubewright.agent.identity import Bootstrap, is_usable
+from kubewright.agent.node import NodeAgent, NodeView, Seams
+from kubewright.agent.podlife import Rules
+from kubewright.agent.status import NodeFacts
+from kubewright.agent.timings import Timings
+from kubewright.base.errors import UsageError
+from kubewright.host.files import Files
+from kubewright.kube.core import Object
+
+JOINS: Final = 16
+"""Nodes that join at once. More do not join faster: the API server is busy by then."""
+
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class Fleet:
+    """Simulated nodes that share one event loop.
+
+        made ── add() ──> running (add and remove as you like) ── stop() ──> stopped
+
+    Each node keeps its certificate in a directory of its own below `directory`, so that a fleet that is started again does not join again.
+    What happens to the Node objects of removed nodes is the caller's business: a node may not delete itself.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        facts: Callable[[str], NodeFacts],
+        seams: Seams | None = None,
+        timings: Timings | None = None,
+        rules: Rules | None = None,
+        joins: int = JOINS,
+        durable: bool = False,
+    ) -> None:
+        """Keep the arguments; nothing happens before `add`. `facts` makes the machine of a node from its name."""
+        self._directory = directory
+        self._facts = facts
+        self._seams = seams or Seams()
+        self._timings = timings or Timings.prompt()
+        self._rules = rules
+        self._durable = durable
+        self._gate = asyncio.Semaphore(joins)
+        self._running: dict[str, tuple[NodeAgent, asyncio.Task[None]]] = {}
+
+    def strangers(self, *names: str) -> list[str]:
+        """Return those of the names that have no usable certificate: only they need a token to come in."""
+        return [name for name in names if not is_usable(self._home(name), name, now=self._seams.clock.now())]
+
+    async def add(self, *names: str, bootstrap: Bootstrap | None = None) -> None:
+        """Start these nodes; those that run already are left alone. Returns without waiting for them.
+
+        `bootstrap` lets in those that have no usable certificate, now or after they slept too long.
+        Raises UsageError for a name that no node can have; nothing is started then.
+        """
+        for name in names:
+            _require_name(name)
+        for name in names:
+            if name not in self._running:
+                agent = self._agent(name, bootstrap)
+                self._running[name] = (agent, asyncio.get_running_loop().create_task(agent.run(), name=f"node {name}"))
+
+    async def remove(self, *names: str) -> None:
+        """End these nodes and forget their certificates; those that do not run lose only their directories."""
+        await self._end([name for name in names if name in self._running])
+        for name in names:
+            _require_name(name)
+            await asyncio.to_thread(self._forget, name)
+
+    async def ready(self) -> None:
+        """Wait until every node that runs now has been ready."""
+        await asyncio.gather(*(agent.ready.wait() for agent, _ in self._running.values()))
+
+    def snapshot(self) -> list[NodeView]:
+        """Return how every node is, in the order in which they were added."""
+        return [agent.view() for agent, _ in self._running.values()]
+
+    def agents(self) -> list[NodeAgent]:
+        """Return the agents that run."""
+        return [agent for agent, _ in self._running.values()]
+
+    def find_pod(self, namespace: str, name: str) -> tuple[NodeAgent, Object] | None:
+        """Return a pod that one of the nodes plays, and its agent; None if none does."""
+        found = ((agent, agent.pods.find(namespace, name)) for agent, _ in self._running.values())
+        return next(((agent, pod) for agent, pod in found if pod is not None), None)
+
+    async def stop(self) -> None:
+        """End all nodes; their certificates stay. Idempotent."""
+        await self._end(list(self._running))
+
+    def _home(self, name: str) -> DirectoryHome:
+        _require_name(name)
+        return DirectoryHome.below(self._directory / name, clock=self._seams.clock, durable=self._durable)
+
+    def _agent(self, name: str, bootstrap: Bootstrap | None) -> NodeAgent:
+        return NodeAgent(
+            self._facts(name),
+            home=self._home(name),
+            seams=self._seams,
+            bootstrap=bootstrap,
+            timings=self._timings,
+            rules=self._rules,
+            gate=self._gate,
+        )
+
+    async def _end(self, names: list[str]) -> None:
+        tasks = [self._running.pop(name)[1] for name in names]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, name: str) -> None:
+        path = PurePosixPath(self._directory / name)
+        Files(durable=self._durable).remove(path, below=[PurePosixPath(self._directory)])
+
+
+def _require_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or ".." in name:
+        raise UsageError(f"{name!r} cannot be the name of a node", remedy="use lower-case letters, digits, '-' and '.', as in DNS")
