@@ -12,10 +12,20 @@ _SHORTEST: Final = 6
 
 _Replacement = str | Callable[[re.Match[str]], str]
 
-_VALUE: Final = r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[^\s,}\"'][^\s,}]*)"
+# A value in JSON within JSON, in double quotes, in single quotes, or one bare word.
+_VALUE: Final = r"\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|true|false)\b)(?:[^\s,}\"'\\]|\\(?!\"))[^\s,}]*"
 _CREDENTIAL_FIELDS: Final = (
     "client-key-data|token|token-secret|password|secret|certificateKey|certificate-key|id-token|refresh-token|bearerToken|tlsBootstrapToken"
 )
+
+
+def _hide_value(found: re.Match[str]) -> str:
+    """Keep the key, and the quotes of the value: what was JSON or YAML stays so."""
+    value = found["value"]
+    quote = value[0] if value[0] in "\"'" else value[:2] if value.startswith('\\"') else ""
+    hidden = value if value == quote * 2 else f"{quote}{MASK}{quote}"
+    return found["key"] + hidden
+
 
 # In order. Each keeps what names the secret and drops the secret itself.
 _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
@@ -28,11 +38,14 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
         ),
         MASK,
     ),
-    # kubeconfigs and configurations: a field, in YAML or JSON.
+    # kubeconfigs and configurations: a field on lines of its own in YAML, also folded or as a block; then one anywhere, in YAML or JSON.
     (
-        re.compile(rf"(?P<key>(?<![\w-])[\"']?(?:{_CREDENTIAL_FIELDS})[\"']?\s*:[ \t]*)(?P<value>{_VALUE})"),
-        lambda found: found["key"] + MASK,
+        re.compile(
+            rf"(?m)^(?P<key>(?P<lead>[-+ ])?(?P<indent> *)(?:- )*(?:{_CREDENTIAL_FIELDS}):[ \t]+)(?P<value>\S.*(?:\n(?(lead)[-+ ])(?P=indent) +\S.*)*)"
+        ),
+        _hide_value,
     ),
+    (re.compile(rf"(?s)(?P<key>(?<![\w-])(?:{_CREDENTIAL_FIELDS})(?:\\?[\"'])?\s*:[ \t]*)(?P<value>{_VALUE})"), _hide_value),
     # Flags.
     (re.compile(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
     (re.compile(r"(?i)(authorization:\s*(?:bearer|basic)\s+)\S+"), rf"\1{MASK}"),

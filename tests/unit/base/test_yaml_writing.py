@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -188,3 +191,9 @@ def test_what_is_written_reads_back_equal(value):
 @given(values)
 def test_writing_what_was_read_changes_nothing(value):
     assert dump(load(dump(value))) == dump(value)
+
+
+def test_importing_the_package_leaves_pyyaml_alone():
+    code = "import sys, kubewright.base.yaml; print('yaml' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
