@@ -18,10 +18,14 @@ class NodeFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeIdentity:
-    """The client certificate that HTTPS probes show (a local etcd serves health to nobody else). Read when used, again when it changes."""
+    """The client certificate that HTTPS probes show at some ports. Read when used, again when it changes.
+
+    A local etcd serves its health to nobody else. Other components answer 401 to a certificate that they do not know, hence the ports.
+    """
 
     certificate: Path
     key: Path
+    ports: frozenset[int]
 
 
 class ComponentPhase(enum.Enum):

@@ -8,8 +8,9 @@ from typing import Any
 
 from kubewright.base.fields import FieldPath
 
-DEFAULT_GRACE = 30.0
-"""Seconds between SIGTERM and SIGKILL where a pod names none (Kubernetes API, PodSpec)."""
+DEFAULT_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL where a pod names none. The API says 30, and kube-apiserver takes all of them while anybody watches
+(more than 20 s with kube-controller-manager attached); all that it knows is in etcd, and etcd ends in hundredths of a second."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,8 @@ class Prober:
     def __init__(self, *, default_host: str, identity: ProbeIdentity | None = None) -> None:
         self._host = default_host
         self._identity = identity
-        self._context: ssl.SSLContext | None = None
+        self._anonymous: ssl.SSLContext | None = None
+        self._identified: ssl.SSLContext | None = None
         self._stamp: tuple[int, ...] = ()
 
     async def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> Outcome:
@@ -55,7 +56,7 @@ class Prober:
             return Outcome(ok=False, reason=f"{where}: {str(error) or type(error).__name__}")
 
     async def _attempt(self, target: HttpTarget | TcpTarget, where: str) -> Outcome:
-        context = self._tls() if isinstance(target, HttpTarget) and target.secure else None
+        context = self._tls(target.port) if isinstance(target, HttpTarget) and target.secure else None
         host = target.host or self._host
         reader, writer = await asyncio.open_connection(host, target.port, ssl=context, limit=_BODY)
         try:
@@ -69,21 +70,19 @@ class Prober:
         # The kubelet counts 200 to 399 as success (pkg/probe/http).
         return Outcome(ok=True) if 200 <= status < 400 else Outcome(ok=False, reason=_why(target, where, status, body))
 
-    def _tls(self) -> ssl.SSLContext:
-        """Return the context for HTTPS, made again when the client certificate's files changed."""
-        stamp = self._look()
-        if self._context is None or stamp != self._stamp:
-            from kubewright.http import tls
+    def _tls(self, port: int) -> ssl.SSLContext:
+        """Return the context for HTTPS at a port, made again when the client certificate's files changed."""
+        from kubewright.http import tls
 
-            shown = self._identity if stamp else None
-            self._context = tls.client_context(
-                None,
-                shown.certificate.read_bytes() if shown is not None else None,
-                shown.key.read_bytes() if shown is not None else None,
-                verify=False,
-            )
+        stamp = self._look() if self._identity is not None and port in self._identity.ports else ()
+        if self._identity is None or not stamp:
+            self._anonymous = self._anonymous or tls.client_context(None, verify=False)
+            return self._anonymous
+        if self._identified is None or stamp != self._stamp:
+            certificate, key = self._identity.certificate.read_bytes(), self._identity.key.read_bytes()
+            self._identified = tls.client_context(None, certificate, key, verify=False)
             self._stamp = stamp
-        return self._context
+        return self._identified
 
     def _look(self) -> tuple[int, ...]:
         if self._identity is None:

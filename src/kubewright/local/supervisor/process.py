@@ -26,6 +26,11 @@ class Exit:
     code: int | None = None
     signal: int | None = None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the process itself said that it failed; what killed it from outside is not in its log."""
+        return self.code is not None and self.code != 0
+
     def __str__(self) -> str:
         if self.signal is not None:
             known = {number.value: number.name for number in signal.Signals}

@@ -13,6 +13,7 @@ from kubewright.base.durations import format_seconds
 from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import Reporter, Warned
 from kubewright.local.supervisor.bell import Bell
+from kubewright.local.supervisor.lastwords import LINES, readable
 from kubewright.local.supervisor.leftovers import Leftovers
 from kubewright.local.supervisor.logreader import read_log
 from kubewright.local.supervisor.logs import parts, rotate
@@ -152,7 +153,7 @@ class Supervisor:
                 remedy="see the logs of the components",
             ) from None
 
-    def last_words(self, name: str, *, lines: int = 20) -> list[str]:
+    def last_words(self, name: str, *, lines: int = LINES) -> list[str]:
         """Return the last lines that a component wrote: the present process, or the one before while there is none. Empty if unknown."""
         return [line for unit in self._units(name) for line in unit.last_words(lines)]
 
@@ -215,7 +216,7 @@ class Supervisor:
                 if unit.hopeless:
                     raise ComponentFailed(
                         f"{unit.name} does not stay up: {unit.state().reason}",
-                        detail="\n".join(unit.last_words(20)),
+                        detail="\n".join(readable(line) for line in unit.last_words(LINES)),
                         remedy=f"correct what its last words name; all of them are in {self._workshop.log(unit.name)}",
                     )
 
@@ -223,7 +224,7 @@ class Supervisor:
         """Say how a pod is, for somebody who waited in vain."""
         states = self._slots[pod].states() if pod in self._slots else []
         lines = [f"{state.name}: {state.phase.value}{f', {state.reason}' if state.reason else ''}" for state in states]
-        return "\n".join([*(lines or [f"{pod}: no manifest"]), *self.last_words(pod)])
+        return "\n".join([*(lines or [f"{pod}: no manifest"]), *map(readable, self.last_words(pod))])
 
     def _log_ended(self, name: str) -> bool:
         return not self._open or all(unit.state().phase is ComponentPhase.STOPPED for unit in self._units(name))

@@ -12,6 +12,7 @@ from kubewright.base.events import State, Warned
 from kubewright.local.supervisor import restarts
 from kubewright.local.supervisor.health import Condemned, Health, Watcher
 from kubewright.local.supervisor.identities import age, stat_of
+from kubewright.local.supervisor.lastwords import gist, last_words
 from kubewright.local.supervisor.logs import size, tail
 from kubewright.local.supervisor.model import ComponentPhase, ComponentState, LastExit
 from kubewright.local.supervisor.pod import Container, StaticPod
@@ -20,7 +21,8 @@ from kubewright.local.supervisor.records import Record
 from kubewright.local.supervisor.translation import Launch
 from kubewright.local.supervisor.workshop import Workshop
 
-LAST_WORDS = 20
+_LOOK_BACK = 200
+"""Lines among which the telling one is looked for."""
 
 
 class Unit:
@@ -175,7 +177,7 @@ class Unit:
         result, now = process.exited.result(), asyncio.get_running_loop().time()
         ready = now - self._ready_at if self._ready_at is not None else 0.0
         self.failures = restarts.failures_after(self.failures, ran=age(process.identity), ready=ready)
-        words = tuple(tail(self._workshop.log(self.name), lines=LAST_WORDS, start=self._log_start))
+        said = tail(self._workshop.log(self.name), lines=_LOOK_BACK, start=self._log_start)
         reason = verdict or str(result)
         finished = self._workshop.clock.now()
         last = LastExit(
@@ -184,10 +186,11 @@ class Unit:
             started_at=self._state.started_at or finished,
             finished_at=finished,
             reason=reason,
-            last_words=words,
+            last_words=last_words(said),
         )
         self._state = replace(self._state, last_exit=last)
-        self._wait_after(": ".join((reason, *words[-1:])))
+        why = "" if verdict or not result.failed else gist(said)
+        self._wait_after(f"{reason}: {why}" if why else reason)
         self._write_down_failures()
 
     def _wait_after(self, reason: str) -> None:

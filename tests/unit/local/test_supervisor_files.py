@@ -1,0 +1,244 @@
+"""The manifest directory, the watch on it, the state files, the host's side of mounts, the order of stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from supervisor_kit import Machine, descriptors, eventually, pod
+
+from kubewright.base.errors import HostError
+from kubewright.base.fields import FieldPath
+from kubewright.local.supervisor import DOWN, ORDERLY, Stage, watching
+from kubewright.local.supervisor.hostpaths import ensure_host_path
+from kubewright.local.supervisor.identities import stat_of
+from kubewright.local.supervisor.manifestfiles import ManifestFiles, is_manifest
+from kubewright.local.supervisor.pod import Mount
+from kubewright.local.supervisor.records import Record, Records, slug
+from kubewright.local.supervisor.stopping import stages_of
+from kubewright.local.supervisor.watching import DirectoryWatch
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("etcd.yaml", True),
+        ("etcd.yml", True),
+        ("etcd.json", True),
+        (".etcd.yaml", False),
+        (".etcd.yaml.swp", False),
+        ("etcd.yaml~", False),
+        ("etcd.yaml.bak", False),
+        ("etcd.yaml.tmp", False),
+        ("README", False),
+    ],
+)
+def test_which_files_are_manifests(name: str, counts: bool) -> None:
+    assert is_manifest(name) is counts
+
+
+def files(machine: Machine) -> ManifestFiles:
+    return ManifestFiles(machine.root / "manifests", "node1")
+
+
+def test_a_directory_that_is_not_there_has_no_manifests(tmp_path: Path) -> None:
+    assert files(Machine(tmp_path)).scan() == []
+
+
+def test_a_directory_that_cannot_be_read_means_nothing(tmp_path: Path) -> None:
+    (tmp_path / "manifests").write_text("a file")
+    assert files(Machine(tmp_path)).scan() is None
+
+
+def test_yaml_json_and_what_is_neither(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write(pod("a"), "a")
+    machine.write(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\nspec:\n  hostNetwork: true\n  containers: [{name: b, command: [sh]}]\n", "b"
+    )
+    machine.write("a: [", "c")
+    machine.write("x" * (1 << 20) + "y", "d")
+    (tmp_path / "manifests" / "e.yaml").mkdir()
+    (tmp_path / "manifests" / "f.yaml").symlink_to(tmp_path / "absent")
+    found = files(machine).scan()
+    assert found is not None
+    assert [(one.file, one.pod_name, one.pod is not None) for one in found] == [
+        ("a.yaml", "a", True),
+        ("b.yaml", "b", True),
+        ("c.yaml", "c", False),
+        ("d.yaml", "d", False),
+    ]
+    assert "c.yaml" in found[2].problem
+    assert found[3].problem == "d.yaml is larger than 1048576 bytes"
+
+
+def test_a_file_is_decoded_only_when_it_changed(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write(pod("a"), "a")
+    reader = files(machine)
+    first, second = reader.scan(), reader.scan()
+    assert first is not None
+    assert second is not None
+    assert first[0] is second[0]
+    machine.write(pod("b"), "a")
+    third = reader.scan()
+    assert third is not None
+    assert third[0].pod_name == "b"
+    machine.write("{", "a")
+    broken = reader.scan()
+    assert broken is not None
+    assert (broken[0].pod_name, broken[0].pod) == ("b", None)
+
+
+def test_of_two_files_with_one_pod_the_second_is_a_problem(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.write(pod("etcd"), "a")
+    machine.write(pod("etcd"), "z")
+    found = files(machine).scan()
+    assert found is not None
+    assert [(one.pod_name, one.problem) for one in found] == [
+        ("etcd", ""),
+        ("z", "z.yaml describes the pod etcd, as a.yaml does; remove one of them"),
+    ]
+
+
+@pytest.mark.parametrize("inotify", [True, False])
+async def test_changes_of_a_directory_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inotify: bool) -> None:
+    monkeypatch.setattr(watching, "POLL_EVERY", 0.01)
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        looks += 1
+
+    before = descriptors()
+    watch = DirectoryWatch(tmp_path, look, inotify=inotify)
+    watch.start()
+    assert watch.told is inotify
+    for change in (lambda: (tmp_path / "a").write_text("x"), lambda: (tmp_path / "a").rename(tmp_path / "b"), (tmp_path / "b").unlink):
+        seen = looks
+        change()
+        await eventually(lambda seen=seen: looks > seen)
+    await watch.stop()
+    await watch.stop()
+    assert descriptors() == before
+
+
+async def test_without_inotify_instances_it_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> int:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(watching, "_open", none_left)
+    watch = DirectoryWatch(tmp_path, lambda: None)
+    watch.start()
+    assert not watch.told
+    await watch.stop()
+
+
+async def test_a_directory_that_was_replaced_is_watched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_ANYWAY_EVERY", 0.05)
+    machine = Machine(tmp_path)
+    async with machine.supervised(pod("a")) as supervisor:
+        await supervisor.wait_ready(["a"], within=5)
+        (tmp_path / "manifests").rename(tmp_path / "old")
+        await eventually(lambda: supervisor.snapshot() == [])
+        machine.write(pod("b"))
+        await asyncio.sleep(0.1)
+        await supervisor.wait_ready(["b"], within=5)
+
+
+def record(**parts: object) -> Record:
+    given = {"pid": 1, "start_time": 2, "boot_id": "x", "manifest_hash": "h", "restarts": 3, "failures": 1, **parts}
+    return Record(name="web/side", argv0="/bin/sh", started_at="2026-01-02T03:04:05.000006Z", **given)  # type: ignore[arg-type]
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    records = Records(tmp_path)
+    assert records.read("web/side") is None
+    records.write(record())
+    assert records.read("web/side") == record()
+    assert [path.name for path in tmp_path.iterdir()] == ["web_side.json"]
+    assert stat.S_IMODE((tmp_path / "web_side.json").stat().st_mode) == 0o600
+    records.remove("web/side")
+    records.remove("web/side")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", json.dumps({"name": "web/side"}), "\x00"])
+def test_a_torn_record_is_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "web_side.json").write_text(content)
+    assert Records(tmp_path).read("web/side") is None
+
+
+@given(st.binary(max_size=40))
+def test_no_content_of_a_record_is_an_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    place = tmp_path_factory.getbasetemp() / "records"
+    place.mkdir(exist_ok=True)
+    (place / "x.json").write_bytes(content)
+    assert Records(place).read("x") is None
+
+
+def test_a_component_has_a_file_name_of_its_own() -> None:
+    assert len({slug("a/b"), slug("a.b"), slug("a-b"), slug("b/a")}) == 4
+
+
+def mount(path: Path, kind: str) -> Mount:
+    return Mount(mount_path=str(path), host_path=str(path), type=kind, path=FieldPath("spec.containers[0].volumeMounts[0]"))
+
+
+def test_host_paths_are_made_where_their_type_says_so(tmp_path: Path) -> None:
+    for _ in range(2):
+        ensure_host_path(mount(tmp_path / "a" / "b", "DirectoryOrCreate"))
+        ensure_host_path(mount(tmp_path / "a" / "file", "FileOrCreate"))
+    assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "a" / "file").stat().st_mode) == 0o600
+    ensure_host_path(mount(tmp_path / "a", "Directory"))
+    ensure_host_path(mount(tmp_path / "a" / "file", "File"))
+    ensure_host_path(mount(tmp_path / "absent", ""))
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize(("name", "kind"), [("absent", "Directory"), ("absent", "File"), ("d", "File"), ("f", "Directory"), ("f", "Socket"), ("f", "DirectoryOrCreate"), ("x/y", "FileOrCreate")])  # fmt: skip
+def test_host_paths_that_cannot_be_had_are_named(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "f").write_text("")
+    with pytest.raises(HostError) as caught:
+        ensure_host_path(mount(tmp_path / name, kind))
+    assert str(tmp_path / name) in caught.value.what
+
+
+def test_what_the_kernel_says_about_us() -> None:
+    found = stat_of(os.getpid())
+    assert found is not None
+    assert (found.group, found.session) == (os.getpgid(0), os.getsid(0))
+    assert found.rss_bytes > 1_000_000
+    assert found.cpu_seconds > 0
+    assert stat_of(2**22 + 1) is None
+
+
+PODS = ["coredns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"]
+IN_ORDER = [["coredns"], ["kube-controller-manager", "kube-scheduler"], ["kube-apiserver"], ["etcd"]]
+
+
+@pytest.mark.parametrize(
+    ("stages", "expected"),
+    [
+        (ORDERLY, IN_ORDER),
+        (DOWN, IN_ORDER),
+        ((), [PODS]),
+        ((Stage(),), [PODS]),
+        ((Stage(pods=("etcd",)),), [PODS[:1] + PODS[2:], ["etcd"]]),
+    ],
+)
+def test_every_pod_is_in_one_stage(stages: tuple[Stage, ...], expected: list[list[str]]) -> None:
+    assert [pods for _, pods in stages_of(PODS, stages)] == expected
+
+
+def test_down_is_short() -> None:
+    assert sum(stage.grace or 0 for stage in DOWN if "etcd" not in stage.pods) <= 1
