@@ -163,6 +163,9 @@ class RecordingKube:
             return self._base.raw(method, path, headers=headers, timeout=timeout)
         return Response(status=200, headers={}, body=b"ok")
 
+    def close(self) -> None:
+        """Do nothing: the real cluster's client belongs to whoever made it."""
+
     def _find(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
         key = _key(resource, name, namespace)
         if key in self._written:

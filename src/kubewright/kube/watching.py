@@ -8,7 +8,7 @@ named.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -47,7 +47,10 @@ class Informer:
         random: Random | None = None,
         backoff: Backoff = BACKOFF,
         failed: Callable[[APIError], None] | None = None,
+        known: Sequence[Object] = (),
+        version: str = "",
     ) -> None:
+        """Keep the arguments. With `version` the first list is left out: `known` is what there was at that version."""
         self._api = api
         self._resource = resource
         self._namespace = namespace
@@ -56,9 +59,9 @@ class Informer:
         self._random = random or SystemRandom()
         self._backoff = backoff
         self._failed = failed
-        self._version = ""
-        self._from_cache = True
-        self.objects: dict[Key, Object] = {}
+        self._version = version
+        self._from_cache = not version
+        self.objects: dict[Key, Object] = {_key(obj): obj for obj in known}
         self.synced = False
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:

@@ -1,0 +1,177 @@
+"""Asking a cluster for a certificate and waiting for it (node.md 10.5 and 10.6)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kubewright.base.errors import APIError, CertificateError, WaitTimeout
+from kubewright.base.waiting import Waiter
+from kubewright.kube.answers import EventType
+from kubewright.kube.api import AsyncKubeAPI, KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.kube.retrying import worth_retrying
+from kubewright.kube.watching import Informer
+from kubewright.pki import csr, pairs
+from kubewright.pki.keys import PrivateKey
+
+WITHIN: Final = 900.0
+"""Seconds for one request; the kubelet's certificate manager waits 15 min (node.md 1)."""
+
+_REFUSALS: Final = ("Denied", "Failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """A certificate to ask for. Without a `name` the server makes one from `csr-`; `expiration_seconds` is a wish."""
+
+    request_pem: bytes
+    key_pem: bytes = field(repr=False)
+    signer: str
+    usages: Sequence[str]
+    name: str = ""
+    expiration_seconds: int | None = None
+
+    def body(self) -> Object:
+        """Return the CertificateSigningRequest."""
+        spec: Object = {
+            "request": base64.b64encode(self.request_pem).decode(),
+            "signerName": self.signer,
+            "usages": list(self.usages),
+        }
+        if self.expiration_seconds is not None:
+            spec["expirationSeconds"] = self.expiration_seconds
+        metadata = {"name": self.name} if self.name else {"generateName": "csr-"}
+        return {
+            "apiVersion": CERTIFICATE_SIGNING_REQUEST.api_version,
+            "kind": "CertificateSigningRequest",
+            "metadata": metadata,
+            "spec": spec,
+        }
+
+
+def node_client(node_name: str, key: PrivateKey) -> Wanted:
+    """What a node asks for with its bootstrap token, and again when it rotates."""
+    return Wanted(
+        request_pem=csr.node_client_request(node_name, key),
+        key_pem=key.pem(),
+        signer=csr.CLIENT_SIGNER,
+        usages=csr.node_client_usages(key),
+    )
+
+
+def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
+    """Return the certificate that a request has come to, as PEM; None while it has to be waited for. Approved alone is not enough.
+
+    Raises CertificateError where the request was denied, has failed, or is another one of the same name.
+    """
+    metadata, status = found.get("metadata") or {}, found.get("status") or {}
+    name = metadata.get("name", "")
+    if metadata.get("uid") != uid:
+        raise _lost(name)
+    conditions = {row.get("type"): row for row in status.get("conditions") or ()}
+    for kind in _REFUSALS:
+        if kind in conditions:
+            words = ": ".join(part for key in ("reason", "message") if (part := conditions[kind].get(key)))
+            raise CertificateError(
+                f"certificate request {name} was denied" if kind == "Denied" else f"the signer could not sign certificate request {name}",
+                detail=words,
+                remedy=f"see `kubectl describe csr {name}`, and who approves and signs requests in this cluster",
+            )
+    content = status.get("certificate")
+    if "Approved" not in conditions or not content:
+        return None
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise CertificateError(f"the certificate of request {name} is not base64", remedy="see which signer wrote it") from error
+
+
+async def obtain(api: AsyncKubeAPI, wanted: Wanted, *, within: float = WITHIN) -> bytes:
+    """Ask for a certificate, wait until it is there, and return it as PEM: one that belongs to our key.
+
+    Raises CertificateError when it is refused or another key's, WaitTimeout when nobody decides, and the API's error where the request
+    cannot be made.
+    """
+    created = await api.create(wanted.body())
+    name, uid = created["metadata"]["name"], created["metadata"]["uid"]
+    try:
+        async with asyncio.timeout(within):
+            content = await _issued(api, created, name=name, uid=uid)
+    except TimeoutError as error:
+        raise _undecided(name, within) from error
+    return _ours(content, wanted, name)
+
+
+async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str) -> bytes:
+    """Watch from the moment of creation; after a gap the informer tells what differs."""
+    informer = Informer(
+        api,
+        CERTIFICATE_SIGNING_REQUEST,
+        field_selector=f"metadata.name={name}",
+        known=(created,),
+        version=created["metadata"]["resourceVersion"],
+        failed=_final,
+    )
+    content = verdict(created, uid=uid)
+    async with aclosing(informer.events()) as events:
+        while content is None:
+            event = await anext(events)
+            if event.type is EventType.DELETED:
+                raise _lost(name)
+            if event.type is not EventType.SYNCED:
+                content = verdict(event.object, uid=uid)
+    return content
+
+
+def obtain_waiting(api: KubeAPI, wanted: Wanted, *, waiter: Waiter, within: float = WITHIN) -> bytes:
+    """The synchronous form of `obtain`: looks every 50 to 200 ms."""
+    created = api.create(wanted.body())
+    name, uid = created["metadata"]["name"], created["metadata"]["uid"]
+    issued: list[bytes] = []
+
+    def look() -> str | None:
+        try:
+            found = api.list(CERTIFICATE_SIGNING_REQUEST, field_selector=f"metadata.name={name}")
+        except APIError as error:
+            _final(error)
+            return str(error)
+        if not found:
+            raise _lost(name)
+        content = verdict(found[0], uid=uid)
+        issued.extend([content] if content is not None else [])
+        return None if issued else "nobody has approved and signed it yet"
+
+    waiter.until(look, within=within, saying=f"certificate request {name} to be signed", every=0.05, at_most=0.2, remedy=_who(name))
+    if not issued:  # a waiter that answers at once, in a plan
+        raise _undecided(name, 0)
+    return _ours(issued[0], wanted, name)
+
+
+def _ours(content: bytes, wanted: Wanted, name: str) -> bytes:
+    """Require that a certificate belongs to the key that we asked with."""
+    return pairs.of(content, wanted.key_pem, source=f"certificate request {name}").certificate_pem()
+
+
+def _final(error: APIError) -> None:
+    """End the wait for an error that no waiting mends."""
+    if not worth_retrying(error):
+        raise error
+
+
+def _lost(name: str) -> CertificateError:
+    return CertificateError(f"certificate request {name} was deleted before it was signed", remedy="try again: a new one is made")
+
+
+def _undecided(name: str, within: float) -> WaitTimeout:
+    return WaitTimeout(f"certificate request {name} was not signed within {within:g} s", remedy=_who(name))
+
+
+def _who(name: str) -> str:
+    return f"see `kubectl describe csr {name}`: kube-controller-manager approves and signs the requests of nodes"

@@ -1,0 +1,185 @@
+"""Finding a cluster with nothing but an address and a token, and believing it (kubeadm.md 8.1).
+
+cluster-info is read without verifying TLS, as anybody may, until it holds a signature by our token; the signature, and with pins the CA's
+public key, prove it; with pins it is read once more over a connection verified with that CA. Anonymous users may not watch it, so it is
+polled, every 50 ms at first and then up to 200 ms apart.
+
+kubeadm looks every 5 s, and waits its whole 5 minutes for a token that nobody knows. Here a cluster that answers and does not know the token
+gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right after init may come before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+from kubewright.apis.addresses import API_SERVER_PORT
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, UsageError, WaitTimeout
+from kubewright.base.waiting import Waiter
+from kubewright.http.addresses import origin
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.kube.api import AsyncKubeAPI, KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.resources import CONFIG_MAP
+from kubewright.pki.pins import Pin
+from kubewright.tokens import cluster_info
+from kubewright.tokens.cluster_info import MissingSignature, VerifiedCluster
+from kubewright.tokens.strings import BootstrapTokenString
+
+WITHIN: Final = 300.0
+"""kubeadm's default of timeouts.discovery, in seconds."""
+UNKNOWN_TOKEN: Final = 30.0
+_EVERY: Final = 0.05
+_AT_MOST: Final = 0.2
+
+
+class Client(KubeAPI, Protocol):
+    """A client that is closed after use."""
+
+    def close(self) -> None:
+        """Close every connection. Idempotent."""
+        ...
+
+
+class AsyncClient(AsyncKubeAPI, Protocol):
+    """The asynchronous form of `Client`."""
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked: where, with which token, and which CA keys are believed. `unknown_token` and `within` are seconds."""
+
+    server: str
+    token: BootstrapTokenString
+    pins: Sequence[Pin] = ()
+    within: float = WITHIN
+    unknown_token: float = UNKNOWN_TOKEN
+
+    @property
+    def unverified(self) -> Access:
+        """How cluster-info is read at first."""
+        return Access(server=self.server, verify=False)
+
+    def verified(self, cluster: VerifiedCluster) -> Access:
+        """How it is read again: at the address that was typed, with the CA that was found (as kubeadm does)."""
+        return Access(server=self.server, ca_pem=cluster.ca_pem)
+
+    def answer(self, cluster: VerifiedCluster) -> Access:
+        """The result: the server that the cluster names, not the one that was typed."""
+        return Access(server=cluster.server, ca_pem=cluster.ca_pem, identity=BearerToken(self.token.text))
+
+
+class Search:
+    """The decisions of one discovery, without I/O: it is told what was read, or why not, and says whether to go on."""
+
+    def __init__(self, question: Question, *, start: float) -> None:
+        self.question = question
+        self.found: VerifiedCluster | None = None
+        self.reason = ""
+        self._end = start + question.within
+        self._unsigned_since: float | None = None
+
+    def read(self, found: Mapping[str, object], *, now: float) -> None:
+        """Take what was read. Raises TrustError for what no waiting mends, a token that stays unknown among it."""
+        question = self.question
+        try:
+            self.found = cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server)
+        except MissingSignature as missing:
+            self._unsigned_since = now if self._unsigned_since is None else self._unsigned_since
+            if now - self._unsigned_since >= question.unknown_token or now >= self._end:
+                raise
+            self.reason = missing.detail
+
+    def failed(self, error: APIError) -> None:
+        """Take why nothing could be read."""
+        if isinstance(error, NoAnswer) and error.reason is Reason.REDIRECTED:
+            raise error
+        self.reason = str(error)
+
+    def give_up(self, *, now: float) -> None:
+        """Raise WaitTimeout if the time is over."""
+        if now >= self._end:
+            raise WaitTimeout(
+                f"gave up looking for a cluster at {self.question.server} after {self.question.within:g} s",
+                detail=self.reason,
+                remedy="check the address, and that a control plane runs there",
+            )
+
+
+def server_url(endpoint: str) -> str:
+    """Make the URL of a server that a user typed as `host`, `host:port` or a URL. Raises UsageError."""
+    text = endpoint if "://" in endpoint else f"https://{endpoint}"
+    scheme, server, path = origin(text, what=f"the address {endpoint!r}" if "@" not in endpoint else "the address")
+    if scheme != "https" or path:
+        raise UsageError(f"{endpoint!r} is not the address of an API server", remedy="write it like 10.0.0.1:6443")
+    return server if urlsplit(server).port is not None else f"{server}:{API_SERVER_PORT}"
+
+
+def discover(question: Question, *, connect: Callable[[Access], Client], waiter: Waiter, clock: Clock) -> Access:
+    """Find a cluster and return how a machine that has only the token may talk to it.
+
+    `connect` makes a client for an access. Raises TrustError for a cluster that cannot be believed or does not know the token, and
+    WaitTimeout with the last reason where nothing could be read.
+    """
+    search = Search(question, start=clock.monotonic())
+
+    def look() -> str | None:
+        try:
+            search.read(_look(connect, question.unverified), now=clock.monotonic())
+        except APIError as error:
+            search.failed(error)
+        return None if search.found is not None else search.reason
+
+    if look() is not None:
+        saying = f"the cluster at {question.server} to vouch for itself"
+        waiter.until(look, within=question.within, saying=saying, every=_EVERY, at_most=_AT_MOST)
+    if search.found is None:  # a waiter that answers at once, in a plan
+        raise WaitTimeout(f"there is no cluster at {question.server} yet", detail=search.reason, remedy="start its control plane first")
+    if question.pins:
+        search.found.require_same(_look(connect, question.verified(search.found)), server=question.server)
+    return question.answer(search.found)
+
+
+async def discover_async(question: Question, *, connect: Callable[[Access], AsyncClient]) -> Access:
+    """The asynchronous form of `discover`."""
+    loop = asyncio.get_running_loop()
+    search, pause = Search(question, start=loop.time()), _EVERY
+    while True:
+        try:
+            search.read(await _look_async(connect, question.unverified), now=loop.time())
+        except APIError as error:
+            search.failed(error)
+        if search.found is not None:
+            break
+        search.give_up(now=loop.time())
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, _AT_MOST)
+    if question.pins:
+        search.found.require_same(await _look_async(connect, question.verified(search.found)), server=question.server)
+    return question.answer(search.found)
+
+
+def _look(connect: Callable[[Access], Client], access: Access) -> Object:
+    """Read cluster-info over a connection of its own, which is given up after: the next look may meet another server."""
+    client = connect(access)
+    try:
+        return client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+    finally:
+        client.close()
+
+
+async def _look_async(connect: Callable[[Access], AsyncClient], access: Access) -> Object:
+    client = connect(access)
+    try:
+        return await client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+    finally:
+        await client.close()

@@ -1,0 +1,191 @@
+"""Waiting for a certificate: approved is not enough, refusals end it, gaps in the watch do not, and it must be for our key."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable
+
+import pytest
+
+from kubewright.base import errors
+from kubewright.base.clock import FakeClock
+from kubewright.base.events import SilentReporter
+from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.discovery import csr
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.pki import keys
+from kubewright.pki.keys import Algorithm
+
+KEY, OTHER_KEY = keys.generate(Algorithm.ECDSA_P256), keys.generate(Algorithm.ECDSA_P256)
+WANTED = csr.node_client("n1", KEY)
+NEVER = NoAnswer("lost", reason=Reason.RESET)
+
+
+def certificate_for(key) -> bytes:
+    """Make a self-signed certificate: what matters here is the key."""
+    from datetime import UTC, datetime, timedelta
+
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "system:node:n1")])
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    builder = x509.CertificateBuilder(name, name, key.native.public_key(), 1, start, start + timedelta(days=1))
+    return builder.sign(key.native, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+CERTIFICATE = certificate_for(KEY)
+
+
+def request(*conditions: str, content: bytes | None = None, uid: str = "u1", version: str = "5") -> dict:
+    status: dict = {"conditions": [{"type": kind, "status": "True", "reason": "Why", "message": "because"} for kind in conditions]}
+    if content is not None:
+        status["certificate"] = base64.b64encode(content).decode()
+    return {"metadata": {"name": "csr-x", "uid": uid, "resourceVersion": version}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (request(), None),
+        ({"metadata": {"name": "csr-x", "uid": "u1"}}, None),
+        (request("Approved"), None),
+        (request(content=CERTIFICATE), None),
+        (request("Approved", content=CERTIFICATE), CERTIFICATE),
+        (request("Denied"), errors.CertificateError),
+        (request("Approved", "Failed"), errors.CertificateError),
+        (request("Denied", "Approved", content=CERTIFICATE), errors.CertificateError),
+        (request("Approved", content=CERTIFICATE, uid="u2"), errors.CertificateError),
+        ({**request("Approved"), "status": {"conditions": [{"type": "Approved"}], "certificate": "?"}}, errors.CertificateError),
+    ],
+)
+def test_what_a_request_has_come_to(found: dict, expected: object) -> None:
+    if isinstance(expected, type):
+        with pytest.raises(expected) as caught:
+            csr.verdict(found, uid="u1")
+        assert "csr-x" in str(caught.value)
+    else:
+        assert csr.verdict(found, uid="u1") == expected
+
+
+def test_the_request_is_the_kubelets() -> None:
+    body = WANTED.body()
+    assert body["metadata"] == {"generateName": "csr-"}
+    assert body["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
+    assert body["spec"]["usages"] == ["digital signature", "client auth"]
+    assert "expirationSeconds" not in body["spec"]
+    assert base64.b64decode(body["spec"]["request"]).startswith(b"-----BEGIN CERTIFICATE REQUEST-----")
+    named = csr.Wanted(request_pem=b"x", key_pem=b"canary", signer="s", usages=(), name="mine", expiration_seconds=600)
+    assert (named.body()["metadata"], named.body()["spec"]["expirationSeconds"]) == ({"name": "mine"}, 600)
+    assert "canary" not in repr(named)
+
+
+class Api:
+    """Plays the states of a request; each is a list answer and a watch event. An exception is a gap. The last state repeats in lists."""
+
+    def __init__(self, *states: object) -> None:
+        self.states = list(states)
+        self.created: list[dict] = []
+
+    def _next(self) -> object:
+        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def _create(self, body: dict) -> dict:
+        self.created.append(body)
+        return {**body, **request()}
+
+
+class SyncApi(Api):
+    def create(self, body: dict) -> dict:
+        return self._create(body)
+
+    def list(self, resource, *, field_selector: str) -> list[dict]:
+        assert (resource, field_selector) == (CERTIFICATE_SIGNING_REQUEST, "metadata.name=csr-x")
+        found = self._next()
+        if isinstance(found, Exception):
+            raise found
+        return [found] if found is not None else []
+
+
+class AsyncApi(Api):
+    async def create(self, body: dict) -> dict:
+        return self._create(body)
+
+    async def list_versioned(self, resource, namespace=None, *, label_selector="", field_selector="", resource_version=""):
+        assert resource_version == ""
+        return [self.states[0]] if isinstance(self.states[0], dict) else [], "50"
+
+    async def watch(self, resource, *, namespace=None, field_selector="", label_selector="", resource_version="", seconds=0):
+        assert field_selector == "metadata.name=csr-x"
+        while True:
+            await asyncio.sleep(0.1)
+            found = self._next()
+            if isinstance(found, Exception):
+                raise found
+            yield WatchEvent(EventType.MODIFIED if found is not None else EventType.DELETED, found or request())
+
+
+Run = Callable[..., bytes]
+
+
+def run_sync(*states: object, within: float = 60) -> bytes:
+    clock = FakeClock()
+    return csr.obtain_waiting(SyncApi(*states), WANTED, waiter=PollingWaiter(clock=clock, reporter=SilentReporter()), within=within)
+
+
+def run_async(*states: object, within: float = 60) -> bytes:
+    import looptime
+
+    with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(start=0)) as runner:
+        return runner.run(csr.obtain(AsyncApi(*states), WANTED, within=within))
+
+
+@pytest.fixture(params=[run_sync, run_async], ids=["sync", "async"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.param
+
+
+DONE = request("Approved", content=CERTIFICATE, version="9")
+
+
+def test_a_certificate_is_waited_for(run: Run) -> None:
+    assert run(request(), request("Approved"), DONE) == CERTIFICATE
+
+
+def test_gaps_do_not_end_the_wait(run: Run) -> None:
+    assert (
+        run(NEVER, request(version="6"), errors.ServerError("restarting", code=503), errors.Gone("too old", code=410), DONE) == CERTIFICATE
+    )
+
+
+@pytest.mark.parametrize("state", [request("Denied"), request("Failed"), request("Approved", content=CERTIFICATE, uid="u2"), None])
+def test_a_refusal_ends_the_wait(run: Run, state: dict | None) -> None:
+    with pytest.raises(errors.CertificateError):
+        run(request(), state)
+
+
+def test_a_certificate_of_another_key_is_refused(run: Run) -> None:
+    with pytest.raises(errors.CertificateMismatch):
+        run(request("Approved", content=certificate_for(OTHER_KEY)))
+
+
+@pytest.mark.parametrize("content", [b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_what_is_no_certificate_is_refused(run: Run, content: bytes) -> None:
+    with pytest.raises(errors.CertificateError):
+        run(request("Approved", content=content))
+
+
+def test_nobody_who_decides_is_told(run: Run) -> None:
+    with pytest.raises(errors.WaitTimeout) as caught:
+        run(request("Approved"), within=5)
+    assert "csr-x" in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_in_a_plan_there_is_no_certificate() -> None:
+    with pytest.raises(errors.WaitTimeout):
+        csr.obtain_waiting(SyncApi(request()), WANTED, waiter=InstantWaiter())

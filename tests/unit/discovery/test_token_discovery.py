@@ -1,0 +1,205 @@
+"""Finding a cluster by token: what is waited for, what is refused at once, and that both forms decide the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import trustme
+
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import APIError, Forbidden, NotFound, TrustError, UsageError, WaitTimeout
+from kubewright.base.events import SilentReporter
+from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.discovery import token as discovery
+from kubewright.discovery.token import Question
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.pki.pins import Pin, PinMismatch, pin
+from kubewright.tokens import cluster_info, jws
+from kubewright.tokens.cluster_info import ChangedClusterInfo, ForgedClusterInfo, MissingSignature
+from kubewright.tokens.strings import parse
+
+TOKEN = parse("abcdef.0123456789abcdef")
+OTHER = parse("abcdef.ffffffffffffffff")
+TYPED, NAMED = "https://10.0.0.9:6443", "https://cluster.example:6443"
+CA = trustme.CA().cert_pem.bytes()
+REFUSED = NoAnswer("refused", reason=Reason.REFUSED)
+FORBIDDEN = Forbidden("RBAC is not there yet", code=403)
+
+
+def info(*, signer=TOKEN, server: str = NAMED, ca: bytes = CA, signed: bool = True) -> dict:
+    plain = cluster_info.config_map(server=server, ca_pem=ca)
+    text = plain["data"]["kubeconfig"]
+    return cluster_info.config_map(
+        server=server, ca_pem=ca, signatures={f"jws-kubeconfig-{signer.id}": jws.sign(text, signer)} if signed else {}
+    )
+
+
+class Cluster:
+    """Answers reads from a script whose last line repeats, and keeps how it was asked."""
+
+    def __init__(self, *script: object) -> None:
+        self.script = list(script)
+        self.asked: list[Access] = []
+        self.open = 0
+
+    def connect(self, access: Access) -> Cluster:
+        self.asked.append(access)
+        self.open += 1
+        return self
+
+    def get(self, resource, name, namespace=None):
+        assert (resource.plural, namespace, name) == ("configmaps", "kube-public", "cluster-info")
+        found = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None:
+        self.open -= 1
+
+
+class Async:
+    """The same cluster for the asynchronous form."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def get(self, resource, name, namespace=None):
+        return self.cluster.get(resource, name, namespace)
+
+    async def close(self) -> None:
+        self.cluster.close()
+
+
+Run = Callable[[Question, Cluster], tuple[Access, float]]
+
+
+def run_sync(question: Question, cluster: Cluster) -> tuple[Access, float]:
+    clock = FakeClock()
+    found = discovery.discover(question, connect=cluster.connect, waiter=PollingWaiter(clock=clock, reporter=SilentReporter()), clock=clock)
+    return found, clock.monotonic()
+
+
+def run_async(question: Question, cluster: Cluster) -> tuple[Access, float]:
+    import looptime
+
+    async def main() -> tuple[Access, float]:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        found = await discovery.discover_async(question, connect=lambda access: Async(cluster.connect(access)))
+        return found, loop.time() - start
+
+    with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(start=0)) as runner:
+        return runner.run(main())
+
+
+@pytest.fixture(params=[run_sync, run_async], ids=["sync", "async"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.param
+
+
+def question(**options: object) -> Question:
+    return Question(server=TYPED, token=TOKEN, **options)
+
+
+def test_a_signed_cluster_is_found_at_once(run: Run) -> None:
+    cluster = Cluster(info())
+    found, seconds = run(question(), cluster)
+    assert found == Access(server=NAMED, ca_pem=CA, identity=BearerToken(TOKEN.text))
+    assert seconds == 0
+    assert cluster.asked == [Access(server=TYPED, verify=False)]
+    assert cluster.open == 0
+
+
+def test_with_pins_it_is_read_again_with_the_ca(run: Run) -> None:
+    cluster = Cluster(info())
+    run(question(pins=[Pin.parse(pin(CA))]), cluster)
+    assert cluster.asked == [Access(server=TYPED, verify=False), Access(server=TYPED, ca_pem=CA)]
+    assert cluster.open == 0
+
+
+def test_what_comes_up_is_waited_for(run: Run) -> None:
+    cluster = Cluster(REFUSED, REFUSED, NotFound("no", code=404), FORBIDDEN, info(signed=False), info(signed=False), info())
+    _, seconds = run(question(), cluster)
+    assert len(cluster.asked) == 7
+    assert 0.05 < seconds < 1.2
+
+
+def test_an_unknown_token_is_not_waited_for_long(run: Run) -> None:
+    cluster = Cluster(FORBIDDEN, info(signed=False))
+    with pytest.raises(MissingSignature) as caught:
+        run(question(unknown_token=5), cluster)
+    assert "abcdef" in str(caught.value)
+    assert TOKEN.secret not in str(caught.value)
+    assert 25 <= len(cluster.asked) <= 40
+    assert cluster.open == 0
+
+
+def test_a_silent_address_is_given_up_with_the_last_reason(run: Run) -> None:
+    with pytest.raises(WaitTimeout) as caught:
+        run(question(within=10), Cluster(REFUSED))
+    assert "refused" in str(caught.value)
+    assert TYPED in caught.value.what
+
+
+FINAL = {
+    "another token's signature": (info(signer=OTHER), {}, ForgedClusterInfo),
+    "content changed after signing": (
+        {**info(), "data": {**info()["data"], "kubeconfig": info(server="https://evil.example")["data"]["kubeconfig"]}},
+        {},
+        ForgedClusterInfo,
+    ),
+    "a CA that is not pinned": (info(), {"pins": [Pin(bytes(32))]}, PinMismatch),
+    "a redirect": (NoAnswer("moved", reason=Reason.REDIRECTED), {}, APIError),
+    "no kubeconfig": ({"data": {}}, {}, TrustError),
+}
+
+
+@pytest.mark.parametrize("case", FINAL)
+def test_what_cannot_be_believed_is_refused_at_once(run: Run, case: str) -> None:
+    answer, options, kind = FINAL[case]
+    cluster = Cluster(answer)
+    with pytest.raises(kind):
+        run(question(**options), cluster)
+    assert len(cluster.asked) == 1
+
+
+def test_a_cluster_that_says_another_thing_when_it_is_known_is_refused(run: Run) -> None:
+    cluster = Cluster(info(), info(server="https://other.example:6443"))
+    with pytest.raises(ChangedClusterInfo):
+        run(question(pins=[Pin.parse(pin(CA))]), cluster)
+
+
+def test_a_ca_that_is_not_the_servers_ends_the_search(run: Run) -> None:
+    cluster = Cluster(info(), NoAnswer("untrusted", reason=Reason.UNTRUSTED))
+    with pytest.raises(NoAnswer):
+        run(question(pins=[Pin.parse(pin(CA))]), cluster)
+
+
+def test_a_plan_says_that_there_is_no_cluster_yet() -> None:
+    with pytest.raises(WaitTimeout):
+        discovery.discover(question(), connect=Cluster(REFUSED).connect, waiter=InstantWaiter(), clock=FakeClock())
+
+
+@pytest.mark.parametrize(
+    ("typed", "url"),
+    [
+        ("10.0.0.1:6443", "https://10.0.0.1:6443"),
+        ("10.0.0.1", "https://10.0.0.1:6443"),
+        ("https://cluster.example:443/", "https://cluster.example:443"),
+        ("[fd00::1]:7000", "https://[fd00::1]:7000"),
+        ("[fd00::1]", "https://[fd00::1]:6443"),
+    ],
+)
+def test_an_address_becomes_a_url(typed: str, url: str) -> None:
+    assert discovery.server_url(typed) == url
+
+
+@pytest.mark.parametrize("typed", ["", "http://10.0.0.1", "user:canary@10.0.0.1", "10.0.0.1:port", "10.0.0.1/path", "fd00::1", "a b"])
+def test_what_is_no_address_is_refused(typed: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        discovery.server_url(typed)
+    assert "canary" not in str(caught.value)
