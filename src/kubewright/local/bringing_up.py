@@ -26,7 +26,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local import configuration, flags
-from kubewright.local.context import LocalContext, WatchfulWaiter
+from kubewright.local.context import LocalContext, WatchfulWaiter, require_alive
 from kubewright.local.control import Answer, Control
 from kubewright.local.machine import Daemon, local_machine
 from kubewright.local.places import Places
@@ -112,7 +112,7 @@ def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContex
         keys=keys,
         clock=work.clock,
         random=work.random,
-        waiter=WatchfulWaiter(work.waiter, look=lambda: _status(control), monotonic=work.clock.monotonic),
+        waiter=WatchfulWaiter(work.waiter, look=lambda: _require_well(work, control), monotonic=work.clock.monotonic),
         reporter=work.reporter,
         connect=work.connect,
         started=work.clock.now(),
@@ -131,6 +131,11 @@ def _status(control: Control) -> Answer:
         return control.status()
     except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
         return {}
+
+
+def _require_well(work: Work, control: Control) -> None:
+    work.daemon.require_alive()
+    require_alive(_status(control))
 
 
 def _healthy(control: Control, name: str) -> str | None:

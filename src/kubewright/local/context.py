@@ -44,12 +44,12 @@ class LocalContext(InitContext):
 
 
 class WatchfulWaiter:
-    """Waits as another waiter does, and gives up as soon as a component of the control plane dies again and again.
+    """Waits as another waiter does, and looks at the control plane now and then: `look` raises what makes waiting pointless.
 
-    A bad flag shows itself in a second; without this it would be told when the time is over.
+    A component with a bad flag shows itself in a second; without this it would be told when the time is over.
     """
 
-    def __init__(self, inner: Waiter, *, look: Callable[[], Answer], monotonic: Callable[[], float]) -> None:
+    def __init__(self, inner: Waiter, *, look: Callable[[], None], monotonic: Callable[[], float]) -> None:
         self._inner = inner
         self._look = look
         self._monotonic = monotonic
@@ -71,7 +71,7 @@ class WatchfulWaiter:
             reason = condition()
             if reason is not None and self._monotonic() - self._looked >= _LOOK:
                 self._looked = self._monotonic()
-                require_alive(self._look())
+                self._look()
             return reason
 
         return self._inner.until(

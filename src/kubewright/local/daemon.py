@@ -92,7 +92,9 @@ def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Laun
         marker=str(places.root),
         reporter=SilentReporter(),
         probe_identity=ProbeIdentity(
-            certificate=Path(layout.certificate("etcd/healthcheck-client")), key=Path(layout.key("etcd/healthcheck-client"))
+            certificate=Path(layout.certificate("etcd/healthcheck-client")),
+            key=Path(layout.key("etcd/healthcheck-client")),
+            ports=frozenset({machine.ports["etcd_metrics"]}),
         ),
         after=START_AFTER,
     )

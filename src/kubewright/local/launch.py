@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from kubewright.base.errors import ComponentFailed, HostError
+from kubewright.base.errors import HostError
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.processes import MARKER, Identity, RealProcesses
@@ -81,15 +81,6 @@ def sign(places: Places) -> None:
     """Write this process down as the daemon."""
     mine = Identity.of(os.getpid())
     Files(durable=False).write(File(path=PurePosixPath(places.daemon_record), content=f"{mine}\n".encode(), mode=0o600))
-
-
-def died(places: Places, process: subprocess.Popen[bytes]) -> ComponentFailed:
-    """Return the error for a daemon that ended while it was waited for, with its last words."""
-    return ComponentFailed(
-        f"the daemon of cluster {places.name!r} ended with exit code {process.returncode}",
-        detail="\n".join(last_lines(places.daemon_log)),
-        remedy=f"see {places.daemon_log}",
-    )
 
 
 def last_lines(path: Path, *, lines: int = 15) -> list[str]:

@@ -52,19 +52,22 @@ class Daemon:
         if not self.runs:
             self._process = launch.spawn(self._places)
 
+    def require_alive(self) -> None:
+        """Raise ComponentFailed, with its last words, if it has ended."""
+        if not self.runs:
+            code = "" if self._process is None else f" with exit code {self._process.returncode}"
+            raise ComponentFailed(
+                f"the daemon of cluster {self._places.name!r} ended{code}",
+                detail="\n".join(launch.last_lines(self._places.daemon_log)),
+                remedy=f"see {self._places.daemon_log}, then run `kubewright up` again",
+            )
+
     def serving(self, *, waiter: Waiter) -> Control:
         """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
         control = Control(self._places)
 
         def ready() -> str | None:
-            if self._process is not None and self._process.poll() is not None:
-                raise launch.died(self._places, self._process)
-            if not self.runs:
-                raise ComponentFailed(
-                    f"the daemon of cluster {self._places.name!r} does not run",
-                    detail="\n".join(launch.last_lines(self._places.daemon_log)),
-                    remedy="run `kubewright up` again",
-                )
+            self.require_alive()
             return None if control.answers() else "it does not listen yet"
 
         waiter.until(ready, within=20.0, saying="the cluster's daemon", every=0.01, at_most=0.1)

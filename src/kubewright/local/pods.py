@@ -69,7 +69,8 @@ def is_mirror_of(found: Mapping[str, Any], pod: StaticPod) -> bool:
 def pod_status(pod: StaticPod, states: Sequence[ComponentState], *, node: NodeFacts, seen: datetime) -> Json:
     """Return the status of a mirror pod. `states` are the components of this pod; those of others are ignored.
 
-    Condition times are when the components changed, so an unchanged pod gives an equal status.
+    Condition times are when the components changed, so an unchanged pod gives an equal status. Write it as a JSON merge patch of the
+    status subresource: that replaces the lists, where a strategic one would keep the reasons of conditions that hold again.
     """
     mine = {state.container: state for state in states if state.pod == pod.name}
     containers: list[Mapping[str, Any]] = list(pod.body["spec"]["containers"])
@@ -86,6 +87,12 @@ def pod_status(pod: StaticPod, states: Sequence[ComponentState], *, node: NodeFa
         "startTime": rfc3339(seen),
         "containerStatuses": [_container(row, mine.get(row["name"])) for row in containers],
     }
+
+
+def container_statuses(pod: StaticPod, states: Sequence[ComponentState]) -> list[Json]:
+    """Return `status.containerStatuses` of a static pod, one for each container of its manifest."""
+    mine = {state.container: state for state in states if state.pod == pod.name}
+    return [_container(row, mine.get(row["name"])) for row in pod.body["spec"]["containers"]]
 
 
 def _conditions(pod: StaticPod, states: Mapping[str, ComponentState], *, ready: bool, changed: datetime, seen: datetime) -> list[Json]:

@@ -12,6 +12,7 @@ from kubewright.base.clock import Clock, rfc3339
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, Streaming, serve_unix
+from kubewright.local.nodes import LocalNodes
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
 from kubewright.local.supervisor import DOWN, ComponentState, Supervisor
@@ -27,14 +28,16 @@ class ClusterServer:
         self._ended = asyncio.Event()
         self._clock = clock
         self._control: Server | None = None
-        self._cluster = cluster
+        self._nodes = LocalNodes(places, cluster, supervisor, clock=clock)
 
     async def start(self) -> None:
         """Serve the control socket, and resume the nodes that have joined before."""
         self._control = await serve_unix(self._routes(), path=self._places.socket)
+        await self._nodes.start()
 
     async def stop(self) -> None:
         """Stop the node agents; the control socket goes on answering."""
+        await self._nodes.stop()
 
     async def close(self) -> None:
         """Answer whoever waits for the end, and stop listening."""
@@ -49,6 +52,8 @@ class ClusterServer:
             Route(method="GET", pattern="/status", handler=self._status),
             Route(method="GET", pattern="/words/{component}", handler=self._words),
             Route(method="GET", pattern="/logs/{component}", handler=self._logs),
+            Route(method="POST", pattern="/join", handler=self._join),
+            Route(method="POST", pattern="/leave", handler=self._leave),
             Route(method="POST", pattern="/stop", handler=self._stop),
         )
 
@@ -64,7 +69,7 @@ class ClusterServer:
                 "rssBytes": usage.rss_bytes if usage else 0,
                 "cpuSeconds": usage.cpu_seconds if usage else 0.0,
                 "components": [_component(state) for state in self._supervisor.snapshot()],
-                "nodes": {"ready": 0, "total": 0},
+                "nodes": self._nodes.snapshot(),
             }
         )
 
@@ -79,6 +84,15 @@ class ClusterServer:
         except KeyError:
             return Response(status=404, body=f"there is no component {component!r}\n".encode())
         return Streaming(chunks=lines)
+
+    async def _join(self, request: Request) -> Response:
+        asked = json.loads(request.body)
+        await self._nodes.join(asked["nodes"], server=asked["server"], token=asked["token"], pins=asked["pins"])
+        return _json({})
+
+    async def _leave(self, request: Request) -> Response:
+        await self._nodes.leave(json.loads(request.body)["nodes"])
+        return _json({})
 
     async def _stop(self, _: Request) -> Response:
         await self.stop()

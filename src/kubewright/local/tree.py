@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final, cast
 
 from kubewright import tokens
+from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import NotFound
 from kubewright.base.events import Waited
@@ -20,6 +21,14 @@ from kubewright.workflow.phases import Phase, Phases
 
 TOKEN_SECONDS: Final = 900
 """How long the token of a join lives if `up` is killed before it removes it: kube-controller-manager's token cleaner does it then."""
+
+STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+def images(ctx: InitContext) -> Iterable[Change]:
+    """Require the programs of the static pods; images of pods that are only played need not be there."""
+    for component in STATIC_PODS:
+        yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
 
 
 def join_nodes(ctx: InitContext) -> Iterable[Change]:
@@ -77,7 +86,7 @@ def _service_account(ctx: InitContext) -> str | None:
 
 
 LOCAL_INIT: Final[Phases[InitContext]] = Phases(
-    phases.PREFLIGHT,
+    Phase("preflight", "Require the programs of the control plane", run=images),
     phases.CERTS,
     phases.KUBECONFIG,
     phases.ETCD,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from kubewright.apis.kubeadm.image_names import images
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, NotFound
 from kubewright.base.events import Waited
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.apis.kubeadm.images import images
 
 _LOOK = 0.02
 """Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""

@@ -1,0 +1,150 @@
+"""The nodes of a local cluster: an agent for the control plane's machine, and a fleet of simulated workers, on the daemon's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from kubewright.agent.home_files import DirectoryHome
+from kubewright.agent.joining import TokenBootstrap
+from kubewright.agent.node import NodeAgent, NodeView, Seams
+from kubewright.agent.profile import MachineProfile, simulated_machine
+from kubewright.agent.status import NodeFacts
+from kubewright.agent.timings import Timings
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.fleet.nodes import Fleet
+from kubewright.host.facts import ARCHITECTURES, Machine, machine
+from kubewright.host.files import Files
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord
+from kubewright.local.static_pods import SupervisedPods
+from kubewright.local.supervisor import Supervisor
+from kubewright.pki.pins import Pin
+from kubewright.tokens import parse as parse_token
+
+_PORT_LOOK: Final = 0.01
+"""Seconds between two looks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
+
+
+class LocalNodes:
+    """All agents of one cluster.
+
+        made ── start() ──> the control plane's agent runs; workers that joined before run ── join(), leave() ──> ... ── stop() ──> stopped
+    """
+
+    def __init__(self, places: Places, cluster: ClusterRecord, supervisor: Supervisor, *, clock: Clock) -> None:
+        self._places = places
+        self._cluster = cluster
+        self._clock = clock
+        self._seams = Seams(clock=clock)
+        self._bootstraps: list[TokenBootstrap] = []
+        self._static = SupervisedPods(supervisor)
+        self._fleet = Fleet(places.nodes, facts=self._worker_facts, seams=self._seams, timings=Timings.prompt())
+        self._own: NodeAgent | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin, without waiting for anything."""
+        self._tasks = [asyncio.create_task(self._begin(), name="nodes"), asyncio.create_task(self._static.follow(), name="static pods")]
+
+    async def join(self, names: Sequence[str], *, server: str, token: str, pins: Sequence[str]) -> None:
+        """Let nodes join with a bootstrap token; those that run already are left alone."""
+        bootstrap = TokenBootstrap(server, parse_token(token), pins=[Pin.parse(pin) for pin in pins])
+        self._bootstraps.append(bootstrap)
+        await self._fleet.add(*names, bootstrap=bootstrap)
+
+    async def leave(self, names: Sequence[str]) -> None:
+        """End nodes and forget their certificates."""
+        await self._fleet.remove(*names)
+
+    async def stop(self) -> None:
+        """End all agents. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._fleet.stop()
+        await asyncio.gather(*(bootstrap.close() for bootstrap in self._bootstraps))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how the nodes are, for `local status`."""
+        views = [*([self._own.view()] if self._own else []), *self._fleet.snapshot()]
+        troubled = next((view for view in views if view.trouble), None)
+        return {
+            "ready": sum(view.ready for view in views),
+            "total": max(len(views), 1),
+            "names": [view.name for view in views],
+            "reason": f"; {troubled.name}: {troubled.trouble}" if troubled else "",
+            "list": [_node(view) for view in views],
+        }
+
+    async def _begin(self) -> None:
+        """Start the control plane's agent once its API server listens, and the workers that have joined before."""
+        machine_ = self._cluster.control_plane
+        while not await _listens(machine_.address, machine_.ports["api_server"]):
+            await asyncio.sleep(_PORT_LOOK)
+        layout = self._places.layout(machine_.name)
+        home = DirectoryHome(Path(layout.kubelet / "pki"), Path(layout.kubeconfig("kubelet")), clock=self._clock, durable=False)
+        facts = NodeFacts(
+            name=machine_.name, profile=_real_profile(self._cluster), addresses=(machine_.address,), kubelet_port=machine_.ports["kubelet"]
+        )
+        self._own = NodeAgent(facts, home=home, seams=self._seams, static_pods=self._static, timings=Timings.prompt())
+        self._tasks.append(asyncio.create_task(self._own.run(), name=f"node {machine_.name}"))
+        strangers = set(self._fleet.strangers(*self._cluster.workers))
+        await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
+
+    def _worker_facts(self, name: str) -> NodeFacts:
+        """Describe a worker: an invented machine. All share the address on which the daemon answers for their kubelets."""
+        own = self._cluster.control_plane
+        profile = simulated_machine(kubelet_version=self._cluster.kubernetes_version, architecture=_architecture())
+        return NodeFacts(name=name, profile=profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
+
+
+async def _listens(address: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+def _architecture() -> str:
+    return ARCHITECTURES.get(os.uname().machine, os.uname().machine)
+
+
+def _real_profile(cluster: ClusterRecord) -> MachineProfile:
+    """Describe this machine. Its pods are played, but for the static ones."""
+    found: Machine = machine(Files(), architecture=os.uname().machine)
+    return MachineProfile(
+        architecture=_architecture(),
+        kubelet_version=cluster.kubernetes_version,
+        cpu_millis=found.cores * 1000,
+        memory=found.memory,
+        ephemeral_storage=_disk(),
+        machine_id=found.machine_id,
+        system_uuid=found.system_uuid,
+        boot_id=found.boot_id,
+        kernel_version=found.kernel,
+        os_image=found.os_image,
+        simulated="pods",
+    )
+
+
+def _disk() -> int:
+    found = os.statvfs(PurePosixPath("/"))
+    return found.f_frsize * found.f_blocks
+
+
+def _node(view: NodeView) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "phase": view.phase.value,
+        "ready": view.ready,
+        "pods": view.pods,
+        "certificateExpires": rfc3339(view.certificate_expires) if view.certificate_expires else None,
+        "trouble": view.trouble,
+        "reached": {str(key): round(value, 3) for key, value in view.reached.items()},
+    }
