@@ -6,6 +6,8 @@ aiohttp and uvloop do the work; nothing of them shows above this package. Server
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
@@ -31,6 +33,9 @@ KEEP_ALIVE: Final = 90.0
 """Seconds that an idle connection is kept, as Go's default transport does; a lease every 10 s never opens a new one."""
 DRAIN: Final = 10.0
 """Seconds that requests in flight get to finish when a transport is drained."""
+
+_WHOLE: Final = 1 << 20
+"""Bytes above which a body is written in pieces, so that one large object does not hold up the loop."""
 
 # A watch says nothing for minutes: the kernel finds out whether the other end is still there (seconds, seconds, count).
 _PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
@@ -140,11 +145,11 @@ class Transport:
             method,
             URL(f"{self._server}{self._prefix}{target}", encoded=True),
             headers=header_pairs(headers) if headers is not None else None,
-            data=body,
+            data=io.BytesIO(body) if body is not None and len(body) > _WHOLE else body,
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._limits.connect, sock_read=stall),
             proxy=self._proxy.url if self._proxy is not None else None,
-            proxy_auth=_basic(self._proxy),
+            proxy_headers=_basic(self._proxy),
             server_hostname=self._server_name,
         )
 
@@ -252,8 +257,11 @@ def _lower(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _basic(proxy: Proxy | None) -> aiohttp.BasicAuth | None:
-    return aiohttp.BasicAuth(proxy.user, proxy.password) if proxy is not None and proxy.user is not None else None
+def _basic(proxy: Proxy | None) -> dict[str, str] | None:
+    """Return the credentials for a proxy; aiohttp sends this header to the proxy under its proper name."""
+    if proxy is None or proxy.user is None:
+        return None
+    return {"authorization": "Basic " + base64.b64encode(f"{proxy.user}:{proxy.password}".encode()).decode()}
 
 
 def _socket(place: Any) -> socket.socket:

@@ -7,6 +7,7 @@ A route is a method, a path pattern (`/containerLogs/{namespace}/{pod}/{containe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import ssl
@@ -67,13 +68,17 @@ class Route:
 class Server:
     """A server that listens. `port` is the real one where 0 was asked for."""
 
-    def __init__(self, runner: web.AppRunner, *, port: int = 0) -> None:
+    def __init__(self, runner: web.AppRunner, *, port: int = 0, path: Path | None = None) -> None:
         self._runner = runner
+        self._path = path
+        self._inode = path.lstat().st_ino if path is not None else 0
         self.port = port
 
     async def stop(self) -> None:
-        """Stop listening, let requests in flight finish for a moment, close every connection. Idempotent."""
+        """Stop listening, let requests in flight finish for a moment, close every connection, remove the socket. Idempotent."""
         await self._runner.cleanup()
+        if self._path is not None:
+            _remove(self._path, self._inode)
 
 
 async def serve(routes: Sequence[Route], *, host: str, port: int, context: ssl.SSLContext | None = None, max_body: int = MIB) -> Server:
@@ -111,7 +116,14 @@ async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB
         sock.close()
         await runner.cleanup()
         raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
-    return Server(runner)
+    return Server(runner, path=path)
+
+
+def _remove(path: Path, inode: int) -> None:
+    """Remove our socket; one that a later server has put in its place stays."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.lstat().st_ino == inode:
+            path.unlink()
 
 
 def _bind(sock: socket.socket, path: Path) -> None:

@@ -271,9 +271,9 @@ def _failure(error: Exception, method: str, url: str) -> NoAnswer:
 
 
 def _reason(error: Exception) -> tuple[Reason, str]:
-    if isinstance(error, urllib3.exceptions.ProxyError):
+    if isinstance(error, urllib3.exceptions.ProxyError) or "Tunnel connection failed" in str(error):
         below = failures.reason_of(error)
-        return Reason.PROXY, below[0].value if below else ""
+        return Reason.PROXY, below[0].value if below and below[0] is not Reason.RESET else ""
     if isinstance(error, urllib3.exceptions.NameResolutionError):
         return Reason.DNS, ""
     below = failures.reason_of(error)

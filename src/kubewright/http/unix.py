@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.http import failures
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, MIB, Response
@@ -43,6 +43,8 @@ def stream(
     method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0
 ) -> Iterator[tuple[int, dict[str, str], Iterator[bytes]]]:
     """Send one request and give status, headers and the body piece by piece; `timeout` bounds each wait."""
+    if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
+        raise UsageError(f"{target!r} is not an encoded path", remedy="quote it (urllib.parse.quote)")
     call = _Call(method, path, target)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         with call.mapped():
@@ -53,7 +55,8 @@ def stream(
             head = f"{method} {target} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             sock.sendall(head.encode("ascii") + body)
             status, headers, rest = _read_head(sock, call)
-        yield status, headers, _body(sock, rest, headers, call)
+            length = int(headers.get("content-length", "0"))
+        yield status, headers, _body(sock, rest, length, call)
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ def _read_head(sock: socket.socket, call: _Call) -> tuple[int, dict[str, str], b
     return int(first.split(" ", 2)[1]), headers, rest
 
 
-def _body(sock: socket.socket, rest: bytes, headers: dict[str, str], call: _Call) -> Iterator[bytes]:
+def _body(sock: socket.socket, rest: bytes, length: int, call: _Call) -> Iterator[bytes]:
     count, chunk = 0, rest
     while True:
         if not chunk:
@@ -136,5 +139,5 @@ def _body(sock: socket.socket, rest: bytes, headers: dict[str, str], call: _Call
         count += len(chunk)
         yield chunk
         chunk = b""
-    if count < int(headers.get("content-length", "0")):
+    if count < length:
         raise call.failure(Reason.TRUNCATED)

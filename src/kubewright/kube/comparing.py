@@ -9,6 +9,7 @@ from typing import Any, Final
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
 from kubewright.base.masking import MASK, mask
+from kubewright.kube import core
 from kubewright.kube.core import Object
 
 _SERVERS_OWN: Final = frozenset({"managedFields", "uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"})
@@ -61,8 +62,9 @@ def difference(found: Mapping[str, Any] | None, desired: Mapping[str, Any], *, n
     before = _shown(found) if found is not None else {}
     after = _shown(desired if found is None else _overlaid(found, desired))
     if str(desired.get("kind")) == "Secret":
-        before, after = _masked(before, {}), _masked(after, before)
-    texts = [mask(yaml.dump(value)) if value else "" for value in (before, after)]
+        texts = [yaml.dump(value) if value else "" for value in (_masked(before, {}), _masked(after, before))]
+    else:
+        texts = [mask(yaml.dump(value)) if value else "" for value in (before, after)]
     return unified_diff(texts[0], texts[1], name=name)
 
 
@@ -92,12 +94,15 @@ def _overlay(found: object, desired: object) -> Any:
 
 
 def _masked(obj: Object, before: Object) -> Object:
-    """Hide a Secret's values; one that differs from before says so."""
+    """Hide a Secret's values; one that differs from before says so, which `mask` could not leave readable."""
     known = before.get("data") or {}
 
     def hidden(key: str, value: object) -> str:
         return MASK if not before or known.get(key) == value else _CHANGED
 
-    # Without its kind: `mask` would take the whole of `data` for secret, and hide which key changed.
-    shown = {key: value for key, value in obj.items() if key != "kind"}
-    return {**shown, **{field: {key: hidden(key, value) for key, value in obj[field].items()} for field in _DATA if obj.get(field)}}
+    shown = {key: value for key, value in obj.items() if key not in _DATA}
+    shown |= {field: {key: hidden(key, value) for key, value in obj[field].items()} for field in _DATA if obj.get(field)}
+    notes = core.metadata(obj).get("annotations") or {}
+    if notes:  # one of kubectl's holds the whole object
+        shown["metadata"] = {**shown["metadata"], "annotations": {key: mask(str(value)) for key, value in notes.items()}}
+    return shown

@@ -112,7 +112,7 @@ class ScriptedServer:
 
     def _one(self, sock: socket.socket, reader: object) -> bool:
         first = reader.readline().decode("latin-1")
-        if not first.endswith(" HTTP/1.1\r\n"):
+        if not first.endswith((" HTTP/1.1\r\n", " HTTP/1.0\r\n")):
             return False
         lines = []
         while (line := reader.readline().decode().strip()) != "":

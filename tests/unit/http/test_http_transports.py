@@ -68,7 +68,7 @@ BROKEN = {
     "body larger than allowed": (answer(200, b"x" * 5000), Reason.TOO_LARGE),
     "chunks larger than allowed": (lines_answer(*[b"x" * 1000] * 5), Reason.TOO_LARGE),
     "silent": (answer(200, b"{}", delay=3.0), Reason.TIMED_OUT),
-    "a byte now and then": (Raw((HEAD + b"content-length: 100\r\n\r\n", *[b"x"] * 20), pause=0.1, close=True), Reason.TIMED_OUT),
+    "a byte now and then": (Raw((HEAD + b"content-length: 100\r\n\r\n", *[b"x"] * 20), pause=0.05, close=True), Reason.TIMED_OUT),
 }
 
 
@@ -77,7 +77,7 @@ def test_a_broken_answer_has_its_reason(call: Call, make_server: MakeServer, tru
     raw, reason = BROKEN[case]
     server = make_server(lambda _: raw)
     with pytest.raises(NoAnswer) as caught:
-        call(server.url, trusting, limits=Limits(body=2000), timeout=0.4)
+        call(server.url, trusting, limits=Limits(body=2000), timeout=0.25)
     assert caught.value.reason is reason
     assert isinstance(caught.value, Unreachable)
     assert caught.value.remedy
@@ -204,16 +204,16 @@ def test_streams_give_pieces_as_they_arrive(make_server: MakeServer, trusting: s
 
 
 def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
-    server = make_server(lambda _: lines_answer(b"one\n", b"two\n", pause=0.5))
+    server = make_server(lambda _: lines_answer(b"one\n", b"two\n", pause=0.3))
     transport = sync.Transport(server.url, context=trusting)
-    with transport.stream("GET", "/log", stall=0.2) as stream, pytest.raises(NoAnswer) as caught:
+    with transport.stream("GET", "/log", stall=0.1) as stream, pytest.raises(NoAnswer) as caught:
         list(stream.chunks())
     assert caught.value.reason is Reason.TIMED_OUT
 
     async def main() -> None:
         asynchronous = aio.Transport(server.url, context=trusting)
         try:
-            async with asynchronous.stream("GET", "/log", stall=0.2) as answered:
+            async with asynchronous.stream("GET", "/log", stall=0.1) as answered:
                 async for _ in answered.chunks():
                     pass
         finally:
