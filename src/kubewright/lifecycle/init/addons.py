@@ -22,11 +22,11 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 
 def coredns(ctx: InitContext) -> Iterable[Change]:
     """Install CoreDNS."""
-    yield from apply(ctx, objects.coredns(ctx.configuration))
+    yield from apply(ctx, objects.dns(ctx.configuration))
     ctx.say("addons", "Applied essential addon: CoreDNS")
 
 
 def kube_proxy(ctx: InitContext) -> Iterable[Change]:
     """Install kube-proxy."""
-    yield from apply(ctx, objects.kube_proxy(ctx.configuration, ctx.addresses, ctx.detected))
+    yield from apply(ctx, objects.proxy(ctx.configuration, ctx.addresses, ctx.detected))
     ctx.say("addons", "Applied essential addon: kube-proxy")

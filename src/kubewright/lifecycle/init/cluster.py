@@ -16,7 +16,7 @@ from kubewright.kube import ensure
 from kubewright.kube.nodes import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.manifests import objects
+from kubewright.manifests import node, objects
 from kubewright.pki import sealing
 from kubewright.tokens import secrets
 
@@ -59,7 +59,8 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
     stored = ctx.api.get(named("Secret"), secrets.name_of(tokens.parse(owner.token).id), "kube-system")
     key = sealing.parse_key(ctx.certificate_key)
     sealed = {name: sealing.seal(content, key, random=ctx.random) for name, content in _shared_files(ctx).items()}
-    for body in objects.kubeadm_certs(sealed, owner=stored):
+    metadata = stored["metadata"]
+    for body in objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata["uid"])):
         yield ensure.ensure_object(ctx.api, ensure.Object(body, lifetime=Lifetime.EPHEMERAL))
     ctx.say("upload-certs", f"Using certificate key:\n{ctx.certificate_key if ctx.show_certificate_key else '<value withheld>'}")
 
@@ -85,14 +86,14 @@ def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     )
     ctx.say("mark-control-plane", f"Marking the Node {ctx.node_name} as a control plane")
     taints = ctx.configuration.init.node_registration.taints or ()
-    marks = NodeMarks(name=ctx.node_name, labels=dict.fromkeys(objects.CONTROL_PLANE_LABELS, ""), taints=taints)
+    marks = NodeMarks(name=ctx.node_name, labels=dict.fromkeys(node.LABELS, ""), taints=taints)
     yield ensure_node_marks(ctx.api, marks)
 
 
 def _unregistered(ctx: InitContext) -> str | None:
     try:
-        node = ctx.probe.get(named("Node"), ctx.node_name)
+        found = ctx.probe.get(named("Node"), ctx.node_name)
     except APIError as error:
         return str(error)
-    labels = node.get("metadata", {}).get("labels", {})
+    labels = found.get("metadata", {}).get("labels", {})
     return None if "kubernetes.io/hostname" in labels else "it has no label kubernetes.io/hostname yet"

@@ -11,7 +11,7 @@ from kubewright.base.change import Change, Lifetime
 from kubewright.kube import ensure
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.manifests import objects
+from kubewright.manifests import objects, rbac
 from kubewright.pki import pins, specs, table
 from kubewright.tokens import cluster_info, secrets
 
@@ -30,10 +30,10 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
     yield from token_secrets(ctx, tokens)
     ctx.say("bootstrap-token", "Configuring the rights of machines that join")
-    yield from apply(ctx, objects.bootstrap_rbac())
+    yield from apply(ctx, objects.joining())
     ctx.say("bootstrap-token", "Creating the ConfigMap cluster-info in the namespace kube-public")
     yield publish(ctx, tokens)
-    yield from apply(ctx, objects.cluster_info_rbac())
+    yield from apply(ctx, rbac.grants(rbac.Purpose.CLUSTER_INFO))
 
 
 def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:

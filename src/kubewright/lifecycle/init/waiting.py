@@ -49,6 +49,14 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
 
 def components(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server is ready and the other components answer that they are healthy."""
+    yield from api_server(ctx)
+    limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
+    for name, healthy in ctx.health_checks.items():
+        yield ctx.waiter.until(healthy, within=limit, saying=f"{name} to be healthy", every=_LOOK, diagnose=_last_words(ctx, name))
+
+
+def api_server(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server calls itself ready: all its post-start hooks are through."""
     limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
 
     def ready() -> str | None:
@@ -66,8 +74,6 @@ def components(ctx: InitContext) -> Iterable[Waited]:
         at_most=_LOOK,
         diagnose=_last_words(ctx, "kube-apiserver"),
     )
-    for name, healthy in ctx.health_checks.items():
-        yield ctx.waiter.until(healthy, within=limit, saying=f"{name} to be healthy", every=_LOOK, diagnose=_last_words(ctx, name))
 
 
 def _failing(body: str) -> str:
