@@ -154,7 +154,7 @@ async def test_a_directory_that_was_replaced_is_watched_again(tmp_path: Path, mo
 
 
 def record(**parts: object) -> Record:
-    given = {"pid": 1, "start_time": 2, "boot_id": "x", "manifest_hash": "h", "restarts": 3, "failures": 1, **parts}
+    given = {"pid": 1, "start_time": 2, "boot_id": "x", "manifest_hash": "h", "restarts": 3, **parts}
     return Record(name="web/side", argv0="/bin/sh", started_at="2026-01-02T03:04:05.000006Z", **given)  # type: ignore[arg-type]
 
 

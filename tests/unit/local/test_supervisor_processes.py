@@ -25,11 +25,12 @@ from supervisor_kit import (
 
 from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import State
-from kubewright.local.supervisor import ComponentPhase, Stage
+from kubewright.local.supervisor import ComponentPhase, Stage, restarts
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(restarts, "SECOND", 0.05)
     return Machine(tmp_path)
 
 
@@ -171,6 +172,23 @@ async def test_a_component_that_dies_of_a_busy_port_says_so_in_its_own_words(mac
         assert state.last_exit is not None
         assert (state.last_exit.code, state.last_exit.last_words) == (7, ("starting", words))
         assert supervisor.last_words("etcd", lines=1) == [words]
+
+
+async def test_waiting_again_tries_again_at_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "FIRST", 0.01)
+    cause = machine.root / "cause"
+    cause.touch()
+    probe = {"readinessProbe": {"tcpSocket": {"port": 1}}}
+    failing = script(f"[ ! -e {cause} ] || exit 1; exec sleep 1000", container=probe)
+    async with machine.supervised(failing) as supervisor:
+        with pytest.raises(ComponentFailed):
+            await supervisor.wait_ready(["etcd"], within=5)
+        monkeypatch.setattr(restarts, "SECOND", 50)
+        await until(supervisor, lambda state: "next start after 60 s" in state.reason)
+        cause.unlink()
+        with pytest.raises(WaitTimeout):
+            await supervisor.wait_ready(["etcd"], within=0.2)
+        assert state_of(supervisor).phase is ComponentPhase.RUNNING
 
 
 async def test_a_program_that_cannot_be_executed_is_named(machine: Machine) -> None:

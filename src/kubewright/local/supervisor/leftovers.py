@@ -69,8 +69,8 @@ async def sweep(marker: str, *, stages: Sequence[Stage] = DOWN) -> list[str]:
     """
     found = _leaders(search(marker))
     for stage, pods in stages_of(sorted({pod_of(one.component) for one in found}), stages):
-        grace = stages[-1].grace if stage.grace is None else stage.grace
-        await end_all((one for one in found if pod_of(one.component) in pods), grace=DEFAULT if grace is None else grace)
+        grace = DEFAULT if stage.grace is None else stage.grace
+        await end_all((one for one in found if pod_of(one.component) in pods), grace=grace)
     return sorted({one.component for one in found})
 
 

@@ -16,7 +16,7 @@ from kubewright.host.processes import Identity
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One component's process. `failures` is how many ended in a row before they were well; times are RFC 3339."""
+    """One component's process; `started_at` is RFC 3339. Failures in a row are not kept: a new daemon tries again at once."""
 
     name: str
     argv0: str
@@ -25,7 +25,6 @@ class Record:
     boot_id: str
     manifest_hash: str
     restarts: int
-    failures: int
     started_at: str
 
     @property
@@ -66,9 +65,12 @@ class Records:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             os.write(descriptor, json.dumps(asdict(record), indent=1).encode())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         finally:
             os.close(descriptor)
-        temporary.replace(path)
 
     def remove(self, component: str) -> None:
         """Forget a component."""

@@ -29,7 +29,7 @@ ORDERLY: Final = (
 DOWN: Final = (
     Stage(grace=0.3),
     Stage(pods=("kube-scheduler", "kube-controller-manager"), grace=0.3),
-    Stage(pods=("kube-apiserver",), grace=0.4),
+    Stage(pods=("kube-apiserver",), grace=0.2),
     Stage(pods=("etcd",), grace=2.0),
 )
 """For `down`, which has two seconds. What keeps no data on disk is killed after a moment; etcd may finish its writes."""

@@ -135,11 +135,13 @@ class Supervisor:
             await self._bell.heard(seen)
 
     async def wait_ready(self, names: Collection[str], *, within: float) -> None:
-        """Wait until all these pods are ready; a pod whose manifest is not there yet is waited for.
+        """Wait until all these pods are ready; a pod whose manifest is not there yet is waited for. One in its back-off is tried at once.
 
         Raises ComponentFailed, with its last words, as soon as one cannot become ready: its manifest is refused, or it ended three times
         in a row. Raises WaitTimeout with each one's state otherwise.
         """
+        for unit in [unit for name in names for unit in self._units(name)]:
+            unit.try_now()
         try:
             async with asyncio.timeout(within):
                 while not all(self._ready(name) for name in names):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -46,6 +47,7 @@ class Unit:
         self._ready_at: float | None = None
         self._spawned = False
         self._log_start = 0
+        self._wake = asyncio.Event()
         self._state = ComponentState(
             name=self.name,
             pod=pod.name,
@@ -61,7 +63,7 @@ class Unit:
         """Begin, with the process of an earlier daemon if it is still the right one."""
         record = self._workshop.records.read(self.name)
         if record is not None and record.manifest_hash == self._pod.hash:
-            self.failures, self._spawned = record.failures, True
+            self._spawned = True
             self._state = replace(self._state, restarts=record.restarts)
         if process is not None:
             self._adopt(process, record)
@@ -103,6 +105,12 @@ class Unit:
         """Whether it ended so often in a row that nobody should go on waiting for it."""
         return self.failures >= restarts.HOPELESS and not self._state.ready
 
+    def try_now(self) -> None:
+        """Forget earlier failures, and do not wait for the end of the back-off: somebody may have removed the reason."""
+        if self._process is None:
+            self.failures = 0
+            self._wake.set()
+
     def last_words(self, lines: int) -> list[str]:
         """Return the last lines of the present process, or of the one before while there is none."""
         last = self._state.last_exit
@@ -123,7 +131,13 @@ class Unit:
                 self._start_process()
             if self._process is not None:
                 await self._attend(self._process)
-            await asyncio.sleep(restarts.delay(self.failures))
+            await self._back_off()
+
+    async def _back_off(self) -> None:
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(restarts.delay(self.failures)):
+                await self._wake.wait()
 
     def _start_process(self) -> None:
         restart = self._spawned
@@ -191,7 +205,6 @@ class Unit:
         self._state = replace(self._state, last_exit=last)
         why = "" if verdict or not result.failed else gist(said)
         self._wait_after(f"{reason}: {why}" if why else reason)
-        self._write_down_failures()
 
     def _wait_after(self, reason: str) -> None:
         looping = self.failures >= restarts.LOOPING
@@ -238,14 +251,9 @@ class Unit:
                 boot_id=identity.boot_id,
                 manifest_hash=self._pod.hash,
                 restarts=self._state.restarts,
-                failures=self.failures,
                 started_at=rfc3339_micro(self._state.started_at),
             )
         )
-
-    def _write_down_failures(self) -> None:
-        if (record := self._workshop.records.read(self.name)) is not None:
-            self._record(replace(record, failures=self.failures))
 
     def _record(self, record: Record) -> None:
         try:
