@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from supervisor_kit import NODE, pod
 
+from kubewright.base import yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldPath
 from kubewright.local.supervisor.mounts import SEARCHED, rewriter, why_not
@@ -17,6 +19,8 @@ from kubewright.local.supervisor.reading import FIELDS, read_pod
 from kubewright.local.supervisor.translation import Launch, expand, translate
 
 PROGRAMS = {"kube-apiserver": Path("/cache/v1.36.3/kube-apiserver")}
+CASES = Path(__file__).parents[2] / "data" / "reference" / "cases"
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 def mount(mount_path: str, host_path: str) -> Mount:
@@ -189,3 +193,28 @@ def test_the_digest_tells_programs_arguments_and_variables_apart() -> None:
     ]
     assert len({base.digest, *(one.digest for one in others)}) == 4
     assert base.digest == launch("kube-apiserver", "--a", env=[{"name": "A", "value": "1"}]).digest
+
+
+MANIFESTS = sorted(CASES.glob("*/manifests/*.yaml"))
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
+def test_what_kubeadm_writes_runs_as_it_is(path: Path) -> None:
+    document: Any = yaml.load(path.read_bytes(), source=path.name)
+    found = read_pod(document, source=path.name, node="node1")
+    (container,) = found.containers
+    assert None not in {container.startup, container.liveness}
+    assert (container.readiness is None) is (path.stem == "kube-controller-manager")
+    programs = {name: Path("/bin", name) for name in COMPONENTS}
+    if [one for one in container.mounts if one.mount_path != one.host_path]:
+        with pytest.raises(ValidationError) as caught:
+            translate(found, container, node=NODE, programs=programs)
+        assert ["programs look into /etc/ssl" in error.reason for error in caught.value.errors] == [True]
+    else:
+        launched = translate(found, container, node=NODE, programs=programs)
+        assert list(launched.argv[1:]) == document["spec"]["containers"][0]["command"][1:]
+
+
+def test_all_reference_manifests_are_there() -> None:
+    assert len(MANIFESTS) >= 27
+    assert {path.stem for path in MANIFESTS} == set(COMPONENTS)
