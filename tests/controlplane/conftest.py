@@ -113,7 +113,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServe
             *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={place / 'sa.key'}"),
             *(f"--service-account-signing-key-file={place / 'sa.key'}", "--service-cluster-ip-range=10.96.0.0/24"),
             *(f"--bind-address={address}", f"--advertise-address={address}", "--endpoint-reconciler-type=none"),
-            *("--enable-admission-plugins=NodeRestriction", "--shutdown-delay-duration=0s"),
+            *("--enable-admission-plugins=NodeRestriction", "--allow-privileged=true"),
         ) as process,
     ):
         client = KubeClient(running.access(), timeout=2)

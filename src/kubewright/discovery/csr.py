@@ -15,6 +15,7 @@ from kubewright.base.waiting import Waiter
 from kubewright.kube.answers import EventType
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI
 from kubewright.kube.core import Object
+from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.kube.retrying import worth_retrying
 from kubewright.kube.watching import Informer
@@ -64,6 +65,11 @@ def node_client(node_name: str, key: PrivateKey) -> Wanted:
         signer=csr.CLIENT_SIGNER,
         usages=csr.node_client_usages(key),
     )
+
+
+def identity(certificate_pem: bytes, key: PrivateKey) -> ClientCertificate:
+    """Return who we are with an issued certificate, for a client's `set_identity`."""
+    return ClientCertificate(cert_pem=certificate_pem, key_pem=key.pem())
 
 
 def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:

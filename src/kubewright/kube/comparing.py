@@ -87,7 +87,8 @@ def _overlay(found: object, desired: object) -> Any:
     if contains(found, desired):
         return found
     if isinstance(found, Mapping) and isinstance(desired, Mapping):
-        return {**found, **{key: _overlay(found.get(key), value) for key, value in desired.items()}}
+        changed = {key: value for key, value in desired.items() if not contains(found.get(key), value)}
+        return {**found, **{key: _overlay(found.get(key), value) for key, value in changed.items()}}
     if isinstance(found, list) and isinstance(desired, list) and len(found) == len(desired):
         return list(map(_overlay, found, desired))
     return desired
