@@ -136,14 +136,9 @@ def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool =
         wait_for(lambda: b'"default"' in _get(cluster, "/api/v1/namespaces/default/serviceaccounts/default"), cluster)
         yield cluster
     finally:
-        for process in reversed(cluster.processes):
-            process.terminate()
-        for process in reversed(cluster.processes):
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for process in reversed(cluster.processes):  # nothing of theirs is kept
+            process.kill()
+            process.wait()
 
 
 def start_api(cluster: AgentCluster, *, audit: bool) -> None:
@@ -170,7 +165,7 @@ def start_api(cluster: AgentCluster, *, audit: bool) -> None:
         *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={place / 'sa.key'}"),
         *(f"--service-account-signing-key-file={place / 'sa.key'}", "--service-cluster-ip-range=10.96.0.0/24"),
         *(f"--bind-address={address}", f"--advertise-address={address}", "--endpoint-reconciler-type=none"),
-        *("--enable-admission-plugins=NodeRestriction", "--shutdown-delay-duration=0s"),
+        *("--enable-admission-plugins=NodeRestriction", "--shutdown-delay-duration=0s", "--kubelet-preferred-address-types=InternalIP"),
         *(f"--kubelet-client-certificate={place / 'kubelet-client.pem'}", f"--kubelet-client-key={place / 'kubelet-client.pem'}"),
         *auditing,
     )

@@ -22,6 +22,8 @@ from kubewright.pki.pairs import Pair
 
 T = TypeVar("T")
 
+_PAUSE = 1.0
+"""Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
 _LONGEST_SLEEP = 3600.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
 
@@ -104,7 +106,7 @@ class Identity:
         """Replace the certificate when its time has come, from now on."""
         if self._rotate_at is not None:
             wait = (self._rotate_at - self._clock.now()).total_seconds()
-            self._timer = asyncio.get_running_loop().call_later(min(max(0.0, wait), _LONGEST_SLEEP), self._look_at_the_clock)
+            self._timer = asyncio.get_running_loop().call_later(min(max(_PAUSE, wait), _LONGEST_SLEEP), self._look_at_the_clock)
 
     async def stop(self) -> None:
         """Stop renewing and close every connection. Idempotent."""

@@ -16,6 +16,8 @@ Key = tuple[str, str]
 _HASH: Final = "kubernetes.io/config.hash"
 _SEEN: Final = "kubernetes.io/config.seen"
 _SOURCE: Final = "kubernetes.io/config.source"
+_TOLERATION: Final = {"effect": "NoExecute", "operator": "Exists"}
+"""Every static pod gets it: no taint drives out what the API did not place (kubelet v1.36: pkg/kubelet/config/common.go)."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def mirror_pod(static: StaticPod, *, node: Mapping[str, Any], now: str) -> JsonM
             "annotations": {**(metadata.get("annotations") or {}), **annotations},
             "ownerReferences": [owner],
         },
-        "spec": {**spec, "nodeName": name, "tolerations": [{"effect": "NoExecute", "operator": "Exists"}]},
+        "spec": {**spec, "nodeName": name, "tolerations": [*(spec.get("tolerations") or ()), _TOLERATION]},
     }
 
 

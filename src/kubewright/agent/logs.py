@@ -1,0 +1,98 @@
+"""Container logs, as the kubelet API is asked for them: the options of a request, and the protocol of whoever has the logs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from kubewright.base.errors import KubewrightError, StatusError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """What a reader wants of a log (core/v1 PodLogOptions)."""
+
+    tail: int | None = None
+    """The last lines only."""
+    since: datetime | None = None
+    follow: bool = False
+    previous: bool = False
+    """Of the container's process before the present one."""
+    timestamps: bool = False
+    limit: int | None = None
+    """Bytes after which the answer ends. The server sees to it."""
+
+    @classmethod
+    def parse(cls, query: Mapping[str, str], *, now: datetime) -> LogOptions:
+        """Read the query of a request. Raises BadLogRequest, naming the parameter."""
+        seconds = _number(query, "sinceSeconds", least=1)
+        return cls(
+            tail=_number(query, "tailLines", least=0),
+            since=_moment(query) if seconds is None else now - timedelta(seconds=seconds),
+            follow=_flag(query, "follow"),
+            previous=_flag(query, "previous"),
+            timestamps=_flag(query, "timestamps"),
+            limit=_number(query, "limitBytes", least=1),
+        )
+
+
+class BadLogRequest(StatusError):
+    """A parameter of a request for a log is wrong."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, code=400, reason="BadRequest")
+
+
+class NoLog(KubewrightError):
+    """There is no log of this container; the text says why and reaches the reader."""
+
+
+class LogSource(Protocol):
+    """Whatever keeps the logs of a machine's containers: for a control plane's machine the supervisor of its static pods."""
+
+    def read(self, pod: Mapping[str, Any], container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """Yield a container's log in pieces, whole lines with their ends. Raises NoLog before the first piece if there is none.
+
+        `pod` is the Pod as the API has it. Ends when the container has ended, or at once unless `options.follow`.
+        """
+        ...
+
+
+async def limited(pieces: AsyncIterator[bytes], limit: int | None) -> AsyncIterator[bytes]:
+    """Pass pieces on until so many bytes have gone through."""
+    left = limit
+    async for piece in pieces:
+        yield piece if left is None else piece[:left]
+        if left is not None:
+            left -= len(piece)
+            if left <= 0:
+                return
+
+
+def _number(query: Mapping[str, str], name: str, *, least: int) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < least:
+        raise BadLogRequest(f"{name} must be a whole number of {least} or more")
+    return int(text)
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    """Read a boolean as Go's apimachinery does: everything but '', 'false' and '0' is true."""
+    return query.get(name, "").lower() not in {"", "false", "0"}
+
+
+def _moment(query: Mapping[str, str]) -> datetime | None:
+    text = query.get("sinceTime", "")
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadLogRequest("sinceTime must be a time as in 2026-01-02T03:04:05Z") from error
+    if found.tzinfo is None:
+        raise BadLogRequest("sinceTime must have a time zone")
+    return found

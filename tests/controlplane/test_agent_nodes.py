@@ -1,0 +1,254 @@
+"""Simulated nodes against a real control plane: joining, pods, the kubelet API, rotation, starting again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_cluster import AgentCluster, agent_cluster
+
+from kubewright.agent.kubelet_api import KubeletServer
+from kubewright.agent.node import NodePhase
+from kubewright.agent.podlife import Rules
+from kubewright.agent.profile import simulated_machine
+from kubewright.agent.status import NodeFacts
+from kubewright.base import errors
+from kubewright.fleet.nodes import Fleet
+from kubewright.kube import resources
+from kubewright.kube.aio import AsyncKubeClient
+
+MACHINE = simulated_machine(kubelet_version="v1.36.3")
+WITHIN = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentCluster]:
+    with agent_cluster(tmp_path_factory.mktemp("agents"), audit=True) as running:
+        yield running
+
+
+def fleet_of(cluster: AgentCluster, directory: Path, **changes: Any) -> Fleet:
+    def facts(name: str) -> NodeFacts:
+        return NodeFacts(name=name, profile=MACHINE.named(name), addresses=(cluster.address,))
+
+    return Fleet(directory, facts=facts, **changes)
+
+
+@asynccontextmanager
+async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: Any) -> AsyncIterator[Fleet]:
+    """Nodes that are ready, with their kubelet API; they are gone from the cluster afterwards."""
+    fleet, bootstrap = fleet_of(cluster, directory, **changes), cluster.bootstrap()
+    kubelet = KubeletServer(fleet.agents, client_ca_pem=cluster.ca_pem)
+    await kubelet.start(cluster.address, 10250)
+    try:
+        await fleet.add(*names, bootstrap=bootstrap)
+        async with asyncio.timeout(WITHIN):
+            await fleet.ready()
+        yield fleet
+    finally:
+        await fleet.stop()
+        await bootstrap.close()
+        await kubelet.stop()
+        await kubectl(cluster, "delete", "node", "--ignore-not-found", "--wait=false", *names)
+
+
+async def kubectl(cluster: AgentCluster, *arguments: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return await asyncio.to_thread(cluster.kubectl, *arguments, check=check, stdin=stdin)
+
+
+async def get(cluster: AgentCluster, *arguments: str) -> Any:
+    return json.loads((await kubectl(cluster, "get", "-o", "json", *arguments)).stdout)
+
+
+def deployment(name: str, replicas: int, **template: Any) -> str:
+    labels = {"app": name}
+    containers = [{"name": "app", "image": "example.org/app:1", "resources": {"requests": {"cpu": "10m"}}}]
+    return json.dumps(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": containers, **template}},
+            },
+        }
+    )
+
+
+async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, tmp_path: Path):
+    names = ["join-1", "join-2", "join-3"]
+    async with nodes(cluster, tmp_path, *names) as fleet:
+        assert [(view.name, view.phase, view.trouble) for view in fleet.snapshot()] == [(name, NodePhase.READY, "") for name in names]
+        found = {item["metadata"]["name"]: item for item in (await get(cluster, "nodes"))["items"]}
+        assert {"join-1", "join-2", "join-3"} <= set(found)
+        await kubectl(cluster, "wait", "--for=condition=Ready", "node", *names, "--timeout=20s")
+        await kubectl(cluster, "wait", "--for=jsonpath={.spec.holderIdentity}=join-1", "lease/join-1", "-n", "kube-node-lease")
+        taints = (await kubectl(cluster, "get", "node", *names, "-o", "jsonpath={.items[*].spec.taints}")).stdout
+        assert taints == ""
+    ranges = [found[name]["spec"]["podCIDR"] for name in names]
+    assert len(set(ranges)) == 3
+    assert found["join-1"]["metadata"]["annotations"]["kubewright.dev/simulated"] == "machine,pods"
+    credentials: dict[str, set[str]] = {}
+    for line in (cluster.place / "audit.log").read_text().splitlines():
+        user = json.loads(line)["user"]
+        if user["username"].startswith("system:node:join-"):
+            credentials.setdefault(user["username"], set()).update(user["extra"]["authentication.kubernetes.io/credential-id"])
+    assert sorted(credentials) == [f"system:node:{name}" for name in names]
+    assert all(len(ids) == 1 for ids in credentials.values())
+    assert len(set.union(*credentials.values())) == 3
+
+
+async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "pods-1", "pods-2") as fleet:
+        await kubectl(cluster, "apply", "-f", "-", stdin=deployment("ten", 10))
+        await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=60s")
+        found = (await get(cluster, "pods", "-l", "app=ten"))["items"]
+        assert len(found) == 10
+        addresses = {pod["status"]["podIP"] for pod in found}
+        assert len(addresses) == 10
+        assert all(pod["status"]["phase"] == "Running" for pod in found)
+        assert sum(view.pods for view in fleet.snapshot()) == 10
+        await kubectl(cluster, "set", "image", "deployment/ten", "app=example.org/app:2")
+        await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=60s")
+        await kubectl(cluster, "delete", "deployment/ten", "--timeout=60s", "--cascade=foreground")
+        assert (await get(cluster, "pods", "-l", "app=ten"))["items"] == []
+        async with asyncio.timeout(WITHIN):
+            while sum(view.pods for view in fleet.snapshot()):
+                await asyncio.sleep(0.05)
+
+
+async def test_the_api_server_agrees_with_what_is_written_about_a_pod(cluster: AgentCluster, tmp_path: Path):
+    """A second look at a running pod writes nothing: neither side has to correct the other."""
+    async with nodes(cluster, tmp_path, "still-1"):
+        spec = {
+            "initContainers": [{"name": "once", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}],
+            "tolerations": [{"operator": "Exists"}],
+        }
+        await kubectl(cluster, "apply", "-f", "-", stdin=deployment("still", 1, **spec))
+        await kubectl(cluster, "rollout", "status", "deployment/still", "--timeout=60s")
+        (before,) = (await get(cluster, "pods", "-l", "app=still"))["items"]
+        await kubectl(cluster, "label", "pod", before["metadata"]["name"], "touched=yes")
+        await asyncio.sleep(0.5)
+        (after,) = (await get(cluster, "pods", "-l", "app=still"))["items"]
+        assert after["status"] == before["status"]
+        assert int(after["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
+        await kubectl(cluster, "delete", "deployment/still", "--timeout=60s", "--cascade=foreground")
+
+
+async def test_a_job_succeeds_and_a_held_pod_waits_for_its_finalizer(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "job-1"):
+        await kubectl(cluster, "create", "job", "once", "--image=example.org/once")
+        await kubectl(cluster, "wait", "--for=condition=Complete", "job/once", "--timeout=30s")
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "held", "namespace": "default", "finalizers": ["example.org/hold"]},
+            "spec": {"containers": [{"name": "app", "image": "i"}]},
+        }
+        await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(pod))
+        await kubectl(cluster, "wait", "--for=condition=Ready", "pod/held", "--timeout=30s")
+        await kubectl(cluster, "delete", "pod/held", "--wait=false")
+        await kubectl(cluster, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/held", "--timeout=30s")
+        held = await get(cluster, "pod", "held")
+        assert held["metadata"]["deletionTimestamp"]
+        await kubectl(cluster, "patch", "pod", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        await kubectl(cluster, "wait", "--for=delete", "pod/held", "--timeout=30s")
+
+
+async def test_a_daemon_set_on_the_host_network_has_the_nodes_address(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "daemon-1", "daemon-2"):
+        body = json.loads(deployment("every", 1, hostNetwork=True, tolerations=[{"operator": "Exists"}]))
+        body["kind"] = "DaemonSet"
+        del body["spec"]["replicas"]
+        await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(body))
+        await kubectl(cluster, "rollout", "status", "daemonset/every", "--timeout=60s")
+        found = (await get(cluster, "pods", "-l", "app=every"))["items"]
+        assert [pod["status"]["podIP"] for pod in found] == [cluster.address] * 2
+        await kubectl(cluster, "delete", "daemonset/every", "--timeout=60s")
+
+
+async def test_kubectl_shows_why_a_played_pod_has_no_logs(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "logs-1"):
+        await kubectl(cluster, "run", "talker", "--image=example.org/app")
+        await kubectl(cluster, "wait", "--for=condition=Ready", "pod/talker", "--timeout=30s")
+        for command, words in (
+            (("logs", "talker"), "is played by kubewright: nothing runs in it, so it has no logs"),
+            (("exec", "talker", "--", "true"), "is played by kubewright: nothing runs in it, so exec is not possible"),
+            (("attach", "talker"), "is played by kubewright: nothing runs in it, so attach is not possible"),
+        ):
+            done = await kubectl(cluster, *command, check=False)
+            assert done.returncode != 0
+            assert words in done.stderr, f"{command}: {done.stderr}"
+        await kubectl(cluster, "delete", "pod/talker", "--timeout=30s")
+
+
+async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "again-1") as first:
+        await kubectl(cluster, "apply", "-f", "-", stdin=deployment("stays", 3))
+        await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=60s")
+        before = (await get(cluster, "pods", "-l", "app=stays"))["items"]
+        requests = len((await get(cluster, "csr"))["items"])
+        await first.stop()
+        second = fleet_of(cluster, tmp_path)
+        assert second.strangers("again-1", "never-1") == ["never-1"]
+        try:
+            await second.add("again-1")
+            async with asyncio.timeout(WITHIN):
+                await second.ready()
+            await kubectl(cluster, "scale", "deployment/stays", "--replicas=5")
+            await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=60s")
+            after = {pod["metadata"]["uid"]: pod for pod in (await get(cluster, "pods", "-l", "app=stays"))["items"]}
+        finally:
+            await second.stop()
+        assert len((await get(cluster, "csr"))["items"]) == requests
+        assert [after[pod["metadata"]["uid"]]["status"] for pod in before] == [pod["status"] for pod in before]
+        assert len({pod["status"]["podIP"] for pod in after.values()}) == 5
+    await kubectl(cluster, "delete", "deployment/stays", "--wait=false")
+
+
+async def test_a_removed_node_leaves_nothing_behind(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "gone-1", "gone-2") as fleet:
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["gone-1", "gone-2"]
+        await fleet.remove("gone-1")
+        assert [path.name for path in tmp_path.iterdir()] == ["gone-2"]
+        assert [view.name for view in fleet.snapshot()] == ["gone-2"]
+
+
+async def test_a_node_may_not_touch_another(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "own-1", "own-2") as fleet:
+        client = fleet.agents()[0].client
+        assert client is not None
+        with pytest.raises(errors.Forbidden):
+            await client.patch(resources.NODE, "own-2", {"metadata": {"labels": {"x": "y"}}}, subresource="status")
+        with pytest.raises(errors.Forbidden):
+            await client.list(resources.POD)
+
+
+async def test_the_kubelet_api_lets_only_the_allowed_in(cluster: AgentCluster, tmp_path: Path):
+    async with nodes(cluster, tmp_path, "guard-1") as fleet:
+        url = f"https://{cluster.address}:10250"
+        answers = {}
+        for name, groups in (
+            ("kube-apiserver-kubelet-client", ()),
+            ("system:node:guard-1", ("system:nodes",)),
+            ("boss", ("system:masters",)),
+        ):
+            access = cluster.access(name, *groups)
+            client = AsyncKubeClient(type(access)(server=url, identity=access.identity, verify=False))
+            answers[name] = (await client.raw("GET", "/pods")).status
+            await client.close()
+        anonymous = AsyncKubeClient(type(access)(server=url, verify=False))
+        answers["nobody"] = (await anonymous.raw("GET", "/pods")).status
+        health = await anonymous.raw("GET", "/healthz")
+        await anonymous.close()
+        assert answers == {"kube-apiserver-kubelet-client": 200, "system:node:guard-1": 403, "boss": 200, "nobody": 401}
+        assert (health.status, health.body) == (200, b"ok\n")
+        assert len(fleet.agents()) == 1

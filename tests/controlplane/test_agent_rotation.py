@@ -1,0 +1,60 @@
+"""Certificates that live for minutes, signed by the real kube-controller-manager."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+from agent_cluster import agent_cluster
+
+from kubewright.agent.node import Seams
+from kubewright.agent.profile import simulated_machine
+from kubewright.agent.status import NodeFacts
+from kubewright.base.randomness import SystemRandom
+from kubewright.fleet.nodes import Fleet
+from kubewright.kube import resources
+from kubewright.pki import pairs
+
+
+class Earliest(SystemRandom):
+    """Rotates at 70 % of the span: 8 s after a certificate of 140 s, backdated by 300 s, was made."""
+
+    def uniform(self) -> float:
+        return 0.0
+
+
+async def test_certificates_rotate_while_the_node_stays_ready(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory):
+    machine = simulated_machine(kubelet_version="v1.36.3")
+    with agent_cluster(tmp_path_factory.mktemp("rotation"), signing_duration="140s") as cluster:
+        fleet = Fleet(
+            tmp_path,
+            facts=lambda name: NodeFacts(name=name, profile=machine.named(name), addresses=(cluster.address,)),
+            seams=Seams(random=Earliest()),
+        )
+        bootstrap = cluster.bootstrap()
+        try:
+            await fleet.add("turn-1", bootstrap=bootstrap)
+            async with asyncio.timeout(30):
+                await fleet.ready()
+                current = tmp_path / "turn-1" / "pki" / "kubelet-client-current.pem"
+                first = current.resolve()
+                while current.resolve() == first:
+                    await asyncio.sleep(0.1)
+                old, new = (pairs.parse(path.read_bytes(), source=str(path)).leaf for path in (first, current))
+                agent = fleet.agents()[0]
+                while agent.client is None or agent.client.access.identity.cert_pem != new.pem():
+                    await asyncio.sleep(0.05)
+            assert new.not_after > old.not_after
+            node = await agent.client.get(resources.NODE, "turn-1")
+            assert any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])
+            assert agent.view().trouble == ""
+            requests = [item for item in await agent.client.list(resources.CERTIFICATE_SIGNING_REQUEST)]
+            assert {item["spec"]["username"] for item in requests} == {f"system:bootstrap:{cluster.token.id}", "system:node:turn-1"}
+            files = sorted(current.parent.glob("kubelet-client-2*.pem"))
+            assert len(files) >= 2
+            assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+        finally:
+            await fleet.stop()
+            await bootstrap.close()
