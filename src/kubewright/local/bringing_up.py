@@ -93,7 +93,6 @@ def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
         )
     changes = tuple(change for change in done.changes if change)
     ready = ctx.milestones["apiReady"]
-    ctx.mark("nodesReady")
     if changes:
         save_timings(work, ctx.milestones)
     return changes, ready

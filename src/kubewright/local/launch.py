@@ -64,7 +64,7 @@ def spawn(places: Places) -> subprocess.Popen[bytes]:
             start_new_session=True,
             close_fds=True,
             cwd=places.root,
-            env={**environment, MARKER: str(places.root), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**environment, MARKER: str(places.root)},
         )
 
 

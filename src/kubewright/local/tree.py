@@ -12,7 +12,7 @@ from kubewright.base.errors import NotFound
 from kubewright.base.events import Waited
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import joining, phases
+from kubewright.lifecycle.init import joining, phases, waiting
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.local.context import LocalContext
 from kubewright.pki import pins, specs, table
@@ -57,11 +57,15 @@ def join_nodes(ctx: InitContext) -> Iterable[Change]:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
 
 
+def api_ready(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server is ready, and note when."""
+    yield from waiting.api_server(ctx)
+    cast("LocalContext", ctx).mark("apiReady")
+
+
 def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
     """Wait until all nodes are Ready and pods can be made, then remove the token of the join."""
     local = cast("LocalContext", ctx)
-    local.mark("apiReady")
-
     def ready() -> str | None:
         nodes = local.control.status()["nodes"]
         if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.nodes + 1:
@@ -75,6 +79,7 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
     for token_id in local.joining:
         change = remove_object(ctx.api, named("Secret"), secrets.name_of(token_id), "kube-system")
         yield Change(target=change.target, action=change.action, lifetime=Lifetime.EPHEMERAL)
+    local.mark("nodesReady")
 
 
 def _service_account(ctx: InitContext) -> str | None:
@@ -99,6 +104,7 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     phases.MARK,
     phases.KUBELET_FINALIZE,
     phases.ADDON,
-    phases.CHECK,
+    Phase("api-ready", "Wait until the API server is ready", run=api_ready, hidden=True),
     Phase("nodes-ready", "Wait until all nodes are ready", run=nodes_ready, hidden=True),
+    phases.CHECK,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from kubewright.apis.kubeadm.image_names import images
 from kubewright.base.change import Change
@@ -11,15 +12,15 @@ from kubewright.base.events import Waited
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init.context import InitContext
 
-_LOOK = 0.02
+_LOOK: Final = 0.02
 """Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""
 
 
 def preflight(ctx: InitContext) -> Iterable[Change]:
-    """Have the images ready. kubeadm's checks of the machine come with the phases that change one."""
-    ctx.say("preflight", "Getting the images for the control plane")
-    for image in images(ctx.cluster):
-        yield ctx.host.runtime.pull(image)
+    """Say what is not done yet: the checks of a machine, and pulling images, come with the release that changes one."""
+    ctx.say("preflight", "The checks of the machine come with a later release")
+    ctx.say("preflight", "The container runtime would need these images:\n" + "\n".join(f"\t{image}" for image in images(ctx.cluster)))
+    return ()
 
 
 def control_plane(ctx: InitContext) -> Iterable[Waited]:
