@@ -10,6 +10,7 @@ One client context costs about 1 ms (0.6 ms of it OpenSSL reading the key) and 2
 from __future__ import annotations
 
 import enum
+import functools
 import os
 import re
 import ssl
@@ -77,6 +78,15 @@ def client_context(
     if cert_pem is not None and key_pem is not None:
         identify(context, cert_pem, key_pem)
     return context
+
+
+@functools.lru_cache(maxsize=16)
+def anonymous_context(ca_pem: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
+    """Return a client context without a certificate, one for all who trust the same CA: many nodes that join share it.
+
+    Do not give it an identity. Raises as `client_context` does.
+    """
+    return client_context(ca_pem, verify=verify)
 
 
 def server_context(

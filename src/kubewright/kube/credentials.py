@@ -81,4 +81,4 @@ class Access:
             return None
         if isinstance(identity, ClientCertificate):
             return tls.client_context(self.ca_pem, identity.cert_pem, identity.key_pem, verify=self.verify)
-        return tls.client_context(self.ca_pem, verify=self.verify)
+        return tls.anonymous_context(self.ca_pem, verify=self.verify)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from kubewright.base.errors import DocumentError, UsageError
+
+_ORDINARY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,8 @@ class Resource:
 
 def segment(name: str) -> str:
     """Encode a name for a path. Raises UsageError for what the API server refuses as a path segment (apimachinery `path.IsValidPathSegmentName`)."""
+    if _ORDINARY.fullmatch(name):
+        return name
     if name in {"", ".", ".."} or "/" in name or "%" in name or not name.isprintable():
         raise UsageError(f"{name!r} cannot be the name of an object", remedy='names hold no "/" and no "%", and are not "." or ".."')
     return quote(name, safe=":@!$&'()*+,;=~-._")
