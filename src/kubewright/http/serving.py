@@ -19,7 +19,7 @@ from typing import Final
 
 from aiohttp import web
 
-from kubewright.base.errors import HostError, PortInUse, StatusError
+from kubewright.base.errors import HostError, KubewrightError, PortInUse, StatusError
 from kubewright.http.messages import MIB, Response
 from kubewright.http.tls import Peer, peer_of
 from kubewright.http.unix import checked_directory, reachable
@@ -150,6 +150,8 @@ def _adapter(handler: Handler, *, allowed_uid: int | None) -> Callable[[web.Requ
             answer = await handler(await _value(request, uid))
         except StatusError as error:
             return web.Response(status=error.code, text=f"{error}\n")
+        except KubewrightError as error:
+            return web.Response(status=500, text=f"{error}\n")
         if isinstance(answer, Response):
             return web.Response(status=answer.status, headers=dict(answer.headers), body=answer.body)
         return await _stream(request, answer)

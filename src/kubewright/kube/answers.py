@@ -183,14 +183,17 @@ def _status_of(body: bytes) -> Object:
 def _status_error(call: Call, code: int, status: Mapping[str, Any], *, headers: Mapping[str, str], text: bytes) -> errors.StatusError:
     reason = status.get("reason") if isinstance(status.get("reason"), str) else ""
     kind = _BY_REASON.get(reason or "") or _BY_CODE.get(code) or (errors.ServerError if code >= 500 else errors.StatusError)
+    from kubewright.base.masking import mask  # only where something went wrong
+
     message = status.get("message")
+    shown = _printable(message) if isinstance(message, str) and message else f"status code {code}: {_excerpt(text)}"
     return kind(
         f"the API server refused to {call.verb} {call.about}",
         code=code,
         reason=reason or "",
         status=status,
         retry_after=_retry_after(headers, status),
-        detail=_printable(message) if isinstance(message, str) and message else f"status code {code}: {_excerpt(text)}",
+        detail=mask(shown),
         remedy=_REMEDIES.get(kind, ""),
     )
 

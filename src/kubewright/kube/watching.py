@@ -70,6 +70,7 @@ class Informer:
         After a gap the same object may be told again only if it differs; one that vanished is DELETED with its last known content.
         """
         pauses = self._backoff.pauses(self._random)
+        too_old = False
         while True:
             error: APIError | None = None
             started = asyncio.get_running_loop().time()
@@ -77,12 +78,14 @@ class Informer:
             try:
                 async with aclosing(self._turn()) as turn:
                     async for event in turn:
-                        told, pauses = True, self._backoff.pauses(self._random)
+                        told, pauses = True, pauses if too_old else self._backoff.pauses(self._random)
                         if event.type is not EventType.BOOKMARK:
                             yield event
-            except Gone:
+                too_old = False
+            except Gone as caught:
                 self._version, self._from_cache = "", False
-                told = True
+                # Listing again helps at once; a server to which even that list is too old is not asked without end.
+                told, too_old, error = True, True, caught if too_old else None
             except APIError as caught:
                 error = caught
                 if self._failed is not None:

@@ -44,6 +44,10 @@ async def refuse(request: Request) -> Response:
     raise Forbidden("you may not", code=403)
 
 
+async def fail(request: Request) -> Response:
+    raise HostError("the disk is full")
+
+
 async def hang(request: Request) -> Response:
     await asyncio.sleep(60)
     raise AssertionError
@@ -53,6 +57,7 @@ ROUTES = (
     Route(method="*", pattern="/show/{name}", handler=show),
     Route(method="GET", pattern="/count", handler=count),
     Route(method="GET", pattern="/refuse", handler=refuse),
+    Route(method="GET", pattern="/fail", handler=fail),
     Route(method="GET", pattern="/hang", handler=hang),
 )
 
@@ -87,7 +92,13 @@ def test_the_handler_learns_who_calls(server_pair, ca_pem: bytes, client_pair) -
 
 @pytest.mark.parametrize(
     ("method", "target", "body", "status"),
-    [("GET", "/nothing", b"", 404), ("POST", "/count", b"", 405), ("GET", "/refuse", b"", 403), ("POST", "/show/x", b"x" * (2 << 20), 413)],
+    [
+        ("GET", "/nothing", b"", 404),
+        ("POST", "/count", b"", 405),
+        ("GET", "/refuse", b"", 403),
+        ("GET", "/fail", b"", 500),
+        ("POST", "/show/x", b"x" * (2 << 20), 413),
+    ],
 )
 def test_what_no_route_answers_is_refused(server_pair, ca_pem: bytes, method: str, target: str, body: bytes, status: int) -> None:
     async def use(url: str) -> int:

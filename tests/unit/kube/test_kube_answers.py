@@ -80,6 +80,14 @@ def test_the_time_to_wait_is_read(headers: dict, details: dict, seconds: float |
     assert caught.value.retry_after == seconds
 
 
+def test_a_secret_in_a_refusal_is_masked() -> None:
+    message = 'Secret "x" is invalid: data[token]: Invalid value: "abcdef.0123456789abcdef"'
+    with pytest.raises(errors.Invalid) as caught:
+        answers.check(CALL, Response(status=422, body=status(422, "Invalid", message)), server=SERVER)
+    assert "0123456789abcdef" not in str(caught.value)
+    assert "abcdef." in str(caught.value)
+
+
 @pytest.mark.parametrize("code", [301, 302, 307, 308])
 def test_a_redirect_is_refused(code: int) -> None:
     with pytest.raises(NoAnswer) as caught:

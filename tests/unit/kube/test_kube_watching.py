@@ -107,6 +107,16 @@ async def test_too_old_lists_again_and_tells_only_differences() -> None:
     assert script.times[2] == script.times[1]
 
 
+async def test_a_server_to_which_every_version_is_too_old_is_not_asked_without_end() -> None:
+    script = Script([([], str(number)) for number in range(6)], [[GONE]] * 5)
+    await take(informer(script).events(), 6)
+    lists = [when for (verb, _), when in zip(script.asked, script.times, strict=True) if verb == "list"]
+    pauses = [later - before for before, later in itertools.pairwise(lists)]
+    assert pauses[0] == 0
+    assert pauses[1:] == sorted(pauses[1:])
+    assert pauses[-1] >= 0.8
+
+
 async def test_failures_are_told_and_tried_again_with_growing_pauses() -> None:
     told: list[errors.APIError] = []
     forbidden = errors.Forbidden("no", code=403)
