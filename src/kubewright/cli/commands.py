@@ -70,6 +70,11 @@ _INIT = {
         Flag("token", "bootstrap token; empty: random. Visible to other users while the command runs: prefer --config", default="", metavar="token"),
         Flag("token-ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
         Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
+        # Deprecated and hidden, as in kubeadm; they set extraArgs.
+        *(
+            Flag(f"{name}-extra-args", f"further arguments of the {name}, name=value", kind=LIST, metavar="arguments", hidden=True)
+            for name in ("apiserver", "controller-manager", "scheduler")
+        ),
         Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
         TEXT_OR_JSON,
     )
@@ -85,6 +90,9 @@ INIT_FLAGS = _init(
     " dry-run feature-gates ignore-preflight-errors image-repository kubernetes-version node-name patches pod-network-cidr service-cidr"
     " service-dns-domain skip-certificate-key-print skip-phases skip-token-print token token-ttl upload-certs plan output"
 )
+_API_SERVER_ARGS = " apiserver-extra-args"
+_CONTROLLER_MANAGER_ARGS = " controller-manager-extra-args"
+_SCHEDULER_ARGS = " scheduler-extra-args"
 _CERTS = "cert-dir config dry-run kubernetes-version"
 _CERTS_NAMES = (
     _CERTS + " apiserver-advertise-address apiserver-cert-extra-sans control-plane-endpoint service-cidr service-dns-domain"
@@ -128,10 +136,10 @@ _PHASES = (
     ("etcd", "Generate the static pod of etcd", ""),
     ("etcd local", "Generate the static pod of a local etcd member", _STATIC_POD),
     ("control-plane", "Generate the static pods of the control plane", ""),
-    ("control-plane all", "Generate all static pods of the control plane", _API_SERVER + " pod-network-cidr"),
-    ("control-plane apiserver", "Generate the static pod of kube-apiserver", _API_SERVER),
-    ("control-plane controller-manager", "Generate the static pod of kube-controller-manager", _STATIC_POD + " kubernetes-version pod-network-cidr"),
-    ("control-plane scheduler", "Generate the static pod of kube-scheduler", _STATIC_POD + " kubernetes-version"),
+    ("control-plane all", "Generate all static pods of the control plane", _API_SERVER + " pod-network-cidr" + _API_SERVER_ARGS + _CONTROLLER_MANAGER_ARGS + _SCHEDULER_ARGS),
+    ("control-plane apiserver", "Generate the static pod of kube-apiserver", _API_SERVER + _API_SERVER_ARGS),
+    ("control-plane controller-manager", "Generate the static pod of kube-controller-manager", _STATIC_POD + " kubernetes-version pod-network-cidr" + _CONTROLLER_MANAGER_ARGS),
+    ("control-plane scheduler", "Generate the static pod of kube-scheduler", _STATIC_POD + " kubernetes-version" + _SCHEDULER_ARGS),
     ("kubelet-start", "Write the kubelet's files and start it", "config cri-socket dry-run image-repository node-name patches"),
     ("wait-control-plane", "Wait for the control plane", ""),
     ("upload-config", "Store the configuration in the cluster", ""),
@@ -152,14 +160,28 @@ _PHASES = (
 )
 
 
-def _phase_command(name: str, summary: str, flags: str) -> Command:
+# Other words for phases, which work and are not shown.
+_ALIASES = {"bootstrap-token": "bootstraptoken", "upload-config": "uploadconfig"}
+
+
+def _alias_commands() -> list[Command]:
+    found = []
+    for name, summary, flags in _PHASES:
+        root, blank, rest = name.partition(" ")
+        if root in _ALIASES:
+            found.append(_phase_command(name, summary, flags, alias=f"{_ALIASES[root]}{blank}{rest}"))
+    return found
+
+
+def _phase_command(name: str, summary: str, flags: str, *, alias: str = "") -> Command:
     group = any(other.startswith(f"{name} ") for other, _, _ in _PHASES)
     return Command(
-        f"init phase {name}",
+        f"init phase {alias or name}",
         summary,
         handler="" if group else "kubewright.cli.init:phase",
         flags=() if group else _init(f"{flags} plan output"),
         exit_scheme=KUBEADM,
+        hidden=alias in _ALIASES.values(),
     )
 
 
@@ -229,6 +251,7 @@ COMMANDS = (
     ),
     Command("init phase", "Run one phase of init", exit_scheme=KUBEADM),
     *(_phase_command(*row) for row in _PHASES),
+    *_alias_commands(),
     Command("token", "Work with bootstrap tokens", exit_scheme=KUBEADM),
     Command("token generate", "Make a random bootstrap token and print it", handler="kubewright.cli.token:generate", exit_scheme=KUBEADM),
     Command(

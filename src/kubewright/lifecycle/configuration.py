@@ -14,5 +14,7 @@ def read_documents(path: str) -> list[Document]:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise DocumentError(f"cannot read {path}", detail=error.strerror or "", remedy="give the path of a kubeadm configuration") from error
+        raise DocumentError(
+            f"cannot read {path}", detail=error.strerror or "", remedy="give the path of a kubeadm configuration"
+        ) from error
     return yaml.load_all(content, source=path)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 0.5
-_PASSING: Final = (Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized)
+_PASSING: Final[tuple[type[APIError], ...]] = (Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized)
 
 
 class SettlingKube:
@@ -41,9 +41,7 @@ class SettlingKube:
     def list(
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> builtins.list[Object]:
-        return self._persist(
-            lambda: self._inner.list(resource, namespace, label_selector=label_selector, field_selector=field_selector)
-        )
+        return self._persist(lambda: self._inner.list(resource, namespace, label_selector=label_selector, field_selector=field_selector))
 
     def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
         return self._persist(lambda: self._inner.create(obj, resource=resource, subresource=subresource), also=(NotFound,))
@@ -62,9 +60,7 @@ class SettlingKube:
         subresource: str = "",
         force: bool = False,
     ) -> Object:
-        return self._persist(
-            lambda: self._inner.patch(resource, name, body, namespace, type=type, subresource=subresource, force=force)
-        )
+        return self._persist(lambda: self._inner.patch(resource, name, body, namespace, type=type, subresource=subresource, force=force))
 
     def delete(
         self,
@@ -96,11 +92,11 @@ class SettlingKube:
 
     def _persist(self, call: Callable[[], T], *, also: tuple[type[APIError], ...] = ()) -> T:
         end = self._clock.monotonic() + self._within
-        pause = _FIRST_PAUSE
+        pause, passing = _FIRST_PAUSE, _PASSING + also
         while True:
             try:
                 return call()
-            except (*_PASSING, *also):
+            except passing:
                 if self._clock.monotonic() + pause > end:
                     raise
             self._clock.sleep(pause)

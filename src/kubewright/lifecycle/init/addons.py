@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, Final
 
 from kubewright.base.change import Change
+from kubewright.base.errors import CheckFailed, NotFound
+from kubewright.kube import core, ensure
+from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.manifests import coredns as dns
 from kubewright.manifests import objects
+
+NAMESPACE: Final = "kube-system"
+COREFILE: Final = "Corefile"
+_SELECTOR: Final = f"k8s-app={dns.SERVICE}"
 
 
 def dns_wanted(ctx: InitContext) -> str | None:
@@ -21,8 +30,11 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 
 
 def coredns(ctx: InitContext) -> Iterable[Change]:
-    """Install CoreDNS."""
-    yield from apply(ctx, objects.dns(ctx.configuration))
+    """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (spec/kubeadm.md 7.5)."""
+    wanted = objects.dns(ctx.configuration, replicas=_replicas(ctx))
+    for body in wanted:
+        write = ensure.Write.CREATE_ONLY if _has_corefile(ctx, body) else ensure.Write.REPLACE
+        yield ensure.ensure_object(ctx.api, ensure.Object(body, write=write))
     ctx.say("addons", "Applied essential addon: CoreDNS")
 
 
@@ -30,3 +42,28 @@ def kube_proxy(ctx: InitContext) -> Iterable[Change]:
     """Install kube-proxy."""
     yield from apply(ctx, objects.proxy(ctx.configuration, ctx.addresses, ctx.detected))
     ctx.say("addons", "Applied essential addon: kube-proxy")
+
+
+def _replicas(ctx: InitContext) -> int:
+    """Return how many pods the DNS Deployment of the cluster has, or kubeadm's number. Raises CheckFailed where there are several."""
+    found = ctx.api.list(named("Deployment"), NAMESPACE, label_selector=_SELECTOR)
+    if len(found) > 1:
+        names = ", ".join(core.identity_of(one)[0] for one in found)
+        raise CheckFailed(
+            "there is more than one DNS Deployment in kube-system",
+            detail=f"{names} carry the label {_SELECTOR}",
+            remedy="remove those that do not belong there, or skip the phase addon/coredns",
+        )
+    count = found[0].get("spec", {}).get("replicas") if found else None
+    return count if isinstance(count, int) else dns.REPLICAS
+
+
+def _has_corefile(ctx: InitContext, body: dict[str, Any]) -> bool:
+    """Whether an object is the ConfigMap of CoreDNS and the one in the cluster holds a configuration. Ours is then the same, or theirs stays."""
+    if body["kind"] != "ConfigMap":
+        return False
+    try:
+        found = ctx.api.get(CONFIG_MAP, dns.NAME, NAMESPACE)
+    except NotFound:
+        return False
+    return bool((found.get("data") or {}).get(COREFILE))

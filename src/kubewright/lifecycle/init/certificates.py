@@ -10,10 +10,12 @@ from kubewright.pki import ensure, kubeconfigs, specs, table
 
 
 def certificate_directory(ctx: InitContext) -> Iterable[Change]:
-    """Say where certificates go, and begin to make the keys that are missing: RSA takes its time, in threads."""
+    """Say where certificates go, and begin to make the keys that this run needs: RSA takes its time, in threads."""
     ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
-    wanted = specs.certificates_for(ctx.configuration, ctx.addresses)
-    ctx.reserve_keys([spec.algorithm for spec in wanted if ctx.certificates.read(spec.key_file) is None])
+    wanted = specs.certificates_for(ctx.pki_configuration, ctx.addresses)
+    missing = [spec for spec in wanted if ctx.runs(f"certs/{spec.name}") and ctx.certificates.read(spec.key_file) is None]
+    ctx.reserve_keys([spec.algorithm for spec in missing])
+    _reserve_for_kubeconfigs(ctx)
     return ()
 
 
@@ -21,18 +23,19 @@ def certificate(row: table.Row) -> Callable[[InitContext], Iterable[Change]]:
     """Return the phase of one row of the certificate table."""
 
     def run(ctx: InitContext) -> Iterable[Change]:
-        spec = specs.of(row, ctx.configuration, ctx.addresses)
-        change = ensure.ensure(
-            ctx.certificates, spec, clock=ctx.clock, random=ctx.random, key_source=ctx.keys, started=ctx.started
-        )
-        what = "key pair" if isinstance(row, table.KeyPair) else "certificate and key"
-        ctx.say("certs", f'Generated "{row.name}" {what}' if change else f'Using existing "{row.name}" {what}')
+        spec = specs.of(row, ctx.pki_configuration, ctx.addresses)
+        change = ensure.ensure(ctx.certificates, spec, clock=ctx.clock, random=ctx.random, key_source=ctx.keys, started=ctx.started)
+        ctx.say("certs", f'{"Generated" if change else "Using existing"} "{row.base}" {_consisting_of(row)}')
         if change and isinstance(spec, specs.CertificateSpec) and table.Usage.SERVER in spec.usages:
             names = spec.names
-            ctx.say("certs", f"{row.name} is for the names [{' '.join(names.dns)}] and the addresses [{' '.join(names.ips)}]")
+            ctx.say("certs", f"{row.base} is for the names [{' '.join(names.dns)}] and the addresses [{' '.join(names.ips)}]")
         yield change
 
     return run
+
+
+def _consisting_of(row: table.Row) -> str:
+    return "key and public key" if isinstance(row, table.KeyPair) else "certificate and key"
 
 
 def only_local_etcd(ctx: InitContext) -> str | None:
@@ -43,14 +46,22 @@ def only_local_etcd(ctx: InitContext) -> str | None:
 def kubeconfig_directory(ctx: InitContext) -> Iterable[Change]:
     """Say where kubeconfigs go."""
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
+    if not ctx.runs("certs"):
+        _reserve_for_kubeconfigs(ctx)
     return ()
+
+
+def _reserve_for_kubeconfigs(ctx: InitContext) -> None:
+    wanted = specs.kubeconfigs_for(ctx.pki_configuration, ctx.addresses)
+    missing = [spec for spec in wanted if ctx.runs(f"kubeconfig/{spec.name}") and ctx.kubeconfigs.read(spec.file) is None]
+    ctx.reserve_keys([spec.certificate.algorithm for spec in missing])
 
 
 def kubeconfig(row: table.Kubeconfig) -> Callable[[InitContext], Iterable[Change]]:
     """Return the phase of one row of the kubeconfig table."""
 
     def run(ctx: InitContext) -> Iterable[Change]:
-        spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
+        spec = specs.of_kubeconfig(row, ctx.pki_configuration, ctx.addresses)
         change = kubeconfigs.ensure_kubeconfig(
             ctx.kubeconfigs,
             ctx.certificates,

@@ -25,7 +25,9 @@ def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it."""
     ctx.say("upload-config", "Storing the configuration in ConfigMap kubeadm-config of namespace kube-system")
     yield from apply(ctx, objects.cluster_admins())
-    yield from apply(ctx, objects.kubeadm_config(ctx.configuration))
+    stored, *rights = objects.kubeadm_config(ctx.configuration)
+    yield ensure.ensure_object(ctx.api, ensure.Object(stored, write=ensure.Write.MUTATE_DATA_KEYS))
+    yield from apply(ctx, rights)
 
 
 def upload_kubelet(ctx: InitContext) -> Iterable[Change]:
@@ -53,15 +55,15 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
         usages=(),
         groups=(),
     )
-    yield ensure.ensure_object(
-        ctx.api, ensure.Object(secrets.secret_object(owner, clock=ctx.clock), lifetime=Lifetime.EPHEMERAL)
-    )
+    yield ensure.ensure_object(ctx.api, ensure.Object(secrets.secret_object(owner, clock=ctx.clock), lifetime=Lifetime.EPHEMERAL))
     stored = ctx.api.get(named("Secret"), secrets.name_of(tokens.parse(owner.token).id), "kube-system")
     key = sealing.parse_key(ctx.certificate_key)
     sealed = {name: sealing.seal(content, key, random=ctx.random) for name, content in _shared_files(ctx).items()}
     metadata = stored["metadata"]
-    for body in objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata["uid"])):
-        yield ensure.ensure_object(ctx.api, ensure.Object(body, lifetime=Lifetime.EPHEMERAL))
+    # A server gives every object a uid; in a plan nobody does, and kubeadm's dry run leaves it empty as well.
+    secret, *rights = objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata.get("uid") or ""))
+    yield ensure.ensure_object(ctx.api, ensure.Object(secret, lifetime=Lifetime.EPHEMERAL))
+    yield from apply(ctx, rights)
     ctx.say("upload-certs", f"Using certificate key:\n{ctx.certificate_key if ctx.show_certificate_key else '<value withheld>'}")
 
 
@@ -81,13 +83,19 @@ def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
 def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
     within = ctx.configuration.init.timeouts.kubernetes_api_call.seconds
-    yield ctx.waiter.until(
-        lambda: _unregistered(ctx), within=within, saying=f"Node {ctx.node_name} to register", every=0.02, at_most=0.1
-    )
-    ctx.say("mark-control-plane", f"Marking the Node {ctx.node_name} as a control plane")
+    yield ctx.waiter.until(lambda: _unregistered(ctx), within=within, saying=f"Node {ctx.node_name} to register", every=0.02, at_most=0.1)
     taints = ctx.configuration.init.node_registration.taints or ()
+    ctx.say("mark-control-plane", f"Marking the Node {ctx.node_name} as a control plane with the labels [{' '.join(node.LABELS)}]")
+    if taints:
+        ctx.say("mark-control-plane", f"Marking the Node {ctx.node_name} with the taints [{' '.join(map(_taint, taints))}]")
     marks = NodeMarks(name=ctx.node_name, labels=dict.fromkeys(node.LABELS, ""), taints=taints)
     yield ensure_node_marks(ctx.api, marks)
+
+
+def _taint(taint: Mapping[str, object]) -> str:
+    """Write a taint as kubectl does: `key=value:Effect`, without `=` where it has no value."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
 
 
 def _unregistered(ctx: InitContext) -> str | None:

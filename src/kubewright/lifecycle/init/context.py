@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
+
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
@@ -16,10 +19,11 @@ from kubewright.base.events import Line, Reporter
 from kubewright.base.randomness import Random
 from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.certificates import HostCertificateStore
+from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.settling import SettlingKube
-from kubewright.pki import sealing
+from kubewright.pki import authorities, sealing
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
 
@@ -55,6 +59,10 @@ class InitContext:
     upload_certs: bool = False
     show_token: bool = True
     show_certificate_key: bool = True
+    phases: frozenset[str] | None = None
+    """Full names of the phases that this run goes through; None: all of them."""
+    kubelet_makes: tuple[File, ...] = ()
+    """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
 
     @property
     def cluster(self) -> ClusterConfiguration:
@@ -77,6 +85,17 @@ class InitContext:
         return HostCertificateStore(self.host, directory=self.layout.kubernetes)
 
     @functools.cached_property
+    def pki_configuration(self) -> Configuration:
+        """The configuration as the PKI has to read it: with the key algorithm that the feature gates leave in force."""
+        cluster = msgspec.structs.replace(self.cluster, encryption_algorithm=features.key_algorithm(self.cluster))
+        return msgspec.structs.replace(self.configuration, cluster=cluster)
+
+    @functools.cached_property
+    def external_ca(self) -> bool:
+        """Whether the CA's key is kept elsewhere: its certificate is on this machine and its key is not."""
+        return authorities.is_external(self.certificates)
+
+    @functools.cached_property
     def probe(self) -> KubeAPI:
         """A client as system:masters, whom the API server obeys before its RBAC rules are there. One try for each request."""
         has_super_admin = self.kubeconfigs.read("super-admin.conf") is not None
@@ -92,6 +111,10 @@ class InitContext:
     def certificate_key(self) -> str:
         """The key that seals uploaded certificates: the configured one, or a new one for this run."""
         return self.configuration.init.certificate_key or sealing.new_key(self.random)
+
+    def runs(self, phase: str) -> bool:
+        """Whether this run goes through a phase."""
+        return self.phases is None or phase in self.phases
 
     def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
         """Begin to make keys that later phases will need."""

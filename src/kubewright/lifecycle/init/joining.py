@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
+from kubewright.base.errors import NotFound
 from kubewright.kube import ensure
+from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.manifests import objects, rbac
@@ -16,6 +18,7 @@ from kubewright.pki import pins, specs, table
 from kubewright.tokens import cluster_info, secrets
 
 WITHHELD = "<value withheld>"
+_KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
 
 
 def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
@@ -44,13 +47,27 @@ def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterabl
 
 
 def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
-    """Publish where the cluster is and what its CA is, signed with tokens."""
+    """Publish where the cluster is and what its CA is, signed with tokens. Signatures alone are as short-lived as their tokens."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
     ca_pem = ctx.certificates.read("ca.crt") or b""
     body = cluster_info.config_map(server=server, ca_pem=ca_pem)
     stored = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
     signed = cluster_info.signed(body, stored, now=ctx.clock.now()) or body
-    return ensure.ensure_object(ctx.api, ensure.Object(signed, write=ensure.Write.MUTATE_DATA_KEYS))
+    lifetime = Lifetime.EPHEMERAL if _published(ctx) == _data(body).get(cluster_info.KUBECONFIG) else Lifetime.DURABLE
+    return ensure.ensure_object(ctx.api, ensure.Object(signed, write=ensure.Write.MUTATE_DATA_KEYS, lifetime=lifetime))
+
+
+def _published(ctx: InitContext) -> object:
+    try:
+        found = ctx.api.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+    except NotFound:
+        return None
+    return _data(found).get(cluster_info.KUBECONFIG)
+
+
+def _data(body: Mapping[str, object]) -> Mapping[str, object]:
+    data = body.get("data")
+    return data if isinstance(data, Mapping) else {}
 
 
 def show_join_command(ctx: InitContext) -> Iterable[Change]:
@@ -77,10 +94,17 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
         shown = token.token if ctx.show_token else WITHHELD
         command = f"kubeadm join {server} --token {shown} \\\n\t{hashes}"
         if ctx.cluster.control_plane_endpoint:
-            lines += ["", "Further control planes join with:", "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
-        lines += ["", "Worker machines join with:", "", command]
+            lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
+            lines += ["", _KEY_WARNING] if ctx.upload_certs else []
+        lines += ["", "Worker machines join with, as root:", "", command]
     ctx.tell("\n".join(lines))
     return ()
+
+
+def _before_control_planes(ctx: InitContext) -> list[str]:
+    if ctx.upload_certs:
+        return ["Further control planes join with, as root:"]
+    return ["Further control planes join with, as root, after the certificate authorities and the service account keys were copied there:"]
 
 
 def _certificate_key(ctx: InitContext) -> str:

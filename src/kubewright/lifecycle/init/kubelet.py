@@ -11,12 +11,16 @@ from kubewright.host.desired import Directory, File, Service
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.manifests import kubelet
 
+SERVICE = "kubelet"
 FILE_MODE = 0o644
 PRIVATE = 0o700
 
 
 def start(ctx: InitContext) -> Iterable[Change]:
-    """Write the kubelet's three files, then start it; it is restarted where one of them changed."""
+    """Write the kubelet's three files, then start it; it is restarted where one of them changed.
+
+    Starting is best effort, as with kubeadm: where no service manager knows a kubelet, that is only said.
+    """
     yield ctx.host.ensure(Directory(path=ctx.layout.kubelet, mode=PRIVATE))
     changed = False
     for path, content in kubelet.files(ctx.configuration, ctx.layout, ctx.detected).items():
@@ -24,8 +28,11 @@ def start(ctx: InitContext) -> Iterable[Change]:
         ctx.say("kubelet-start", f'Wrote "{path}"' if change else f'"{path}" is as it should be')
         changed = changed or bool(change)
         yield change
+    if ctx.host.service(SERVICE) is None:
+        ctx.say("kubelet-start", "No service manager that knows the kubelet was found: start it by hand")
+        return
     ctx.say("kubelet-start", "Starting the kubelet")
-    yield ctx.host.ensure(Service(name="kubelet", running=True, restart=changed))
+    yield ctx.host.ensure(Service(name=SERVICE, running=True, restart=changed, stand_ins=ctx.kubelet_makes))
 
 
 def finalize(ctx: InitContext) -> Iterable[Change]:

@@ -40,6 +40,12 @@ def component(name: str) -> Callable[[InitContext], Iterable[Change]]:
 def _write(ctx: InitContext, name: str) -> Iterable[Change]:
     yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
     pod = static_pods.render(
-        name, ctx.configuration, ctx.layout, ctx.addresses, ctx.detected, overrides=ctx.overrides(name)
+        name,
+        ctx.configuration,
+        ctx.layout,
+        ctx.addresses,
+        ctx.detected,
+        overrides=ctx.overrides(name),
+        external_ca=ctx.external_ca,
     )
     yield ctx.host.ensure(File(path=ctx.layout.manifest(name), content=yaml.dump(pod).encode(), mode=MANIFEST_MODE))

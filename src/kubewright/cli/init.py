@@ -1,0 +1,189 @@
+"""The `init` command and its phases: `--plan`, `--dry-run`, and the phases that only write files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
+from kubewright.apis.layout import Layout
+from kubewright.base import events
+from kubewright.base.clock import SystemClock
+from kubewright.base.durations import Duration
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.output import write_result
+from kubewright.cli.parser import Parsed
+from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
+from kubewright.lifecycle.configuration import read_documents
+from kubewright.lifecycle.init import acting, dry_run_directory, planning, printing, request
+from kubewright.lifecycle.init.calls import Call, Means
+from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.services import SeenServices
+from kubewright.workflow.plan import Plan
+
+_OURS: Final = frozenset({"plan"})
+"""Flags that kubeadm does not have; they may stand beside --config."""
+
+_EXTRA_ARGUMENTS: Final = "-extra-args"
+
+_TEXTS: Final[Mapping[str, str]] = {
+    "kubernetes-version": "kubernetes_version",
+    "node-name": "node_name",
+    "apiserver-advertise-address": "advertise_address",
+    "cert-dir": "cert_dir",
+    "control-plane-endpoint": "control_plane_endpoint",
+    "cri-socket": "cri_socket",
+    "image-repository": "image_repository",
+    "pod-network-cidr": "pod_network_cidr",
+    "service-cidr": "service_cidr",
+    "service-dns-domain": "service_dns_domain",
+    "token": "token",
+    "certificate-key": "certificate_key",
+    "patches": "patches",
+}
+_LISTS: Final[Mapping[str, str]] = {
+    "apiserver-cert-extra-sans": "cert_sans",
+    "skip-phases": "skip_phases",
+    "ignore-preflight-errors": "ignore_preflight_errors",
+}
+
+
+def init(parsed: Parsed) -> int:
+    """Show what init would do. Changing a real machine comes with a later release."""
+    return _call(parsed, only=())
+
+
+def phase(parsed: Parsed) -> int:
+    """Run one phase, or show what it would do."""
+    node = INIT.named(parsed.command.words[2:])
+    if node is None:
+        raise UsageError(f"there is no phase {' '.join(parsed.command.words[2:])}", remedy="see `init phase --help`")
+    return _call(parsed, only=(node.name,))
+
+
+def machine(layout: Layout) -> Host:
+    """Return this machine. Tests put another one in its place."""
+    return RealHost(layout=layout, services=SeenServices(Files()))
+
+
+def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
+    asked = request_of(parsed, only=only)
+    form = parsed.text("output")
+    means = Means(clock=SystemClock(), random=SystemRandom(), reporter=_reporter(parsed, form))
+    call = Call.of(asked, machine=machine, means=means)
+    if _given(parsed, "print-manifest"):
+        sys.stdout.write(printing.manifest(call, only[0]))
+        return 0
+    if _given(parsed, "plan"):
+        return _show(planning.plan(call), form=form)
+    if call.configuration.init.dry_run:
+        return _dry_run(call, means, form=form)
+    changes = acting.act(call, lock_directory=_lock_directory(call))
+    if form == "json":
+        write_result(Plan(changes=changes).as_list(), form=form)
+    return 0
+
+
+def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
+    """Turn the flags that were given into a request. Raises UsageError for flags that exclude each other, DocumentError for the file."""
+    config = _text(parsed, "config")
+    if config:
+        refuse_beside_config(sorted(parsed.given - _OURS))
+    if _given(parsed, "plan") and _given(parsed, "dry-run"):
+        raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
+    flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
+    return InitRequest(
+        documents=read_documents(config) if config else request.extra_arguments(flags),
+        from_file=bool(config),
+        overrides=_overrides(parsed),
+        only=only,
+        upload_certs=_given(parsed, "upload-certs"),
+        show_token=not _given(parsed, "skip-token-print"),
+        show_certificate_key=not _given(parsed, "skip-certificate-key-print"),
+        looks_for_runtime=any(flag.name == "cri-socket" for flag in parsed.command.flags),
+        kubeconfig_directory=_absolute(_chosen(parsed, "kubeconfig-dir")),
+        kubeconfig=_absolute(_chosen(parsed, "kubeconfig")),
+    )
+
+
+def _overrides(parsed: Parsed) -> InitOverrides:
+    given: dict[str, object] = {field: parsed.text(name) for name, field in _TEXTS.items() if name in parsed.given}
+    given |= {field: parsed.strings(name) for name, field in _LISTS.items() if name in parsed.given}
+    if "apiserver-bind-port" in parsed.given:
+        given["bind_port"] = parsed.number("apiserver-bind-port")
+    if "token-ttl" in parsed.given:
+        given["token_ttl"] = Duration.parse(parsed.text("token-ttl"))
+    if "feature-gates" in parsed.given:
+        given["feature_gates"] = request.feature_gates(parsed.text("feature-gates"))
+    if "dry-run" in parsed.given:
+        given["dry_run"] = parsed.flag("dry-run")
+    return InitOverrides(**given)  # type: ignore[arg-type]  # the tables above pair names and types; a test goes through all of them
+
+
+def _given(parsed: Parsed, name: str) -> bool:
+    """Whether a boolean flag is set; a command that does not have it has it not set."""
+    return name in parsed.given and parsed.flag(name)
+
+
+def _text(parsed: Parsed, name: str) -> str:
+    return parsed.text(name) if any(flag.name == name for flag in parsed.command.flags) else ""
+
+
+def _chosen(parsed: Parsed, name: str) -> str:
+    return parsed.text(name) if name in parsed.given else ""
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath(Path(path).absolute()) if path else ""
+
+
+def _reporter(parsed: Parsed, form: str) -> events.Reporter:
+    if form == "json":
+        return JsonLines()
+    return PlainLines() if _given(parsed, "plan") or _given(parsed, "print-manifest") else _InitText()
+
+
+class _InitText:
+    """kubeadm's lines, the final text without a topic, and why a phase is left out."""
+
+    def __init__(self) -> None:
+        self._lines = KubeadmText()
+
+    def emit(self, event: events.Event, /) -> None:
+        match event:
+            case events.Line(topic="", text=text):
+                sys.stdout.write(f"\n{text}\n")
+            case events.PhaseSkipped(phase=name, reason=reason):
+                topic, _, rest = name.partition("/")
+                self._lines.emit(events.Line(topic=topic, text=f"Skipping {rest or 'phase'}: {reason}"))
+            case _:
+                self._lines.emit(event)
+
+
+def _show(plan: Plan, *, form: str) -> int:
+    if form == "json":
+        write_result(plan.as_list(), form=form)
+    else:
+        sys.stdout.write(plan.text())
+    return 0
+
+
+def _dry_run(call: Call, means: Means, *, form: str) -> int:
+    writer = machine(Layout())
+    with dry_run_directory.directory(writer, environment=os.environ, root=os.geteuid() == 0, random=means.random) as place:
+        plan, _ = planning.dry_run(call, place, writer=writer)
+    if form == "json":
+        write_result(plan.as_list(), form=form)
+    return 0
+
+
+def _lock_directory(call: Call) -> PurePosixPath:
+    return call.host.layout.run if os.geteuid() == 0 else dry_run_directory.state_home(os.environ)

@@ -1,0 +1,130 @@
+"""One call of `init`, whether it plans or acts: what was asked, the configuration that came of it, and the run of the phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.layout import Layout
+from kubewright.base.clock import Clock
+from kubewright.base.errors import UsageError
+from kubewright.base.events import Line, Reporter, Warned
+from kubewright.base.randomness import Random
+from kubewright.base.waiting import Waiter
+from kubewright.host.desired import File
+from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.request import InitRequest, configure
+from kubewright.pki.keys import KeyPool
+from kubewright.workflow import runner
+
+Machine = Callable[[Layout], Host]
+"""Gives this machine with a layout: the configuration, which is loaded with what the machine tells, may move places."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Means:
+    """The seams of a call besides the machine."""
+
+    clock: Clock
+    random: Random
+    reporter: Reporter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of `init` on a machine."""
+
+    request: InitRequest
+    configuration: Configuration
+    host: Host
+    means: Means
+
+    @classmethod
+    def of(cls, request: InitRequest, *, machine: Machine, means: Means) -> Call:
+        """Load the configuration and find the places that it names. Warnings are reported. Raises as `configure` does."""
+        here = machine(Layout())
+        loaded = configure(request, detected=here.facts.detected, random=means.random)
+        for warning in loaded.warnings:
+            means.reporter.emit(Warned(text=warning))
+        return cls(
+            request=request,
+            configuration=loaded.configuration,
+            host=machine(_places(request, loaded.configuration, here.layout)),
+            means=means,
+        )
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where this machine listens."""
+        endpoint = self.configuration.init.local_api_endpoint
+        return Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+
+    @property
+    def phases(self) -> frozenset[str]:
+        """The full names of the phases that run. Raises UsageError for names that do not exist, or need others that are left out."""
+        chosen = INIT.select(only=self.request.only, skip=self.configuration.init.skip_phases)
+        return frozenset(node.name for node in chosen)
+
+
+def _places(request: InitRequest, configuration: Configuration, layout: Layout) -> Layout:
+    local = configuration.cluster.etcd.local
+    moved = layout.at(pki=configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
+    return replace(moved, kubernetes=PurePosixPath(request.kubeconfig_directory)) if request.kubeconfig_directory else moved
+
+
+@contextmanager
+def context(
+    call: Call, host: Host, *, waiter: Waiter, connect: Callable[[str], KubeAPI], kubelet_makes: tuple[File, ...] = ()
+) -> Iterator[InitContext]:
+    """Give what the phases work with. Keys that are still being made at the end are dropped."""
+    means, request = call.means, call.request
+    with KeyPool() as keys:
+        yield InitContext(
+            configuration=call.configuration,
+            layout=host.layout,
+            addresses=call.addresses,
+            detected=host.facts.detected,
+            host=host,
+            keys=keys,
+            clock=means.clock,
+            random=means.random,
+            waiter=waiter,
+            reporter=means.reporter,
+            connect=connect,
+            started=means.clock.now(),
+            upload_certs=request.upload_certs,
+            show_token=request.show_token,
+            show_certificate_key=request.show_certificate_key,
+            phases=call.phases,
+            kubelet_makes=kubelet_makes,
+        )
+
+
+def run(ctx: InitContext, call: Call) -> runner.Result:
+    """Run the phases that were asked for.
+
+    Raises UsageError, before any of them, where certificates are to be uploaded and the CA's key is not here.
+    """
+    if ctx.upload_certs and ctx.external_ca:
+        raise UsageError(
+            "certificates cannot be uploaded: the key of the CA is not on this machine",
+            remedy="leave out --upload-certs, and copy the certificates to further control planes yourself",
+        )
+    if not call.request.only:
+        ctx.reporter.emit(Line(topic="init", text=f"Using Kubernetes version: {call.configuration.cluster.kubernetes_version}"))
+    return runner.run(
+        INIT,
+        ctx,
+        reporter=call.means.reporter,
+        clock=call.means.clock,
+        workflow="init",
+        only=call.request.only,
+        skip=call.configuration.init.skip_phases,
+    )

@@ -1,0 +1,44 @@
+"""The objects of add-ons as a manifest, for those who install them by other means (`--print-manifest`; spec/kubeadm.md 7.5, 7.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from kubewright.base import yaml
+from kubewright.lifecycle.init.calls import Call
+from kubewright.manifests import objects
+
+Body = dict[str, Any]
+
+_SERVERS_OWN: Final = ("resourceVersion",)
+
+
+def _dns(call: Call) -> list[Body]:
+    return objects.dns(call.configuration)
+
+
+def _proxy(call: Call) -> list[Body]:
+    """Without proxy variables: the manifest may be for any machine."""
+    return objects.proxy(call.configuration, call.addresses, replace(call.host.facts.detected, proxy_environment={}))
+
+
+_ADD_ONS: Final[Mapping[str, tuple[Callable[[Call], list[Body]], tuple[str, ...]]]] = {
+    "addon/coredns": (_dns, ("Deployment", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "ServiceAccount")),
+    "addon/kube-proxy": (_proxy, ("ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet")),
+}
+"""What an add-on consists of, and the order of kinds in which kubeadm prints it."""
+
+
+def manifest(call: Call, phase: str) -> str:
+    """Return the objects of an add-on's phase as YAML documents, each after a separator. Nothing, if the configuration disables it."""
+    render, order = _ADD_ONS[phase]
+    bodies = sorted(map(_printed, render(call)), key=lambda body: order.index(body["kind"]))
+    return "".join(f"---\n{yaml.dump(body)}" for body in bodies)
+
+
+def _printed(body: Body) -> Body:
+    """Leave out what only a server fills in."""
+    metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVERS_OWN}
+    return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}

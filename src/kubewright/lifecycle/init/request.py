@@ -1,0 +1,122 @@
+"""What a command line asks of `init`, and the configuration that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import features
+from kubewright.apis.kubeadm.loading import Loaded, load_init
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.errors import KubewrightError, UsageError
+from kubewright.base.randomness import Random
+from kubewright.base.yaml import Document
+
+_NO_FLAGS: Final = InitOverrides()
+_ADD_ONS: Final = (("addon/coredns", "dns"), ("addon/kube-proxy", "proxy"))
+"""The phase of an add-on, and the part of the ClusterConfiguration whose `disabled` goes with it."""
+
+_ARGUMENTS: Final = {"apiserver": "apiServer", "controller-manager": "controllerManager", "scheduler": "scheduler"}
+"""The deprecated flags `--NAME-extra-args`, and the part of the ClusterConfiguration that they set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitRequest:
+    """One call of `init` or of one of its phases.
+
+    - `documents` are those of the configuration file, or made of flags; `from_file` says which.
+    - `only` names the phases to run (all if empty), `overrides.skip_phases` those to leave out.
+    - `looks_for_runtime`: a command without `--cri-socket` does not look for one (spec/kubeadm.md 1.3).
+    - `kubeconfig_directory` and `kubeconfig` are other places than kubeadm's, '' if not given.
+    """
+
+    documents: Sequence[Document] = ()
+    from_file: bool = False
+    overrides: InitOverrides = _NO_FLAGS
+    only: tuple[str, ...] = ()
+    upload_certs: bool = False
+    show_token: bool = True
+    show_certificate_key: bool = True
+    looks_for_runtime: bool = True
+    kubeconfig_directory: str = ""
+    kubeconfig: str = ""
+
+
+def configure(request: InitRequest, *, detected: Detected, random: Random) -> Loaded:
+    """Load the configuration: file and flags, what the machine tells, and the phases that its add-ons need.
+
+    An add-on whose phase is skipped is marked as disabled, for upgrades to leave it alone; the phase of a disabled one is skipped.
+    Unknown fields are warnings, as they are for kubeadm. Raises what `load_init` raises, and UsageError for what is not there yet.
+    """
+    loaded = load_init(
+        request.documents,
+        overrides=request.overrides,
+        detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
+        random=random,
+        strict=False,
+        from_file=request.from_file,
+    )
+    _refuse_what_is_missing(loaded.configuration)
+    return replace(loaded, configuration=_with_add_ons(loaded.configuration))
+
+
+def extra_arguments(given: Mapping[str, Sequence[str]]) -> list[Document]:
+    """Make a document of the deprecated flags `--NAME-extra-args`: lists of `name=value` by NAME. Raises UsageError for other texts."""
+    parts = {_ARGUMENTS[name]: {"extraArgs": [_argument(name, text) for text in texts]} for name, texts in given.items() if texts}
+    head = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration"}
+    return [Document(value={**head, **parts}, source="flags")] if parts else []
+
+
+def feature_gates(text: str) -> dict[str, bool]:
+    """Read `name=true,other=false`. Raises UsageError for anything else; whether a gate exists is the configuration's business."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.strip().partition("=")
+        if not equals or value.lower() not in {"true", "false"}:
+            raise UsageError(
+                f"--feature-gates: {part!r} is not name=true or name=false", remedy=f"the gates are {', '.join(features.GATES)}"
+            )
+        found[name] = value.lower() == "true"
+    return found
+
+
+def _argument(flag: str, text: str) -> dict[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--{flag}-extra-args: {text!r} is not name=value", remedy="write it like v=4,audit-log-path=/var/log/audit.log")
+    return {"name": name, "value": value}
+
+
+def _with_add_ons(configuration: Configuration) -> Configuration:
+    skipped = tuple(configuration.init.skip_phases)
+    parts = {part: getattr(configuration.cluster, part) for _, part in _ADD_ONS}
+    for phase, part in _ADD_ONS:
+        if _covered(phase, skipped):
+            parts[part] = msgspec.structs.replace(parts[part], disabled=True)
+        elif parts[part].disabled:
+            skipped = (*skipped, phase)
+    return msgspec.structs.replace(
+        configuration,
+        cluster=msgspec.structs.replace(configuration.cluster, **parts),
+        init=msgspec.structs.replace(configuration.init, skip_phases=skipped),
+    )
+
+
+def _covered(phase: str, names: Iterable[str]) -> bool:
+    return any(phase == name or phase.startswith(f"{name}/") for name in names)
+
+
+def _refuse_what_is_missing(configuration: Configuration) -> None:
+    """Refuse what would be left out without a word."""
+    rows = (
+        (configuration.init.patches_directory, "patches are", "leave out --patches, or patches.directory in the file"),
+        (features.enabled(configuration.cluster, features.ROOTLESS), f"the feature gate {features.ROOTLESS} is", "leave it off"),
+    )
+    for given, what, remedy in rows:
+        if given:
+            raise KubewrightError(f"{what} not supported yet", detail="this comes with a later release", remedy=remedy)
