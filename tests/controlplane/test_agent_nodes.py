@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from agent_cluster import AgentCluster, agent_cluster
 
 from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodePhase
-from kubewright.agent.podlife import Rules
 from kubewright.agent.profile import simulated_machine
 from kubewright.agent.status import NodeFacts
 from kubewright.base import errors
@@ -55,11 +54,22 @@ async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: 
         await fleet.stop()
         await bootstrap.close()
         await kubelet.stop()
+        await asyncio.sleep(0.1)  # the API server's idle connections end with a handshake of their own
         await kubectl(cluster, "delete", "node", "--ignore-not-found", "--wait=false", *names)
 
 
 async def kubectl(cluster: AgentCluster, *arguments: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(cluster.kubectl, *arguments, check=check, stdin=stdin)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WITHIN):
+        while not condition():  # noqa: ASYNC110 - nobody tells when
+            await asyncio.sleep(0.05)
+
+
+def entries(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
 
 
 async def get(cluster: AgentCluster, *arguments: str) -> Any:
@@ -120,9 +130,7 @@ async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentClust
         await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=60s")
         await kubectl(cluster, "delete", "deployment/ten", "--timeout=60s", "--cascade=foreground")
         assert (await get(cluster, "pods", "-l", "app=ten"))["items"] == []
-        async with asyncio.timeout(WITHIN):
-            while sum(view.pods for view in fleet.snapshot()):
-                await asyncio.sleep(0.05)
+        await until(lambda: not any(view.pods for view in fleet.snapshot()))
 
 
 async def test_the_api_server_agrees_with_what_is_written_about_a_pod(cluster: AgentCluster, tmp_path: Path):
@@ -216,9 +224,9 @@ async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(clu
 
 async def test_a_removed_node_leaves_nothing_behind(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "gone-1", "gone-2") as fleet:
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["gone-1", "gone-2"]
+        assert entries(tmp_path) == ["gone-1", "gone-2"]
         await fleet.remove("gone-1")
-        assert [path.name for path in tmp_path.iterdir()] == ["gone-2"]
+        assert entries(tmp_path) == ["gone-2"]
         assert [view.name for view in fleet.snapshot()] == ["gone-2"]
 
 

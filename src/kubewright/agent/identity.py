@@ -9,15 +9,17 @@ from typing import Protocol, TypeVar
 
 from kubewright.agent import certificates
 from kubewright.agent.home import Home
-from kubewright.agent.requesting import obtain_pair
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, KubewrightError
 from kubewright.base.randomness import Random
+from kubewright.discovery import csr
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.credentials import Identity as Credentials
+from kubewright.pki import keys, pairs
+from kubewright.pki.keys import Algorithm
 from kubewright.pki.pairs import Pair
 
 T = TypeVar("T")
@@ -133,7 +135,13 @@ class Identity:
         expired = self.expires is not None and self._clock.now() >= self.expires
         if expired and self._bootstrap is not None:
             return (await self._join())[1]
-        pair = await obtain_pair(self.api(), self._node_name, timings=self._timings)
+        return await self._obtain(self.api())
+
+    async def _obtain(self, api: AsyncKubeAPI) -> Pair:
+        """Make a key, have it certified and keep both. The key is in memory only until it has its certificate."""
+        key = keys.generate(Algorithm.ECDSA_P256)
+        content = await csr.obtain(api, csr.node_client(self._node_name, key), within=self._timings.certificate_wait)
+        pair = pairs.of(content, key.pem(), source=f"the certificate of node {self._node_name}")
         self._home.keep_pair(pair)
         return pair
 
@@ -145,9 +153,8 @@ class Identity:
                 remedy="join it again with a bootstrap token",
             )
         access, api = await self._bootstrap.admit()
-        pair = await obtain_pair(api, self._node_name, timings=self._timings)
+        pair = await self._obtain(api)
         self._home.keep_cluster(access)
-        self._home.keep_pair(pair)
         return access, pair
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -184,9 +191,7 @@ def stored(home: Home, node_name: str, *, now: datetime) -> tuple[Access, Pair] 
     access, pair = home.cluster(), home.pair()
     if access is None or pair is None or now >= pair.leaf.not_after:
         return None
-    leaf = pair.leaf
-    fits = certificates.satisfies(common_name=leaf.common_name, organizations=leaf.organizations, node_name=node_name)
-    return (access, pair) if fits else None
+    return (access, pair) if certificates.satisfies(pair.leaf, node_name=node_name) else None
 
 
 def is_usable(home: Home, node_name: str, *, now: datetime) -> bool:

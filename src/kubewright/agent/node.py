@@ -129,8 +129,8 @@ class NodeAgent:
             facts.name,
             host=facts.addresses,
             rules=rules or Rules(),
-            timings=self._timings,
             clock=seams.clock,
+            random=seams.random,
             mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
         )
         self._mirrors = Mirrors(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None

@@ -10,18 +10,17 @@ from kubewright.agent import podlife
 from kubewright.agent.pod_addresses import PodAddresses
 from kubewright.agent.podlife import Delete, Rules, Step, Wait, Write
 from kubewright.agent.rounds import Tasks
-from kubewright.agent.timings import Timings
 from kubewright.base.clock import Clock
-from kubewright.base.errors import APIError, Gone, NotFound
+from kubewright.base.errors import APIError, NotFound
+from kubewright.base.randomness import Random
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.resources import POD
+from kubewright.kube.watching import Informer
 
 _RETRY = 2.0
 """Seconds after which a refused write of a pod is tried again."""
-_SHORT = 1.0
-"""A watch that ended sooner counts as failed."""
 
 
 class Pods:
@@ -39,21 +38,20 @@ class Pods:
         *,
         host: tuple[str, ...],
         rules: Rules,
-        timings: Timings,
         clock: Clock,
+        random: Random,
         mirrors_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
         self._selector = f"spec.nodeName={node_name}"
         self._host = host
         self._rules = rules
-        self._timings = timings
         self._clock = clock
+        self._random = random
         self._mirrors_changed = mirrors_changed
         self._pods: dict[str, Object] = {}
         self._ranges: tuple[str, ...] = ()
         self._addresses = PodAddresses()
-        self._version = ""
         self._busy: set[str] = set()
         self._starved: set[str] = set()
         self._settled: dict[str, str] = {}
@@ -82,18 +80,10 @@ class Pods:
 
     async def run(self) -> None:
         """List and watch the node's pods for ever, through errors and new connections."""
-        loop, attempt = asyncio.get_running_loop(), 0
-        while True:
-            start = loop.time()
-            try:
-                await self._follow()
-            except Gone:
-                self._version = ""
-            except APIError:
-                pass  # the watch goes on from the last version that was seen
-            attempt = 0 if loop.time() - start > _SHORT else attempt + 1
-            if attempt:
-                await asyncio.sleep(self._timings.reconnect_wait(attempt))
+        informer = Informer(self._api(), POD, field_selector=self._selector, random=self._random)
+        async with aclosing(informer.events()) as events:
+            async for event in events:
+                self._apply(event)
 
     async def stop(self) -> None:
         """Cancel what is under way. Idempotent."""
@@ -102,30 +92,20 @@ class Pods:
         self._timers.clear()
         await self._tasks.stop()
 
-    async def _follow(self) -> None:
-        if not self._version:
-            found, self._version = await self._api().list_versioned(POD, field_selector=self._selector, resource_version="0")
-            self._replace(found)
-        events = self._api().watch(POD, field_selector=self._selector, resource_version=self._version)
-        async with aclosing(events):
-            async for event in events:
-                self._version = event.resource_version or self._version
-                self._apply(event)
-
-    def _replace(self, found: list[Object]) -> None:
-        present = {pod["metadata"]["uid"] for pod in found}
-        for uid in [uid for uid in self._pods if uid not in present]:
-            self._forget(uid)
-        self._claim(found)
-        for pod in found:
-            self._see(pod)
-        self.listed.set()
-
     def _apply(self, event: WatchEvent) -> None:
-        if event.type is EventType.DELETED:
+        if event.type is EventType.SYNCED:
+            self._know_all()
+        elif event.type is EventType.DELETED:
             self._forget(event.object["metadata"]["uid"])
-        elif event.type is not EventType.BOOKMARK:
+        else:
             self._see(event.object)
+
+    def _know_all(self) -> None:
+        """Begin, now that all pods are known: which addresses are in use has to be clear before any is given out."""
+        if not self.listed.is_set():
+            self.listed.set()
+            self._claim(self._pods.values())
+            self._kick_all(list(self._pods))
 
     def _see(self, pod: Object) -> None:
         """Take a pod's newest object; one that is older than what is known is dropped."""
@@ -151,7 +131,7 @@ class Pods:
     def _kick(self, uid: str) -> None:
         """Decide about a pod and do it, unless something is under way for it: then that comes back here at its end."""
         pod = self._pods.get(uid)
-        if pod is None or uid in self._busy or podlife.is_mirror(pod):
+        if pod is None or not self.listed.is_set() or uid in self._busy or podlife.is_mirror(pod):
             return
         self._cancel_timer(uid)
         now = self._clock.now()

@@ -14,6 +14,7 @@ from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden
 from kubewright.base.randomness import Random
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
+from kubewright.kube.patches import node_status_patch
 from kubewright.kube.resources import NODE
 
 _PATIENCE = 25
@@ -133,7 +134,7 @@ class Presence:
         self._fresh = True
 
     async def _send(self, old: Object, new: Object) -> Object:
-        return await self._api().patch(NODE, self._facts.name, reporting.patch(old, new), subresource="status")
+        return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")
 
     def _take(self, answer: Object) -> None:
         self.node = answer

@@ -1,4 +1,4 @@
-"""When a Node's status is sent, and what is sent (kubelet v1.36: tryUpdateNodeStatus). Pure."""
+"""When a Node's status is sent (kubelet v1.36: tryUpdateNodeStatus). Pure; what is sent is `kube.patches.node_status_patch`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from kubewright.base.randomness import Random
 JsonMap = dict[str, Any]
 
 _AMOUNTS: Final = ("capacity", "allocatable")
-_PLACE: Final = {"$patch": "replace"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,58 +52,6 @@ def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 def labels_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether two Nodes have different labels."""
     return (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {})
-
-
-def patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> JsonMap:
-    """Return the strategic merge patch for `nodes/status` that turns one Node into the other; the spec is never part of it."""
-    body: JsonMap = {}
-    metadata = _difference(
-        {key: old["metadata"].get(key) or {} for key in ("labels", "annotations")},
-        {key: new["metadata"].get(key) or {} for key in ("labels", "annotations")},
-    )
-    status = _status_difference(old.get("status") or {}, new.get("status") or {})
-    if metadata:
-        body["metadata"] = metadata
-    if status:
-        body["status"] = status
-    return body
-
-
-def _status_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> JsonMap:
-    listed = ("conditions", "addresses")
-    body = _difference(_without(old, listed), _without(new, listed))
-    if conditions := _condition_differences(old.get("conditions") or (), new.get("conditions") or ()):
-        body["conditions"] = conditions
-    if addresses := _address_difference(old.get("addresses") or [], new.get("addresses") or []):
-        body["addresses"] = addresses
-    return body
-
-
-def _condition_differences(old: Sequence[JsonMap], new: Sequence[JsonMap]) -> list[JsonMap]:
-    """Each entry holds its type and what differs: the list is merged by type."""
-    before = {condition["type"]: condition for condition in old}
-    differences = [(new_one["type"], _difference(before.get(new_one["type"], {}), new_one)) for new_one in new]
-    return [{**difference, "type": kind} for kind, difference in differences if difference]
-
-
-def _address_difference(old: Sequence[JsonMap], new: Sequence[JsonMap]) -> list[JsonMap]:
-    """The whole list, as a replacement: merged by type, as the API declares, two InternalIPs would become one."""
-    if list(old) == list(new):
-        return []
-    return [*new, _PLACE] if old else list(new)
-
-
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> JsonMap:
-    """What differs, maps key by key and everything else as a whole; None for what is gone."""
-    body: JsonMap = {}
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(value, dict) and isinstance(before, dict):
-            if inner := _difference(before, value):
-                body[key] = inner
-        elif before != value:
-            body[key] = value
-    return {**body, **{key: None for key in old if key not in new}}
 
 
 def _settled_conditions(status: Mapping[str, Any]) -> list[str]:

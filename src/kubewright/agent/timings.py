@@ -38,11 +38,6 @@ class Timings:
     pod_cidr_first: float = 0.02
     """How soon a new node asks for its pod CIDR; the wait grows by a half each time up to `pod_cidr_most`. Ours: a kubelet watches."""
     pod_cidr_most: float = 0.2
-    reconnect_first: float = 0.1
-    """The wait after a watch was lost; it doubles up to `reconnect_most`."""
-    reconnect_most: float = 10.0
-    old_connection_grace: float = 2.0
-    """How long requests that began with the previous certificate may still end before their connections are closed."""
 
     @classmethod
     def prompt(cls) -> Timings:
@@ -72,10 +67,6 @@ class Timings:
         return backoff(attempt, first=self.certificate_retry_first, most=self.certificate_retry_most) * (
             1 + self.certificate_retry_jitter * random.uniform()
         )
-
-    def reconnect_wait(self, attempt: int) -> float:
-        """Return the wait after failed watch attempt `attempt`, counted from 1."""
-        return backoff(attempt, first=self.reconnect_first, most=self.reconnect_most)
 
 
 def backoff(attempt: int, *, first: float, most: float) -> float:

@@ -1,16 +1,14 @@
 from __future__ import annotations
 
-import base64
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
+from fake_controllers import made_pair
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.agent import certificates, lease
 from kubewright.agent.certificates import rotation_point
-from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
 
 
@@ -69,55 +67,8 @@ def test_a_certificate_of_one_year_rotates_between_day_255_and_day_328():
     assert max(days) < 328.5
 
 
-def test_a_certificate_has_to_be_for_this_node_and_its_group():
-    assert certificates.satisfies(common_name="system:node:node-1", organizations=("x", "system:nodes"), node_name="node-1")
-    assert not certificates.satisfies(common_name="system:node:node-2", organizations=("system:nodes",), node_name="node-1")
-    assert not certificates.satisfies(common_name="system:node:node-1", organizations=(), node_name="node-1")
-
-
-def request(**changes: Any):
-    return {"metadata": {"name": "csr-1", "uid": "u"}, "status": {}, **changes}
-
-
-CONTENT = base64.b64encode(b"pem").decode()
-
-
 @pytest.mark.parametrize(
-    ("status", "answer"),
-    [
-        ({}, None),
-        ({"conditions": [{"type": "Approved", "status": "True"}]}, None),
-        ({"certificate": CONTENT}, None),
-        ({"conditions": [{"type": "Approved", "status": "True"}], "certificate": CONTENT}, b"pem"),
-        ({"conditions": [{"type": "Approved", "status": "False"}], "certificate": CONTENT}, b"pem"),
-    ],
+    ("changes", "fits"), [({}, True), ({"name": "node-2"}, False), ({"group": "others"}, False)], ids=["ours", "another's", "no group"]
 )
-def test_only_an_approved_request_with_a_certificate_ends_well(status, answer):
-    assert certificates.issued(request(status=status), uid="u") == answer
-
-
-@pytest.mark.parametrize(
-    ("found", "words"),
-    [
-        (request(status={"conditions": [{"type": "Denied", "reason": "No", "message": "not you"}]}), "denied: No: not you"),
-        (request(status={"conditions": [{"type": "Failed", "status": "False"}]}), "failed"),
-        (request(metadata={"name": "csr-1", "uid": "other"}), "deleted"),
-        (request(status={"conditions": [{"type": "Approved"}], "certificate": "%"}), "not base64"),
-    ],
-)
-def test_a_refused_or_replaced_request_ends_the_wait(found, words):
-    with pytest.raises(CertificateError, match=words):
-        certificates.issued(found, uid="u")
-
-
-def test_the_request_object_is_the_kubelets():
-    assert certificates.client_request(b"pem", ["digital signature", "client auth"]) == {
-        "apiVersion": "certificates.k8s.io/v1",
-        "kind": "CertificateSigningRequest",
-        "metadata": {"generateName": "csr-"},
-        "spec": {
-            "request": CONTENT,
-            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
-            "usages": ["digital signature", "client auth"],
-        },
-    }
+def test_a_certificate_has_to_be_for_this_node_and_its_group(changes: dict[str, str], fits: bool):
+    assert certificates.satisfies(made_pair(**changes).leaf, node_name="node-1") is fits
