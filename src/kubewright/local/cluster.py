@@ -81,9 +81,7 @@ class LocalCluster:
         """Start, resume, repair or scale the cluster, and wait until all nodes are ready. Raises as `kubewright.local.up.up`."""
         from kubewright.local.up import Wish, up
 
-        wish = Wish(
-            nodes=self._nodes, kubernetes_version=self._version, config=self._config, within=self._within, owner=self._owner
-        )
+        wish = Wish(nodes=self._nodes, kubernetes_version=self._version, config=self._config, within=self._within, owner=self._owner)
         up(self._places, wish, sources=self._sources(), reporter=self._reporter)
         return self
 

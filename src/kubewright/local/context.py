@@ -74,9 +74,7 @@ class WatchfulWaiter:
                 self._look()
             return reason
 
-        return self._inner.until(
-            watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy
-        )
+        return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
 
 
 def require_alive(status: Answer) -> None:

@@ -27,7 +27,9 @@ def _const(text: str) -> Callable[[Addresses], str]:
 
 
 CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
-    ChangedFlag(component="etcd", flag="heartbeat-interval", value=_const("10"), reason="a single member on this machine elects itself in 0.1 s"),
+    ChangedFlag(
+        component="etcd", flag="heartbeat-interval", value=_const("10"), reason="a single member on this machine elects itself in 0.1 s"
+    ),
     ChangedFlag(component="etcd", flag="election-timeout", value=_const("100"), reason="goes with the heartbeat interval"),
     ChangedFlag(
         component="etcd",

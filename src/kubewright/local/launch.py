@@ -54,10 +54,12 @@ def _launch_file(places: Places) -> Path:
 def spawn(places: Places) -> subprocess.Popen[bytes]:
     """Start the daemon and return at once. Its output goes to the daemon's log."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    if "PYTHONPATH" in environment:  # it may be relative, and the daemon runs in another directory
+        environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in environment["PYTHONPATH"].split(os.pathsep))
     with places.daemon_log.open("ab") as log:
         os.fchmod(log.fileno(), 0o600)
         return subprocess.Popen(
-            [sys.executable, "-m", MODULE, str(places.root)],
+            [sys.executable, "-P", "-m", MODULE, str(places.root)],  # -P: nothing is imported from the state directory
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -10,17 +10,20 @@ from typing import Any, Final
 
 from kubewright.agent.home_files import DirectoryHome
 from kubewright.agent.joining import TokenBootstrap
+from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodeAgent, NodeView, Seams
 from kubewright.agent.profile import MachineProfile, simulated_machine
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.fleet.nodes import Fleet
-from kubewright.host.facts import ARCHITECTURES, Machine, machine
+from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
+from kubewright.http.messages import Response
+from kubewright.http.serving import Request, Route, Server, serve
 from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord
-from kubewright.local.static_pods import SupervisedPods
+from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.static_pods import ComponentLogs, SupervisedPods
 from kubewright.local.supervisor import Supervisor
 from kubewright.pki.pins import Pin
 from kubewright.tokens import parse as parse_token
@@ -32,7 +35,7 @@ _PORT_LOOK: Final = 0.01
 class LocalNodes:
     """All agents of one cluster.
 
-        made ── start() ──> the control plane's agent runs; workers that joined before run ── join(), leave() ──> ... ── stop() ──> stopped
+    made ── start() ──> the control plane's agent runs; workers that joined before run ── join(), leave() ──> ... ── stop() ──> stopped
     """
 
     def __init__(self, places: Places, cluster: ClusterRecord, supervisor: Supervisor, *, clock: Clock) -> None:
@@ -44,6 +47,9 @@ class LocalNodes:
         self._static = SupervisedPods(supervisor)
         self._fleet = Fleet(places.nodes, facts=self._worker_facts, seams=self._seams, timings=Timings.prompt())
         self._own: NodeAgent | None = None
+        self._kubelet: KubeletServer | None = None
+        self._health: Server | None = None
+        self._logs = ComponentLogs(supervisor)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -65,6 +71,10 @@ class LocalNodes:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._kubelet is not None:
+            await self._kubelet.stop()
+        if self._health is not None:
+            await self._health.stop()
         await self._fleet.stop()
         await asyncio.gather(*(bootstrap.close() for bootstrap in self._bootstraps))
 
@@ -92,14 +102,29 @@ class LocalNodes:
         )
         self._own = NodeAgent(facts, home=home, seams=self._seams, static_pods=self._static, timings=Timings.prompt())
         self._tasks.append(asyncio.create_task(self._own.run(), name=f"node {machine_.name}"))
+        await self._serve(machine_, (await asyncio.to_thread(Path(layout.certificate("ca")).read_bytes)))
         strangers = set(self._fleet.strangers(*self._cluster.workers))
         await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
+
+    async def _serve(self, machine_: Machine, ca_pem: bytes) -> None:
+        """Answer for the kubelets of all nodes: the API with its logs, and health for everybody."""
+        self._kubelet = KubeletServer(self._agents, client_ca_pem=ca_pem, logs=self._logs, clock=self._clock)
+        await self._kubelet.start(machine_.address, machine_.ports["kubelet"])
+        health = Route(method="GET", pattern="/healthz", handler=_healthy)
+        self._health = await serve([health], host=machine_.address, port=machine_.ports["kubelet_health"])
+
+    def _agents(self) -> list[NodeAgent]:
+        return [*([self._own] if self._own else []), *self._fleet.agents()]
 
     def _worker_facts(self, name: str) -> NodeFacts:
         """Describe a worker: an invented machine. All share the address on which the daemon answers for their kubelets."""
         own = self._cluster.control_plane
         profile = simulated_machine(kubelet_version=self._cluster.kubernetes_version, architecture=_architecture())
         return NodeFacts(name=name, profile=profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
+
+
+async def _healthy(_: Request) -> Response:
+    return Response(status=200, body=b"ok")
 
 
 async def _listens(address: str, port: int) -> bool:
@@ -117,7 +142,7 @@ def _architecture() -> str:
 
 def _real_profile(cluster: ClusterRecord) -> MachineProfile:
     """Describe this machine. Its pods are played, but for the static ones."""
-    found: Machine = machine(Files(), architecture=os.uname().machine)
+    found = machine(Files(), architecture=os.uname().machine)
     return MachineProfile(
         architecture=_architecture(),
         kubelet_version=cluster.kubernetes_version,

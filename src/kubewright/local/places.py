@@ -86,7 +86,7 @@ def state_directory(given: str = "") -> Path:
     if given:
         return Path(given).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(base):  # the specification says to ignore a relative one
+    if not base.startswith("/"):  # the specification says to ignore a relative one
         home = Path("~").expanduser()
         if not home.is_absolute():
             raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or give --state-dir")

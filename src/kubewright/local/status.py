@@ -42,7 +42,8 @@ def status(places: Places) -> dict[str, Any]:
         "nodes": nodes,
         "timings": read_timings(places),
         "changedFlags": [
-            {"component": row.component, "flag": row.flag, "value": row.value(machine.addresses), "reason": row.reason} for row in CHANGED_FLAGS
+            {"component": row.component, "flag": row.flag, "value": row.value(machine.addresses), "reason": row.reason}
+            for row in CHANGED_FLAGS
         ],
         "simulated": list(SIMULATED),
     }

@@ -66,6 +66,7 @@ def api_ready(ctx: InitContext) -> Iterable[Waited]:
 def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
     """Wait until all nodes are Ready and pods can be made, then remove the token of the join."""
     local = cast("LocalContext", ctx)
+
     def ready() -> str | None:
         nodes = local.control.status()["nodes"]
         if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.nodes + 1:

@@ -52,7 +52,9 @@ class Outcome:
     total: float
 
 
-def up(places: Places, wish: Wish, *, sources: Sources, reporter: Reporter, clock: Clock | None = None, random: Random | None = None) -> Outcome:
+def up(
+    places: Places, wish: Wish, *, sources: Sources, reporter: Reporter, clock: Clock | None = None, random: Random | None = None
+) -> Outcome:
     """Bring the cluster up and wait until all its nodes are ready.
 
     Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. A cluster
@@ -68,7 +70,11 @@ def up(places: Places, wish: Wish, *, sources: Sources, reporter: Reporter, cloc
         paths = {name: binary.path for name, binary in programs.items()}
         preflight.run(
             preflight.Subject(
-                places=places, record=cluster, programs=paths, network=RealNetwork(), running=daemon.runs or preflight.components_run(places)
+                places=places,
+                record=cluster,
+                programs=paths,
+                network=RealNetwork(),
+                running=daemon.runs or preflight.components_run(places),
             )
         )
         launch.write_launch(Launch(programs={name: str(path) for name, path in paths.items()}, owner=wish.owner), places)
