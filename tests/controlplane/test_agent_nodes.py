@@ -53,8 +53,9 @@ async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: 
     finally:
         await fleet.stop()
         await bootstrap.close()
+        for handler in list(kubelet._server._runner.server.connections):
+            handler.transport.abort()  # after a refused exec the API server leaves its connection half open for half a minute
         await kubelet.stop()
-        await asyncio.sleep(0.1)  # the API server's idle connections end with a handshake of their own
         await kubectl(cluster, "delete", "node", "--ignore-not-found", "--wait=false", *names)
 
 
@@ -64,7 +65,7 @@ async def kubectl(cluster: AgentCluster, *arguments: str, check: bool = True, st
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN):
-        while not condition():  # noqa: ASYNC110 - nobody tells when
+        while not condition():
             await asyncio.sleep(0.05)
 
 

@@ -40,7 +40,7 @@ async def test_certificates_rotate_while_the_node_stays_ready(tmp_path: Path, tm
                 await fleet.ready()
                 agent, pki = fleet.agents()[0], tmp_path / "turn-1" / "pki"
                 before = agent.client.access.identity
-                while agent.client.access.identity == before:  # noqa: ASYNC110 - nobody tells when
+                while agent.client.access.identity == before:
                     await asyncio.sleep(0.05)
             files = sorted(pki.glob("kubelet-client-2*.pem"))
             old, new = (pairs.parse(path.read_bytes(), source=str(path)).leaf for path in files[:2])

@@ -36,9 +36,7 @@ def fetch(parsed: Parsed) -> int:
     version = str(supported(parsed.text("kubernetes-version")))
     form = parsed.text("output")
     with progress("getting binaries", form=form) as reporter:
-        found = binaries.ensure(
-            parsed.strings("program") or binaries.DEFAULT, version=version, sources=sources(parsed), reporter=reporter
-        )
+        found = binaries.ensure(parsed.strings("program") or binaries.DEFAULT, version=version, sources=sources(parsed), reporter=reporter)
     rows = [binary.as_map() for binary in found.values()]
     if form == "text":
         sys.stdout.write(table(rows, columns=[(key, key.upper()) for key in ("name", "version", "source", "path")]))

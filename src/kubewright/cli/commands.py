@@ -8,7 +8,9 @@ from __future__ import annotations
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.model import BOOL, DURATION, INT, KUBEADM, LIST, Argument, Command, Flag
 
-VERBOSITY = Flag("v", "verbosity of the log on stderr, 0 to 8; 5 adds the traceback of an error", kind=INT, default=0, short="v", metavar="level")
+VERBOSITY = Flag(
+    "v", "verbosity of the log on stderr, 0 to 8; 5 adds the traceback of an error", kind=INT, default=0, short="v", metavar="level"
+)
 GLOBAL_FLAGS = (VERBOSITY,)
 
 
@@ -43,7 +45,12 @@ BINARIES = (VERSION, BINARIES_DIR)
 _INIT = {
     flag.name: flag
     for flag in (
-        Flag("apiserver-advertise-address", "IP address that this API server is reached by; empty: from the default route", default="", metavar="ip"),
+        Flag(
+            "apiserver-advertise-address",
+            "IP address that this API server is reached by; empty: from the default route",
+            default="",
+            metavar="ip",
+        ),
         Flag("apiserver-bind-port", "port of the API server", kind=INT, default=6443, metavar="port"),
         Flag("apiserver-cert-extra-sans", "further names and addresses for the API server's certificate", kind=LIST, metavar="names"),
         Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir"),
@@ -67,7 +74,12 @@ _INIT = {
         Flag("skip-certificate-key-print", "do not print the certificate key", kind=BOOL, default=False),
         Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
         Flag("skip-token-print", "do not print the token", kind=BOOL, default=False),
-        Flag("token", "bootstrap token; empty: random. Visible to other users while the command runs: prefer --config", default="", metavar="token"),
+        Flag(
+            "token",
+            "bootstrap token; empty: random. Visible to other users while the command runs: prefer --config",
+            default="",
+            metavar="token",
+        ),
         Flag("token-ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
         Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
         # Deprecated and hidden, as in kubeadm; they set extraArgs.
@@ -94,9 +106,7 @@ _API_SERVER_ARGS = " apiserver-extra-args"
 _CONTROLLER_MANAGER_ARGS = " controller-manager-extra-args"
 _SCHEDULER_ARGS = " scheduler-extra-args"
 _CERTS = "cert-dir config dry-run kubernetes-version"
-_CERTS_NAMES = (
-    _CERTS + " apiserver-advertise-address apiserver-cert-extra-sans control-plane-endpoint service-cidr service-dns-domain"
-)
+_CERTS_NAMES = _CERTS + " apiserver-advertise-address apiserver-cert-extra-sans control-plane-endpoint service-cidr service-dns-domain"
 _KUBECONFIG = (
     "apiserver-advertise-address apiserver-bind-port cert-dir config control-plane-endpoint dry-run kubeconfig-dir kubernetes-version"
 )
@@ -136,9 +146,17 @@ _PHASES = (
     ("etcd", "Generate the static pod of etcd", ""),
     ("etcd local", "Generate the static pod of a local etcd member", _STATIC_POD),
     ("control-plane", "Generate the static pods of the control plane", ""),
-    ("control-plane all", "Generate all static pods of the control plane", _API_SERVER + " pod-network-cidr" + _API_SERVER_ARGS + _CONTROLLER_MANAGER_ARGS + _SCHEDULER_ARGS),
+    (
+        "control-plane all",
+        "Generate all static pods of the control plane",
+        _API_SERVER + " pod-network-cidr" + _API_SERVER_ARGS + _CONTROLLER_MANAGER_ARGS + _SCHEDULER_ARGS,
+    ),
     ("control-plane apiserver", "Generate the static pod of kube-apiserver", _API_SERVER + _API_SERVER_ARGS),
-    ("control-plane controller-manager", "Generate the static pod of kube-controller-manager", _STATIC_POD + " kubernetes-version pod-network-cidr" + _CONTROLLER_MANAGER_ARGS),
+    (
+        "control-plane controller-manager",
+        "Generate the static pod of kube-controller-manager",
+        _STATIC_POD + " kubernetes-version pod-network-cidr" + _CONTROLLER_MANAGER_ARGS,
+    ),
     ("control-plane scheduler", "Generate the static pod of kube-scheduler", _STATIC_POD + " kubernetes-version" + _SCHEDULER_ARGS),
     ("kubelet-start", "Write the kubelet's files and start it", "config cri-socket dry-run image-repository node-name patches"),
     ("wait-control-plane", "Wait for the control plane", ""),
@@ -146,7 +164,11 @@ _PHASES = (
     ("upload-config all", "Store all configuration in the cluster", "config cri-socket dry-run kubeconfig"),
     ("upload-config kubeadm", "Store the ClusterConfiguration", "config cri-socket dry-run kubeconfig"),
     ("upload-config kubelet", "Store the KubeletConfiguration", "config cri-socket dry-run kubeconfig"),
-    ("upload-certs", "Upload the certificates, sealed", "certificate-key config dry-run kubeconfig skip-certificate-key-print upload-certs"),
+    (
+        "upload-certs",
+        "Upload the certificates, sealed",
+        "certificate-key config dry-run kubeconfig skip-certificate-key-print upload-certs",
+    ),
     ("mark-control-plane", "Label and taint the Node as a control plane", "config dry-run node-name"),
     ("bootstrap-token", "Make bootstrap tokens and the rights that go with them", "config dry-run kubeconfig skip-token-print"),
     ("kubelet-finalize", "Finish the kubelet's configuration", ""),
@@ -200,10 +222,20 @@ COMMANDS = (
         "down",
         "Stop a local cluster and remove it",
         handler="kubewright.cli.up:down",
-        flags=(NAME, Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False), STATE_DIR, TEXT_OR_JSON),
+        flags=(
+            NAME,
+            Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
+            STATE_DIR,
+            TEXT_OR_JSON,
+        ),
     ),
     Command("local", "Look into local clusters"),
-    Command("local status", "Show machines, components and nodes of a cluster", handler="kubewright.cli.local:status", flags=(*ON_CLUSTER, ALL_FORMATS)),
+    Command(
+        "local status",
+        "Show machines, components and nodes of a cluster",
+        handler="kubewright.cli.local:status",
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+    ),
     Command(
         "local logs",
         "Show the log of a component, or the daemon's",
@@ -225,7 +257,12 @@ COMMANDS = (
         examples=('eval "$(kubewright local env)"',),
     ),
     Command("binaries", "Get the component binaries"),
-    Command("binaries list", "List the binaries, where they are and where they came from", handler="kubewright.cli.binaries:list_binaries", flags=(*BINARIES, ALL_FORMATS)),
+    Command(
+        "binaries list",
+        "List the binaries, where they are and where they came from",
+        handler="kubewright.cli.binaries:list_binaries",
+        flags=(*BINARIES, ALL_FORMATS),
+    ),
     Command(
         "binaries fetch",
         "Get binaries into the cache",
@@ -258,7 +295,16 @@ COMMANDS = (
         "version",
         "Print the version",
         handler="kubewright.cli.version:version",
-        flags=(Flag("output", "form of the result: short, json, yaml", default="", short="o", choices=("", "short", "json", "yaml"), metavar="format"),),
+        flags=(
+            Flag(
+                "output",
+                "form of the result: short, json, yaml",
+                default="",
+                short="o",
+                choices=("", "short", "json", "yaml"),
+                metavar="format",
+            ),
+        ),
         exit_scheme=KUBEADM,
     ),
     Command(
@@ -276,6 +322,4 @@ BY_WORDS = {command.words: command for command in COMMANDS}
 def children(command: Command) -> tuple[Command, ...]:
     """Return the commands directly below one, in the table's order, without hidden ones."""
     depth = len(command.words)
-    return tuple(
-        row for row in COMMANDS if len(row.words) == depth + 1 and row.words[:depth] == command.words and not row.hidden
-    )
+    return tuple(row for row in COMMANDS if len(row.words) == depth + 1 and row.words[:depth] == command.words and not row.hidden)

@@ -65,9 +65,9 @@ def _columns(rows: list[tuple[str, str]]) -> str:
     lines = []
     for left, right in rows:
         filled = textwrap.wrap(right, WIDTH - width - 2) or [""]
-        if len(left) > width - 2:
+        fits = len(left) <= width - 2
+        if not fits:
             lines.append(f"  {left}")
-            left = ""
-        lines.append(f"  {left:<{width}}{filled[0]}")
+        lines.append(f"  {left if fits else '':<{width}}{filled[0]}")
         lines.extend(" " * (width + 2) + line for line in filled[1:])
     return "\n".join(lines)

@@ -64,7 +64,7 @@ class Control:
         answer = unix.request(method, self._places.socket, target, body=content, timeout=timeout)
         if answer.status != 200:
             raise HostError(
-                f"the daemon of cluster {self._places.name!r} refused {method} {target.split('?')[0]}",
+                f"the daemon of cluster {self._places.name!r} refused {method} {target.partition('?')[0]}",
                 detail=answer.body.decode(errors="replace").strip(),
                 remedy=f"see {self._places.daemon_log}",
             )

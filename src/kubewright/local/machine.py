@@ -10,9 +10,9 @@ import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import BinariesError, ComponentFailed, HostError
 from kubewright.base.waiting import Waiter
+from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
 from kubewright.host.real import RealHost
-from kubewright.host.files import Files
 from kubewright.host.seam import RuntimeVersion
 from kubewright.local import launch
 from kubewright.local.control import Control

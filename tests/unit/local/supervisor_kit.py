@@ -109,7 +109,7 @@ def is_ready(state: ComponentState) -> bool:
 async def eventually(condition: Callable[[], object], *, within: float = 5.0) -> None:
     """Wait for something outside the supervisor."""
     async with asyncio.timeout(within):
-        while not condition():  # noqa: ASYNC110  # it is outside: nothing tells us
+        while not condition():  # it is outside: nothing tells us
             await asyncio.sleep(0.01)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,4 +45,4 @@ def test_the_pytest_plugin_loads_nothing_of_ours():
 def environment() -> dict[str, str]:
     import kubewright
 
-    return {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(kubewright.__file__))}
+    return {**os.environ, "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
