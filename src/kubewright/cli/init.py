@@ -74,6 +74,11 @@ def machine(layout: Layout) -> Host:
     return RealHost(layout=layout, services=SeenServices(Files()))
 
 
+def writer(layout: Layout) -> Host:
+    """Return the machine that a dry run's directory is on."""
+    return RealHost(layout=layout)
+
+
 def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
     asked = request_of(parsed, only=only)
     form = parsed.text("output")
@@ -177,9 +182,9 @@ def _show(plan: Plan, *, form: str) -> int:
 
 
 def _dry_run(call: Call, means: Means, *, form: str) -> int:
-    writer = machine(Layout())
-    with dry_run_directory.directory(writer, environment=os.environ, root=os.geteuid() == 0, random=means.random) as place:
-        plan, _ = planning.dry_run(call, place, writer=writer)
+    disk = writer(Layout())
+    with dry_run_directory.directory(disk, environment=os.environ, root=os.geteuid() == 0, random=means.random) as place:
+        plan, _ = planning.dry_run(call, place, writer=disk)
     if form == "json":
         write_result(plan.as_list(), form=form)
     return 0

@@ -14,7 +14,7 @@ from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.manifests import objects, rbac
-from kubewright.pki import pins, specs, table
+from kubewright.pki import authorities, pins, specs, table
 from kubewright.tokens import cluster_info, secrets
 
 WITHHELD = "<value withheld>"
@@ -49,8 +49,8 @@ def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterabl
 def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
     """Publish where the cluster is and what its CA is, signed with tokens. Signatures alone are as short-lived as their tokens."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
-    ca_pem = ctx.certificates.read("ca.crt") or b""
-    body = cluster_info.config_map(server=server, ca_pem=ca_pem)
+    authority = authorities.require(ctx.certificates, "ca", wanted=cluster_info.NAME)
+    body = cluster_info.config_map(server=server, ca_pem=authority.pem)
     stored = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
     signed = cluster_info.signed(body, stored, now=ctx.clock.now()) or body
     lifetime = Lifetime.EPHEMERAL if _published(ctx) == _data(body).get(cluster_info.KUBECONFIG) else Lifetime.DURABLE
@@ -73,7 +73,8 @@ def _data(body: Mapping[str, object]) -> Mapping[str, object]:
 def show_join_command(ctx: InitContext) -> Iterable[Change]:
     """Say how other machines join: the shape of these commands is what scripts cut out (spec/kubeadm.md 12.4)."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
-    hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(ctx.certificates.read("ca.crt") or b""))
+    authority = authorities.require(ctx.certificates, "ca", wanted="the join command")
+    hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(authority.pem))
     admin = ctx.layout.kubeconfig("admin")
     lines = [
         "Your Kubernetes control plane is up.",

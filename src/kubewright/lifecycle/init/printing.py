@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from kubewright.base import yaml
 from kubewright.lifecycle.init.calls import Call
-from kubewright.manifests import objects
+from kubewright.manifests import configmaps, objects
 
 Body = dict[str, Any]
-
-_SERVERS_OWN: Final = ("resourceVersion",)
 
 
 def _dns(call: Call) -> list[Body]:
@@ -39,6 +37,7 @@ def manifest(call: Call, phase: str) -> str:
 
 
 def _printed(body: Body) -> Body:
-    """Leave out what only a server fills in."""
-    metadata = {key: value for key, value in body["metadata"].items() if key not in _SERVERS_OWN}
+    """Leave out the status, and the mark of a generated configuration: who installs it by hand may change it."""
+    notes = {key: value for key, value in body["metadata"].get("annotations", {}).items() if key != configmaps.HASH}
+    metadata = {key: value for key, value in body["metadata"].items() if key != "annotations"} | ({"annotations": notes} if notes else {})
     return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}

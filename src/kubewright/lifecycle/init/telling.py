@@ -1,7 +1,5 @@
 """Seams that do nothing and say what would be done, in kubeadm's form for a dry run (spec/kubeadm.md 2.5)."""
 
-# ruff: noqa: ARG002 - the waiter has the arguments of its protocol
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
