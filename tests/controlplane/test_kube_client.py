@@ -9,7 +9,7 @@ import uuid
 import pytest
 
 from kubewright.base import errors
-from kubewright.http import aio as http_aio
+from kubewright.http import loop
 from kubewright.kube import core, resources
 from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.answers import EventType
@@ -133,7 +133,7 @@ def test_a_watch_tells_what_happens(apiserver, admin: KubeClient, name: str) -> 
         await client.close()
         return found
 
-    assert http_aio.run(main) == [
+    assert loop.run(main) == [
         (EventType.ADDED, {"a": "1"}),
         (EventType.MODIFIED, {"a": "2"}),
         (EventType.DELETED, {"a": "2"}),
@@ -149,7 +149,7 @@ def test_a_watch_ends_when_the_server_says_so(apiserver) -> None:
         await client.close()
         return found
 
-    assert {event.type for event in http_aio.run(main)} <= {EventType.BOOKMARK}
+    assert {event.type for event in loop.run(main)} <= {EventType.BOOKMARK}
 
 
 def test_an_identity_changed_while_watching_cuts_the_watch(apiserver) -> None:
@@ -170,7 +170,7 @@ def test_an_identity_changed_while_watching_cuts_the_watch(apiserver) -> None:
         await client.close()
         return review["status"]["userInfo"]["username"]
 
-    assert http_aio.run(main) == "two"
+    assert loop.run(main) == "two"
 
 
 def test_a_hundred_identities_share_a_process(apiserver) -> None:
@@ -181,4 +181,4 @@ def test_a_hundred_identities_share_a_process(apiserver) -> None:
         await asyncio.gather(*(client.close() for client in clients))
         return {answer["status"]["userInfo"]["username"] for answer in answers}
 
-    assert http_aio.run(main) == {f"user-{number}" for number in range(100)}
+    assert loop.run(main) == {f"user-{number}" for number in range(100)}

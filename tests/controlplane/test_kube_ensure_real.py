@@ -17,7 +17,7 @@ from kubewright.base.errors import CertificateError, TrustError
 from kubewright.base.events import SilentReporter
 from kubewright.base.waiting import PollingWaiter
 from kubewright.discovery import csr, token
-from kubewright.http import aio as http_aio
+from kubewright.http import loop
 from kubewright.kube import resources
 from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.answers import EventType
@@ -168,7 +168,7 @@ def test_an_informer_knows_what_is_there(apiserver, admin: KubeClient) -> None:
         await client.close()
         return found
 
-    assert http_aio.run(main) == [("ADDED", "0"), ("SYNCED", ""), ("ADDED", "1"), ("DELETED", "0")]
+    assert loop.run(main) == [("ADDED", "0"), ("SYNCED", ""), ("ADDED", "1"), ("DELETED", "0")]
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_cluster_is_found_by_token_and_pin(apiserver) -> None:
     waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
     found = token.discover(question, connect=KubeClient, waiter=waiter, clock=clock)
     assert (found.server, found.ca_pem, found.identity) == (apiserver.url, apiserver.ca_pem, BearerToken(TOKEN.text))
-    assert http_aio.run(lambda: token.discover_async(question, connect=AsyncKubeClient)) == found
+    assert loop.run(lambda: token.discover_async(question, connect=AsyncKubeClient)) == found
     for bad, error in (
         (token.Question(server=apiserver.url, token=TOKEN, pins=[Pin(bytes(32))]), PinMismatch),
         (token.Question(server=apiserver.url, token=parse("abcdef.ffffffffffffffff")), TrustError),
@@ -289,7 +289,7 @@ def test_a_certificate_is_asked_for_with_the_token(apiserver, kind: str) -> None
 
     if kind == "Denied":
         with pytest.raises(CertificateError) as caught:
-            http_aio.run(main)
+            loop.run(main)
         assert "so it is" in str(caught.value)
     else:
-        assert http_aio.run(main) == f"system:node:{node}"
+        assert loop.run(main) == f"system:node:{node}"

@@ -10,12 +10,11 @@ import base64
 import io
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import aiohttp
-import uvloop
 from yarl import URL
 
 from kubewright.http import failures
@@ -25,7 +24,7 @@ from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Re
 from kubewright.http.proxies import Proxy
 from kubewright.http.serving import serve, serve_unix
 
-__all__ = ["Streamed", "Transport", "run", "serve", "serve_unix"]
+__all__ = ["Streamed", "Transport", "serve", "serve_unix"]
 
 T = TypeVar("T")
 
@@ -39,12 +38,6 @@ _WHOLE: Final = 1 << 20
 
 # A watch says nothing for minutes: the kernel finds out whether the other end is still there (seconds, seconds, count).
 _PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
-
-
-def run(main: Callable[[], Coroutine[Any, Any, T]], /) -> T:
-    """Run a daemon's main coroutine on a uvloop event loop and return what it returns."""
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main())
 
 
 class Transport:

@@ -21,6 +21,7 @@ from kubewright.base.errors import KubewrightError, Locked
 from kubewright.base.events import SilentReporter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
+from kubewright.http import loop
 from kubewright.local import launch, record
 from kubewright.local.flags import START_AFTER
 from kubewright.local.places import Places
@@ -37,7 +38,7 @@ def main() -> int:
     try:
         lock.acquire()
         launch.sign(places)
-        asyncio.run(_serve(places))
+        loop.run(lambda: _serve(places))
     except Locked as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -60,8 +61,8 @@ async def _serve(places: Places) -> None:
     told = launch.read_launch(places)
     stopping = asyncio.Event()
     released = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, released.set)
+    running = asyncio.get_running_loop()
+    running.add_signal_handler(signal.SIGTERM, released.set)
     supervisor = _supervisor(places, cluster, told)
     await supervisor.start()
     from kubewright.local.serving import ClusterServer  # loads the HTTP libraries: only now
@@ -73,7 +74,7 @@ async def _serve(places: Places) -> None:
         await _first(stopping, released)
     finally:
         if owner is not None:
-            loop.remove_reader(owner)
+            running.remove_reader(owner)
             os.close(owner)
         await server.stop()
         await (supervisor.release() if released.is_set() and not stopping.is_set() else supervisor.stop(DOWN))

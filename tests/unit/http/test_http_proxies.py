@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripted_server import Raw, ScriptedServer, Seen, answer
 
 from kubewright.base.errors import UsageError
-from kubewright.http import aio, sync
+from kubewright.http import aio, loop, sync
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.proxies import Proxies, Proxy
 
@@ -107,7 +107,7 @@ def test_plain_requests_go_through_the_proxy(make_server: MakeServer) -> None:
         await asynchronous.close()
         return found.body
 
-    assert aio.run(main) == expected
+    assert loop.run(main) == expected
 
 
 def test_tls_goes_through_a_tunnel_and_a_refusal_is_the_proxys(make_server: MakeServer) -> None:
@@ -127,7 +127,7 @@ def test_tls_goes_through_a_tunnel_and_a_refusal_is_the_proxys(make_server: Make
             await asynchronous.close()
 
     with pytest.raises(NoAnswer) as caught:
-        aio.run(main)
+        loop.run(main)
     assert caught.value.reason is Reason.PROXY
     assert [seen.method + " " + seen.target for seen in server.seen] == ["CONNECT a.invalid:6443"] * 2
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubewright.base.errors import Forbidden, HostError, PortInUse, UsageError
-from kubewright.http import aio, serving, tls, unix
+from kubewright.http import aio, loop, serving, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Streaming
@@ -72,7 +72,7 @@ def served(server_pair: tuple[bytes, bytes], ca_pem: bytes, use: Callable[[str],
             await server.stop()
             await server.stop()
 
-    return aio.run(main)
+    return loop.run(main)
 
 
 def test_the_handler_learns_who_calls(server_pair, ca_pem: bytes, client_pair) -> None:
@@ -137,7 +137,7 @@ def test_a_stopping_server_does_not_wait_for_ever(server_pair, ca_pem: bytes, mo
         await transport.close()
         return loop.time() - start
 
-    assert aio.run(main) < 4
+    assert loop.run(main) < 4
 
 
 def test_a_taken_port_is_told() -> None:
@@ -150,7 +150,7 @@ def test_a_taken_port_is_told() -> None:
         with pytest.raises(HostError):
             await aio.serve(ROUTES, host="203.0.113.1", port=0)
 
-    aio.run(main)
+    loop.run(main)
 
 
 def on_socket(path: Path, use: Callable[[], object]) -> object:
@@ -161,7 +161,7 @@ def on_socket(path: Path, use: Callable[[], object]) -> object:
         finally:
             await server.stop()
 
-    return aio.run(main)
+    return loop.run(main)
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_a_directory_that_others_can_enter_is_refused(tmp_path: Path, mode: int)
             with pytest.raises(HostError):
                 await aio.serve_unix(ROUTES, path=bad / "control.sock")
 
-    aio.run(main)
+    loop.run(main)
 
 
 class Fixed:

@@ -12,7 +12,7 @@ import trustme
 from scripted_server import Raw, ScriptedServer, Seen, answer, json_answer, lines_answer
 
 from kubewright.base.errors import Unreachable
-from kubewright.http import aio, sync, tls
+from kubewright.http import aio, loop, sync, tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Response
 
@@ -41,7 +41,7 @@ class Async:
             finally:
                 await transport.close()
 
-        return aio.run(main)
+        return loop.run(main)
 
 
 Call = Sync | Async
@@ -181,7 +181,7 @@ def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: 
             await asynchronous.request("PUT", f"/{number}", body=b"{}")
         await asynchronous.close()
 
-    aio.run(main)
+    loop.run(main)
     assert (server.connections, len(server.seen)) == (2, 10)
     transport.close()
 
@@ -199,7 +199,7 @@ def test_streams_give_pieces_as_they_arrive(make_server: MakeServer, trusting: s
         await asynchronous.close()
         return found
 
-    assert aio.run(main) == [b"one\n", b"two\n", b"three\n"]
+    assert loop.run(main) == [b"one\n", b"two\n", b"three\n"]
     transport.close()
 
 
@@ -220,7 +220,7 @@ def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLCon
             await asynchronous.close()
 
     with pytest.raises(NoAnswer) as caught:
-        aio.run(main)
+        loop.run(main)
     assert caught.value.reason is Reason.TIMED_OUT
     transport.close()
 
@@ -249,5 +249,5 @@ def test_draining_lets_requests_finish_and_cuts_streams(make_server: MakeServer,
         return answered.status, await asyncio.wait_for(watching, 1)
 
     start = time.monotonic()
-    assert aio.run(main) == (200, Reason.CLOSED)
+    assert loop.run(main) == (200, Reason.CLOSED)
     assert time.monotonic() - start < 5

@@ -11,7 +11,7 @@ from scripted_server import Raw, ScriptedServer, Seen, json_answer, lines_answer
 
 from kubewright.base import errors
 from kubewright.base.clock import FakeClock
-from kubewright.http import aio as http_aio
+from kubewright.http import loop
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube import resources
 from kubewright.kube.aio import AsyncKubeClient
@@ -51,7 +51,7 @@ def test_both_clients_send_the_same(make_server: MakeServer, ca_pem: bytes) -> N
         await other.raw("GET", "/readyz")
         await other.close()
 
-    http_aio.run(main)
+    loop.run(main)
     assert len(server.seen) == 14
     for one, two in zip(server.seen[:7], server.seen[7:], strict=True):
         assert (one.method, one.target, one.body) == (two.method, two.target, two.body)
@@ -115,7 +115,7 @@ def test_another_identity_gets_another_connection(
             await other.get(resources.NODE, "n")
         await other.close()
 
-    http_aio.run(main)
+    loop.run(main)
     expected = [None, None, *["system:node:n1"] * 2, *["system:node:n2"] * 2, *["system:node:n1"] * 2]
     assert [seen.common_name for seen in server.seen] == expected * 2
     assert [seen.headers.get("authorization") for seen in server.seen[:4]] == ["Bearer bootstrap"] * 2 + [None] * 2
@@ -136,7 +136,7 @@ def test_a_call_in_flight_survives_a_new_identity(make_server: MakeServer, ca_pe
         await client.close()
         return found["metadata"]["name"]
 
-    assert http_aio.run(main) == "n"
+    assert loop.run(main) == "n"
 
 
 WATCHES = {
@@ -167,7 +167,7 @@ def test_a_watch_ends_with_its_reason(make_server: MakeServer, ca_pem: bytes, ca
             await client.close()
         raise AssertionError
 
-    found, error = http_aio.run(main)
+    found, error = loop.run(main)
     assert found == count
     assert error.reason is expected if isinstance(expected, Reason) else type(error) is expected
 
@@ -181,7 +181,7 @@ def test_a_watch_that_the_server_ends_is_no_error(make_server: MakeServer, ca_pe
         await client.close()
         return found
 
-    assert http_aio.run(main) == ["9"]
+    assert loop.run(main) == ["9"]
 
 
 def test_credentials_do_not_travel_in_the_clear(make_server: MakeServer) -> None:
@@ -222,7 +222,7 @@ def test_the_name_in_the_certificate_may_be_another(make_server: MakeServer, ca_
         await other.get(resources.NODE, "n")
         await other.close()
 
-    http_aio.run(main)
+    loop.run(main)
     client.close()
     assert len(server.seen) == 2
 
