@@ -1,0 +1,217 @@
+"""The objects that `init` leaves in a cluster, read back from a real API server, beside those that kubeadm v1.36.2 left in one."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+from pathlib import Path
+
+import pytest
+
+from kubewright.apis.detected import Detected
+from kubewright.base import yaml
+from kubewright.base.change import Lifetime
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import AlreadyExists, NotFound
+from kubewright.base.events import RecordingReporter
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.waiting import PollingWaiter
+from kubewright.host.decide import roots
+from kubewright.host.facts import Facts, Machine
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.kube.client import KubeClient
+from kubewright.kube.resources import named
+from kubewright.lifecycle.init import calls, planning
+from kubewright.lifecycle.init.request import InitRequest
+from kubewright.pki import sealing
+from kubewright.tokens import cluster_info, parse
+
+REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cluster-objects"
+STORED = sorted(path.stem for path in REFERENCE.glob("*_*.json"))
+DETECTED = Detected(host_name="node1", default_ipv4="10.98.0.11")
+VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
+CERTIFICATE_KEY = bytes(range(32))
+
+
+class Cluster:
+    """A machine whose files lie in memory, and the real API server that its phases write to."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self.client = client
+        self.clock = FakeClock()
+        self.reporter = RecordingReporter()
+        self._hosts: dict[object, OverlayHost] = {}
+
+    def machine(self, layout):
+        if layout not in self._hosts:
+            host = OverlayHost(RealHost(layout=layout, environment={}), facts=Facts(detected=DETECTED, machine=Machine()))
+            for root in roots(layout):
+                host.remove(root)
+            self._hosts[layout] = host
+        return self._hosts[layout]
+
+    def call(self, *, upload_certs: bool):
+        path = REFERENCE / "kubeadm.yaml"
+        request = InitRequest(documents=yaml.load_all(path.read_bytes(), source=path.name), from_file=True, upload_certs=upload_certs)
+        means = calls.Means(clock=self.clock, random=SystemRandom(), reporter=self.reporter)
+        return calls.Call.of(request, machine=self.machine, means=means)
+
+    def init(self, *, upload_certs: bool):
+        call = self.call(upload_certs=upload_certs)
+        waiter = PollingWaiter(clock=self.clock, reporter=self.reporter)
+        with calls.context(call, call.host, waiter=waiter, connect=lambda _: self.client) as ctx:
+            return calls.run(ctx, call).changes
+
+
+@pytest.fixture(scope="module")
+def cluster(apiserver):
+    client = KubeClient(apiserver.access())
+    with contextlib.suppress(AlreadyExists):  # the kubelet's part
+        client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1", "labels": {"kubernetes.io/hostname": "node1"}}})
+    yield Cluster(client)
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def made(cluster):
+    """The changes of the first run."""
+    return cluster.init(upload_certs=True)
+
+
+def stored(cluster, kind, namespace, name):
+    return cluster.client.get(named(kind), name, None if namespace == "-" else namespace)
+
+
+def find(cluster, entry):
+    """Read the object that a file of the reference describes; the Secret of a random token is found by its description."""
+    kind, namespace, _ = entry.split("_", 2)
+    wanted = json.loads((REFERENCE / f"{entry}.json").read_text())
+    name = wanted["metadata"]["name"]
+    if name != "bootstrap-token-<ID>":
+        return wanted, stored(cluster, kind, namespace, name)
+    secrets = cluster.client.list(named("Secret"), namespace)
+    description = wanted["data_decoded"]["description"]
+    return wanted, next(one for one in secrets if base64.b64decode(one.get("data", {}).get("description", "")).decode() == description)
+
+
+def without_volatile(body):
+    metadata = {key: value for key, value in body["metadata"].items() if key not in VOLATILE}
+    if metadata.get("annotations", {}).pop("deprecated.daemonset.template.generation", None):  # the API server's own
+        metadata = {key: value for key, value in metadata.items() if key != "annotations" or value}
+    return {key: value for key, value in body.items() if key != "status"} | {"metadata": metadata}
+
+
+COMPARED = [entry for entry in STORED if not entry.startswith(("Secret", "Node", "ConfigMap_kube-public"))]
+
+
+def test_the_reference_has_all_kinds():
+    assert (len(STORED), len(COMPARED)) == (34, 29)
+
+
+@pytest.mark.parametrize("entry", COMPARED)
+def test_the_cluster_holds_what_kubeadm_leaves(cluster, made, entry):
+    wanted, found = find(cluster, entry)
+    assert without_volatile(found) == wanted
+
+
+def test_every_object_was_made_once_and_in_kubeadms_order(made):
+    targets = [change.target for change in made if change and "/etc/" not in change.target and "/var/" not in change.target]
+    objects = [target for target in targets if not target.startswith(("certificate", "key pair", "kubeconfig"))]
+    assert len(set(objects)) == len(objects)
+    first = ["clusterrolebinding kubeadm:cluster-admins", "configmap kube-system/kubeadm-config"]
+    assert objects[:2] == first
+    assert objects[-1] == "rolebinding kube-system/kube-proxy"
+    assert objects.index("node node1") < objects.index("secret kube-system/bootstrap-token-abcdef")
+
+
+@pytest.mark.parametrize("entry", [entry for entry in STORED if entry.startswith("Secret") and "kubeadm-certs" not in entry])
+def test_tokens_are_stored_as_kubeadm_stores_them(cluster, made, entry):
+    wanted, found = find(cluster, entry)
+    decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+    placeholders = {key: decoded[key] for key, value in wanted["data_decoded"].items() if value.startswith("<")}
+    assert decoded == {**wanted["data_decoded"], **placeholders}
+    assert found["type"] == wanted["type"]
+    assert decoded["expiration"].endswith("Z")
+
+
+def test_the_certificates_are_sealed_with_the_key_and_die_with_a_token(cluster, made):
+    wanted, found = find(cluster, "Secret_kube-system_kubeadm-certs")
+    values = {name: base64.b64decode(value) for name, value in found["data"].items()}
+    assert sorted(values) == sorted(wanted["data_decoded"])
+    for name, value in values.items():
+        content = cluster.call(upload_certs=True).host.read(place(cluster, name))
+        assert content is not None
+        assert sealing.unseal(value, CERTIFICATE_KEY, name=name) == content
+        assert len(value) == len(content) + 28
+    (owner,) = found["metadata"]["ownerReferences"]
+    secret = stored(cluster, "Secret", "kube-system", owner["name"])
+    assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (secret["metadata"]["uid"], True, True)
+
+
+def place(cluster, name):
+    layout = cluster.call(upload_certs=True).host.layout
+    return layout.pki / (name.replace("etcd-", "etcd/") if name.startswith("etcd-") else name)
+
+
+def test_cluster_info_is_kubeadms_and_already_signed(cluster, made):
+    wanted, found = find(cluster, "ConfigMap_kube-public_cluster-info")
+    ca = base64.b64encode(cluster.call(upload_certs=False).host.read(place(cluster, "ca.crt"))).decode()
+    assert sorted(found["data"]) == sorted(wanted["data"])
+    assert found["data"]["kubeconfig"].replace(ca, "<base64 of pki/ca.crt>") == wanted["data"]["kubeconfig"]
+    verified = cluster_info.verify(found, token=parse("abcdef.0123456789abcdef"), server="test")
+    assert verified.server == "https://10.98.0.11:6443"
+
+
+def test_the_node_is_marked(cluster, made):
+    wanted, found = find(cluster, "Node_-_node1")
+    assert wanted["metadata"]["labels_added_by_kubeadm"].items() <= found["metadata"]["labels"].items()
+    assert found["spec"]["taints"][: len(wanted["spec"]["taints"])] == wanted["spec"]["taints"]
+
+
+def test_every_field_belongs_to_kubeadm(cluster, made):
+    rows = [row for row in json.loads((REFERENCE / "index.json").read_text()) if "PROXY" not in row["name"]]
+    assert len(rows) == 33
+    for row in rows:
+        found = cluster.client.get(named(row["kind"]), row["name"], row["namespace"])
+        managers = {one["manager"] for one in found["metadata"].get("managedFields", [])}
+        nothing_to_own = row["kind"] == "ServiceAccount"  # but for its name
+        assert managers == (set() if nothing_to_own else {"kubeadm"}), row["name"]
+
+
+def test_a_second_run_changes_nothing(cluster, made):
+    changes = cluster.init(upload_certs=False)
+    assert [change for change in changes if change] == []
+    assert len(changes) > 50
+
+
+def test_a_second_plan_of_the_live_cluster_is_empty(cluster, made):
+    plan = planning.plan(cluster.call(upload_certs=True), observe=lambda _: cluster.client)
+    assert (plan.text(), plan.as_list()) == ("", [])
+
+
+def test_what_is_missing_is_planned_and_then_repaired(cluster, made):
+    cluster.client.delete(named("ClusterRoleBinding"), "kubeadm:node-proxier")
+    plan = planning.plan(cluster.call(upload_certs=False), observe=lambda _: cluster.client)
+    assert [(change.action.value, change.target) for change in plan.changes] == [("create", "clusterrolebinding kubeadm:node-proxier")]
+    with pytest.raises(NotFound):
+        stored(cluster, "ClusterRoleBinding", "-", "kubeadm:node-proxier")
+    changes = cluster.init(upload_certs=False)
+    assert [change.target for change in changes if change] == ["clusterrolebinding kubeadm:node-proxier"]
+
+
+def test_uploading_again_makes_only_short_lived_things_anew(cluster, made):
+    changes = [change for change in cluster.init(upload_certs=True) if change]
+    assert len(changes) == 2
+    assert {change.lifetime for change in changes} == {Lifetime.EPHEMERAL}
+
+
+def test_a_corefile_that_somebody_wrote_and_more_dns_pods_stay(cluster, made):
+    config = stored(cluster, "ConfigMap", "kube-system", "coredns")
+    edited = config["data"]["Corefile"].replace("cache 30", "cache 60")
+    cluster.client.update({**config, "data": {"Corefile": edited}})
+    cluster.client.patch(named("Deployment"), "coredns", {"spec": {"replicas": 5}}, "kube-system")
+    assert [change.target for change in cluster.init(upload_certs=False) if change] == []
+    assert stored(cluster, "ConfigMap", "kube-system", "coredns")["data"] == {"Corefile": edited}
+    assert stored(cluster, "Deployment", "kube-system", "coredns")["spec"]["replicas"] == 5
