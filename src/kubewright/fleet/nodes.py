@@ -73,10 +73,17 @@ class Fleet:
 
     async def remove(self, *names: str) -> None:
         """End these nodes and forget their certificates; those that do not run lose only their directories."""
-        await self._end([name for name in names if name in self._running])
         for name in names:
             _require_name(name)
+        await self._end([name for name in names if name in self._running])
+        for name in names:
             await asyncio.to_thread(self._forget, name)
+
+    async def restart(self, *names: str) -> None:
+        """End nodes and start them again with the certificates that they have: they register anew. Those that do not run are left alone."""
+        found = [name for name in names if name in self._running]
+        await self._end(found)
+        await self.add(*found)
 
     async def ready(self) -> None:
         """Wait until every node that runs now has been ready."""

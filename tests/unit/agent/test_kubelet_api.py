@@ -1,0 +1,274 @@
+"""The kubelet API without sockets: who is let in, what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from agent_values import pod
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.agent import authorizing
+from kubewright.agent.kubelet_api import KubeletServer
+from kubewright.agent.logs import BadLogRequest, LogOptions, NoLog, limited
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import ServerError
+from kubewright.http.messages import Response
+from kubewright.http.serving import Request, Streaming
+from kubewright.http.tls import Peer
+from kubewright.pki import pairs
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+API_SERVER = Peer(common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"")
+SOMEBODY = Peer(common_name="somebody", organizations=("people",), der=b"")
+
+
+class Reviews:
+    """An API that answers access reviews."""
+
+    def __init__(self, *allowed: str, broken: bool = False) -> None:
+        self.allowed = allowed
+        self.broken = broken
+        self.asked: list[dict[str, Any]] = []
+
+    async def create(self, obj: dict[str, Any], **_: Any) -> dict[str, Any]:
+        self.asked.append(obj["spec"])
+        if self.broken:
+            raise ServerError("broken", code=500)
+        return {"status": {"allowed": obj["spec"]["resourceAttributes"]["subresource"] in self.allowed}}
+
+
+@dataclass
+class Agent:
+    """As much of a NodeAgent as the API looks at."""
+
+    name: str
+    held: list[dict[str, Any]]
+    client: Any = field(default_factory=Reviews)
+
+    @property
+    def pods(self) -> Agent:
+        return self
+
+    def all(self) -> list[dict[str, Any]]:
+        return self.held
+
+    def find(self, namespace: str, name: str) -> dict[str, Any] | None:
+        found = (one for one in self.held if (one["metadata"]["namespace"], one["metadata"]["name"]) == (namespace, name))
+        return next(found, None)
+
+
+class Logs:
+    def __init__(self, *pieces: bytes, missing: str = "") -> None:
+        self.pieces = pieces
+        self.missing = missing
+        self.asked: list[LogOptions] = []
+        self.closed = False
+
+    async def read(self, pod: Any, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        self.asked.append(options)
+        if self.missing:
+            raise NoLog(self.missing)
+        try:
+            for piece in self.pieces:
+                yield piece
+        finally:
+            self.closed = True
+
+
+def static(name: str = "etcd-node-1") -> dict[str, Any]:
+    return pod(name, annotations={"kubernetes.io/config.mirror": "hash"})
+
+
+def server(*agents: Agent, logs: Logs | None = None) -> KubeletServer:
+    return KubeletServer(lambda: agents, client_ca_pem=b"", logs=logs, clock=FakeClock(NOW))  # type: ignore[arg-type, return-value]
+
+
+def ask(subject: KubeletServer, path: str, *, peer: Peer | None = API_SERVER, method: str = "GET", **query: str) -> tuple[int, bytes]:
+    """Find the route as the server would, and read the whole answer."""
+
+    async def answer() -> tuple[int, bytes]:
+        for route in subject.routes():
+            parts = matched(route.pattern, path)
+            if parts is not None and route.method in {"*", method}:
+                found = await route.handler(Request(method=method, path=path, query=query, parts=parts, peer=peer))
+                if isinstance(found, Response):
+                    return found.status, found.body
+                assert isinstance(found, Streaming)
+                return found.status, b"".join([piece async for piece in found.chunks])
+        return 404, b"no route"
+
+    return asyncio.run(answer())
+
+
+def matched(pattern: str, path: str) -> dict[str, str] | None:
+    wanted, given_ = pattern.split("/"), path.split("/")
+    if len(wanted) != len(given_):
+        return None
+    pairs_ = list(zip(wanted, given_, strict=True))
+    if any(not one.startswith("{") and one != other for one, other in pairs_):
+        return None
+    return {one.strip("{}"): other for one, other in pairs_ if one.startswith("{")}
+
+
+@pytest.mark.parametrize("peer", [None, SOMEBODY, API_SERVER])
+def test_everybody_may_ask_for_health(peer: Peer | None):
+    assert ask(server(), "/healthz", peer=peer) == (200, b"ok\n")
+
+
+@pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/exec/default/web/app", "/containerLogs/default/none/app"])
+def test_nothing_else_is_told_without_a_certificate(path: str):
+    assert ask(server(Agent("node-1", [pod()])), path, peer=None)[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/portForward/default/web", "/containerLogs/default/none/app"])
+def test_who_is_not_allowed_learns_nothing(path: str):
+    status, body = ask(server(Agent("node-1", [pod()])), path, peer=SOMEBODY)
+    assert status == 403
+    assert b"somebody" in body
+
+
+def test_the_api_is_asked_about_everybody_but_the_api_server():
+    agent = Agent("node-1", [pod()], client=Reviews("proxy"))
+    assert ask(server(agent), "/containerLogs/default/web/app", peer=SOMEBODY)[0] == 400
+    assert agent.client.asked == [
+        {
+            "user": "somebody",
+            "groups": ["people", "system:authenticated"],
+            "resourceAttributes": {
+                "verb": "get",
+                "group": "",
+                "version": "v1",
+                "resource": "nodes",
+                "subresource": "proxy",
+                "name": "node-1",
+            },
+        }
+    ]
+    ask(server(agent), "/containerLogs/default/web/app", peer=API_SERVER)
+    assert len(agent.client.asked) == 1
+
+
+def test_listing_pods_may_be_allowed_alone():
+    agent = Agent("node-1", [pod()], client=Reviews("pods"))
+    assert ask(server(agent), "/pods", peer=SOMEBODY)[0] == 200
+    assert ask(server(agent), "/exec/default/web/app", peer=SOMEBODY, method="POST")[0] == 403
+    assert [spec["resourceAttributes"]["verb"] for spec in agent.client.asked] == ["get", "create"]
+
+
+@pytest.mark.parametrize("client", [None, Reviews("proxy", broken=True)], ids=["not joined", "no answer"])
+def test_where_the_api_cannot_be_asked_nobody_may(client: Any):
+    agent = Agent("node-1", [pod()], client=client)
+    assert ask(server(agent), "/containerLogs/default/web/app", peer=SOMEBODY)[0] == 403
+
+
+def test_a_certificate_without_a_name_is_nobody():
+    peer = Peer(common_name="", organizations=("system:masters",), der=b"")
+    assert not asyncio.run(authorizing.is_allowed(peer, method="GET", path="/pods", node_name="n", api=Reviews("pods")))  # type: ignore[arg-type]
+
+
+def test_only_the_nodes_that_the_caller_may_ask_are_listed():
+    open_, shut = Agent("node-1", [pod("one")], client=Reviews("pods")), Agent("node-2", [pod("two")])
+    _, body = ask(server(open_, shut), "/pods", peer=SOMEBODY)
+    assert b'"one"' in body
+    assert b'"two"' not in body
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/containerLogs/default/web/app", 400, b"default/web is played by kubewright: nothing runs in it, so it has no logs"),
+        ("/containerLogs/default/web/other", 404, b'container "other" does not exist in pod default/web'),
+        ("/containerLogs/default/none/app", 404, b"pod default/none does not exist"),
+        ("/exec/default/web/app", 400, b"nothing runs in it, so exec is not possible"),
+        ("/attach/default/web/uid/app", 400, b"nothing runs in it, so attach is not possible"),
+        ("/run/default/web/app", 400, b"so run is not possible"),
+        ("/portForward/default/web", 400, b"so portForward is not possible"),
+        ("/exec/default/etcd-node-1/app", 400, b"runs as a process without a container: exec is not possible there"),
+        ("/metrics", 404, b"no route"),
+    ],
+)
+def test_what_is_not_there_says_so(path: str, status: int, words: bytes):
+    found = ask(server(Agent("node-1", [pod(), static()])), path)
+    assert found[0] == status
+    assert words in found[1]
+
+
+def test_the_log_of_a_static_pod_is_passed_on():
+    logs = Logs(b"one\n", b"two\n", b"three\n")
+    subject = server(Agent("node-1", [static()]), logs=logs)
+    query = {"tailLines": "5", "follow": "true", "sinceSeconds": "60", "previous": "false", "timestamps": "true"}
+    assert ask(subject, "/containerLogs/default/etcd-node-1/app", **query) == (200, b"one\ntwo\nthree\n")
+    assert logs.asked == [LogOptions(tail=5, follow=True, since=NOW - timedelta(seconds=60), timestamps=True)]
+    assert logs.closed
+
+
+def test_a_log_ends_after_the_bytes_that_were_asked_for():
+    subject = server(Agent("node-1", [static()]), logs=Logs(b"one\n", b"two\n"))
+    assert ask(subject, "/containerLogs/default/etcd-node-1/app", limitBytes="6") == (200, b"one\ntw")
+
+
+def test_an_empty_log_is_an_empty_answer():
+    assert ask(server(Agent("node-1", [static()]), logs=Logs()), "/containerLogs/default/etcd-node-1/app") == (200, b"")
+
+
+def test_a_log_that_is_not_there_says_why():
+    subject = server(Agent("node-1", [static()]), logs=Logs(missing="etcd has not been started"))
+    assert ask(subject, "/containerLogs/default/etcd-node-1/app") == (400, b"etcd has not been started\n")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"tailLines": "-1"},
+        {"tailLines": "x"},
+        {"limitBytes": "0"},
+        {"sinceSeconds": "0"},
+        {"sinceTime": "yesterday"},
+        {"sinceTime": "2026-01-02T03:04:05"},
+    ],
+)
+def test_a_wrong_parameter_is_named(query: dict[str, str]):
+    with pytest.raises(BadLogRequest, match=next(iter(query))):
+        LogOptions.parse(query, now=NOW)
+
+
+def test_a_time_may_be_given_itself():
+    assert LogOptions.parse({"sinceTime": "2026-01-02T03:00:00Z"}, now=NOW).since == datetime(2026, 1, 2, 3, tzinfo=UTC)
+
+
+@given(st.dictionaries(st.sampled_from(["tailLines", "limitBytes", "sinceSeconds", "sinceTime", "follow"]), st.text(max_size=25)))
+def test_no_query_makes_parsing_fail_otherwise(query: dict[str, str]):
+    try:
+        LogOptions.parse(query, now=NOW)
+    except BadLogRequest as error:
+        assert error.code == 400
+
+
+@given(st.lists(st.binary(max_size=5), max_size=6), st.integers(min_value=1, max_value=20))
+def test_a_limit_cuts_at_its_byte(pieces: list[bytes], limit: int):
+    async def cut() -> bytes:
+        async def source() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        return b"".join([piece async for piece in limited(source(), limit)])
+
+    assert asyncio.run(cut()) == b"".join(pieces)[:limit]
+
+
+def test_the_serving_certificate_is_for_the_address():
+    from kubewright.agent.serving_pair import serving_pair
+    from kubewright.base.randomness import SeededRandom
+
+    certificate, key = serving_pair(name="kubelet", addresses=["127.0.0.11"], now=NOW, random=SeededRandom(1))
+    pair = pairs.of(certificate, key, source="test")
+    assert pair.leaf.names.ips == ("127.0.0.11",)
+    assert pair.leaf.issued_by(pair.certificates[1])
+    assert pair.leaf.usages == ("serverAuth",)
+    assert pair.leaf.not_after == NOW + timedelta(days=365)

@@ -1,0 +1,160 @@
+"""Many nodes in one process, against an API in memory in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
+
+from agent_values import pod
+from fake_api import FakeAPI
+from fake_controllers import Controllers, LoopClock
+
+from kubewright.agent.joining import Known
+from kubewright.agent.node import NodePhase, Seams
+from kubewright.agent.profile import simulated_machine
+from kubewright.agent.status import NodeFacts
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import SeededRandom
+from kubewright.fleet.nodes import Fleet
+from kubewright.kube.credentials import Access, BearerToken
+
+pytestmark = [pytest.mark.looptime]
+
+TOKEN = Access(server="https://10.0.0.9:6443", ca_pem=b"-----BEGIN CERTIFICATE-----\n", identity=BearerToken("abcdef.0123456789abcdef"))
+MACHINE = simulated_machine(kubelet_version="v1.36.3")
+
+
+def fleet_of(api: FakeAPI, directory: Path, **changes: Any) -> Fleet:
+    def facts(name: str) -> NodeFacts:
+        return NodeFacts(name=name, profile=MACHINE.named(name), addresses=("127.0.0.11",))
+
+    seams = Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(5))
+    return Fleet(directory, facts=facts, seams=seams, **changes)
+
+
+def entries(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def names(count: int) -> list[str]:
+    return [f"worker-{number}" for number in range(count)]
+
+
+async def test_nodes_join_and_are_ready(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path)
+    await fleet.add(*names(5), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    views = fleet.snapshot()
+    assert [(view.name, view.phase) for view in views] == [(name, NodePhase.READY) for name in names(5)]
+    stored = [obj for (plural, _, _), obj in api.objects.items() if plural == "nodes"]
+    assert len({node["status"]["nodeInfo"]["machineID"] for node in stored}) == 5
+    assert len({call.identity for call in api.calls if call.what == "leases"}) == 5
+    await fleet.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_no_more_nodes_join_at_once_than_allowed(tmp_path: Path):
+    api = FakeAPI()
+    controllers = Controllers(api)
+    controllers.sign_after = None
+    fleet = fleet_of(api, tmp_path, joins=3)
+    await fleet.add(*names(10), bootstrap=Known(TOKEN, connect=api.connect))
+    await asyncio.sleep(5)
+    assert len(api.made("create", "certificatesigningrequests")) == 3
+    assert [view.phase for view in fleet.snapshot()] == [NodePhase.JOINING] * 3 + [NodePhase.NEW] * 7
+    await fleet.stop()
+
+
+async def test_adding_a_node_twice_changes_nothing(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path)
+    bootstrap = Known(TOKEN, connect=api.connect)
+    await fleet.add("worker-0", bootstrap=bootstrap)
+    await fleet.ready()
+    await asyncio.sleep(1)
+    before = len(api.calls)
+    await fleet.add("worker-0", bootstrap=bootstrap)
+    await asyncio.sleep(1)
+    assert len(api.calls) == before
+    assert len(fleet.agents()) == 1
+    await fleet.stop()
+
+
+async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    first = fleet_of(api, tmp_path)
+    assert first.strangers(*names(3)) == names(3)
+    await first.add(*names(3), bootstrap=Known(TOKEN, connect=api.connect))
+    await first.ready()
+    await first.stop()
+    second = fleet_of(api, tmp_path)
+    assert second.strangers(*names(4)) == ["worker-3"]
+    await second.add(*names(3))
+    await second.ready()
+    assert len(api.made("create", "certificatesigningrequests")) == 3
+    await second.stop()
+
+
+async def test_a_removed_node_is_forgotten(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path)
+    await fleet.add(*names(2), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    await fleet.remove("worker-0", "never-there")
+    assert entries(tmp_path) == ["worker-1"]
+    assert [view.name for view in fleet.snapshot()] == ["worker-1"]
+    assert fleet.strangers(*names(2)) == ["worker-0"]
+    await fleet.stop()
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "UPPER", "-a", "a..b", ".", "a" * 254, "a\n"])
+async def test_a_name_that_is_none_starts_nothing(tmp_path: Path, name: str):
+    api = FakeAPI()
+    fleet = fleet_of(api, tmp_path / "nodes")
+    for verb in (fleet.add, fleet.remove):
+        with pytest.raises(UsageError):
+            await verb("worker-0", name)
+    assert fleet.agents() == []
+    assert entries(tmp_path) == []
+
+
+async def test_a_pod_is_found_on_its_node(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path)
+    await fleet.add(*names(2), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    api.put(pod("web", spec={"nodeName": "worker-1"}))
+    await asyncio.sleep(1)
+    found = fleet.find_pod("default", "web")
+    assert found is not None
+    assert found[0].name == "worker-1"
+    assert fleet.find_pod("default", "other") is None
+    await fleet.stop()
+
+
+async def test_renewals_of_nodes_that_start_together_are_spread(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path, joins=100)
+    await fleet.add(*names(60), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    start = asyncio.get_running_loop().time()
+    await asyncio.sleep(30)
+    moments = [call.at - start for call in api.made("update", "leases") if 10 <= call.at - start < 20]
+    buckets = [sum(1 for moment in moments if second <= moment < second + 1) for second in range(10, 20)]
+    assert 55 <= len(moments) <= 65
+    assert max(buckets) <= 15
+    await fleet.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
