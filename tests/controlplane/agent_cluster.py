@@ -19,6 +19,7 @@ import pytest
 import trustme
 
 from kubewright.agent.joining import TokenBootstrap
+from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
@@ -264,6 +265,14 @@ def _get(cluster: AgentCluster, path: str) -> bytes:
     finally:
         client.close()
     return answer.body if answer.status == 200 else b""
+
+
+async def stop_serving(kubelet: KubeletServer) -> None:
+    """End a kubelet API at once: after a refused exec the API server leaves its connection half open for half a minute."""
+    if kubelet._server is not None:
+        for handler in list(kubelet._server._runner.server.connections):
+            handler.transport.abort()
+    await kubelet.stop()
 
 
 def free_address() -> str:

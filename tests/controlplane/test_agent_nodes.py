@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_cluster import AgentCluster, agent_cluster
+from agent_cluster import AgentCluster, agent_cluster, stop_serving
 
 from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodePhase
@@ -53,9 +53,7 @@ async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: 
     finally:
         await fleet.stop()
         await bootstrap.close()
-        for handler in list(kubelet._server._runner.server.connections):
-            handler.transport.abort()  # after a refused exec the API server leaves its connection half open for half a minute
-        await kubelet.stop()
+        await stop_serving(kubelet)
         await kubectl(cluster, "delete", "node", "--ignore-not-found", "--wait=false", *names)
 
 
