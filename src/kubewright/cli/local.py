@@ -35,9 +35,10 @@ def status_text(found: dict[str, Any]) -> str:
     ]
     columns = ("machine", "address", "name", "pid", "state", "restarts", "memory")
     nodes = found["nodes"]
+    ready = f"{nodes['ready']} of {nodes['total']} nodes ready"
     parts = [
-        f"cluster {found['name']}: {found['state']}, Kubernetes {found['kubernetesVersion']}, "
-        f"{nodes['ready']} of {nodes['total']} nodes ready\n",
+        f"cluster {found['name']}: {found['state']}, Kubernetes {found['kubernetesVersion']}, {ready}\n",
+        f"{found['problem']}\n" if found["problem"] else "",
         table(rows, columns=[(key, "COMPONENT" if key == "name" else key.upper()) for key in columns]) if rows else "",
         _list("times", [f"{name} {format_seconds(seconds)}" for name, seconds in found["timings"].items()]),
         _list("changed flags", [f"{row['component']} --{row['flag']}={row['value']}" for row in found["changedFlags"]]),

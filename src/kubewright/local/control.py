@@ -33,6 +33,14 @@ class Control:
         """Stop nodes and forget their certificates; their Node objects are the caller's."""
         return self._call("POST", "/leave", {"nodes": list(nodes)})
 
+    def restart(self, *, nodes: Sequence[str]) -> Answer:
+        """Let nodes register anew whose Node objects are gone."""
+        return self._call("POST", "/restart", {"nodes": list(nodes)})
+
+    def retry(self) -> Answer:
+        """Start components at once that wait for the end of their back-off, and forget that they failed before."""
+        return self._call("POST", "/retry", {})
+
     def stop(self) -> Answer:
         """Stop every component and the daemon; returns when the components have ended."""
         return self._call("POST", "/stop", {}, timeout=30.0)

@@ -1,7 +1,8 @@
 """The daemon of one local cluster: `python -m kubewright.local.daemon STATE_DIRECTORY`.
 
-    starting ──> supervising ──> serving ── stop request, or the owner ended ──> stopping ──> gone (components ended)
-                                    └─────── SIGTERM ──────────────────────────> released (components go on)
+    starting ──> supervising ──> serving ── stop request ────> stopping ──> gone (components ended)
+                                    ├────── the owner ended ──> stopping ──> gone (components ended, files removed)
+                                    └────── SIGTERM ──────────> released (components go on)
 
 The supervisor comes first, with nothing heavy imported: etcd waits for it. The HTTP libraries, the node agents and the control socket are
 loaded while the API server starts. A daemon that dies leaves the components running; the next one adopts them.
@@ -69,16 +70,22 @@ async def _serve(places: Places) -> None:
 
     server = ClusterServer(places, cluster, supervisor, stopping=stopping, clock=SystemClock())
     await server.start()
-    owner = _watch_owner(told.owner, stopping)
+    orphaned = asyncio.Event()
+    owner = _watch_owner(told.owner, orphaned)
     try:
-        await _first(stopping, released)
+        await _first(stopping, released, orphaned)
     finally:
         if owner is not None:
             running.remove_reader(owner)
             os.close(owner)
         await server.stop()
-        await (supervisor.release() if released.is_set() and not stopping.is_set() else supervisor.stop(DOWN))
+        ending = stopping.is_set() or orphaned.is_set() or not released.is_set()
+        await (supervisor.stop(DOWN) if ending else supervisor.release())
         await server.close()
+        if orphaned.is_set() and not stopping.is_set():
+            from kubewright.local.down import remove_own
+
+            await asyncio.to_thread(remove_own, places)
 
 
 def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Launch) -> Supervisor:
@@ -101,15 +108,15 @@ def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Laun
     )
 
 
-def _watch_owner(owner: str, stopping: asyncio.Event) -> int | None:
-    """Stop the cluster when the process that it belongs to ends, however it ends."""
+def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
+    """End the cluster when the process that it belongs to ends, however it ends."""
     if not owner:
         return None
     handle = RealProcesses().handle(Identity.parse(owner))
     if handle is None:
-        stopping.set()
+        orphaned.set()
         return None
-    asyncio.get_running_loop().add_reader(handle, stopping.set)
+    asyncio.get_running_loop().add_reader(handle, orphaned.set)
     return handle
 
 

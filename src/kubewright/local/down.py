@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, HostError, KubewrightError
@@ -19,6 +22,7 @@ from kubewright.local import launch
 from kubewright.local.control import Control
 from kubewright.local.places import Places
 from kubewright.local.supervisor import sweep
+from kubewright.local.supervisor.identities import search
 
 _KEPT: Final = ("cluster.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
@@ -49,7 +53,7 @@ def down(places: Places, *, keep_data: bool = False, reporter: Reporter | None =
     finally:
         lock.release(remove=not keep_data)
     if not keep_data:
-        places.root.rmdir()
+        _remove_root(places)
     return Stopped(existed=True, seconds=clock.monotonic() - start)
 
 
@@ -70,9 +74,40 @@ def stop(places: Places, *, reporter: Reporter | None = None, clock: Clock | Non
             at_most=0.05,
             remedy=f"kill -9 {daemon.pid}, then run the same command again",
         )
-    asyncio.run(sweep(str(places.root)))
-    for left in RealProcesses().marked(str(places.root)):
-        RealProcesses().signal(left, signal.SIGKILL)
+        launch.reap(daemon)
+    waiter.until(lambda: _sweep(str(places.root)), within=20.0, saying=f"all of cluster {places.name!r} to end", every=0.01, at_most=0.05)
+
+
+def _sweep(marker: str) -> str | None:
+    """End what no daemon ended; None when nothing is left. First whatever is no component: a daemon that began a moment ago would go on."""
+    processes = RealProcesses()
+    found = processes.marked(marker)
+    if not found:
+        return None
+    components = {one.identity for one in search(marker)}
+    for one in found:
+        if one not in components:
+            processes.signal(one, signal.SIGKILL)
+    if components:
+        _apart(sweep(marker))
+        for one in processes.marked(marker):
+            processes.signal(one, signal.SIGKILL)
+    return f"pid {found[0].pid} still runs"
+
+
+def _apart(work: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine to its end in a thread: `down` is for programs too, and those may have an event loop of their own."""
+
+    def run() -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(work)
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=run, name="sweep")
+    thread.start()
+    thread.join()
 
 
 def _ask(places: Places) -> bool:
@@ -90,6 +125,23 @@ def clear(places: Places, *, keep_data: bool) -> None:
     if keep_data:
         kept |= {machine / name for machine in machines for name in _KEPT_OF_MACHINE}
     _remove_below(places.root, kept)
+
+
+def remove_own(places: Places) -> None:
+    """Remove the files of a cluster whose daemon ends by itself, because its owner has ended. Left alone while an `up` or `down` is at work."""
+    lock = Lock(PurePosixPath(places.lock), doing=f"end of cluster {places.name}")
+    if lock.try_acquire() is not None:
+        return
+    try:
+        clear(places, keep_data=False)
+    finally:
+        lock.release(remove=True)
+    _remove_root(places)
+
+
+def _remove_root(places: Places) -> None:
+    with suppress(OSError):  # the next `up` of this name has begun already
+        places.root.rmdir()
 
 
 def _remove_below(directory: Path, kept: set[Path]) -> None:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -51,14 +52,28 @@ def _launch_file(places: Places) -> Path:
     return places.root / "launch.json"
 
 
-def spawn(places: Places) -> subprocess.Popen[bytes]:
+class Started(subprocess.Popen[bytes]):
+    """A process that is meant to outlive this object and whoever made it."""
+
+    def __del__(self) -> None:
+        """Collect it if it has ended; do not warn if it has not, as the parent class would."""
+        self.poll()
+
+
+def reap(identity: Identity) -> None:
+    """Collect a process that has ended, if it is a child of ours."""
+    with suppress(ChildProcessError):
+        os.waitpid(identity.pid, os.WNOHANG)
+
+
+def spawn(places: Places) -> Started:
     """Start the daemon and return at once. Its output goes to the daemon's log."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     if "PYTHONPATH" in environment:  # it may be relative, and the daemon runs in another directory
         environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in environment["PYTHONPATH"].split(os.pathsep))
     with places.daemon_log.open("ab") as log:
         os.fchmod(log.fileno(), 0o600)
-        return subprocess.Popen(
+        return Started(
             [sys.executable, "-P", "-m", MODULE, str(places.root)],  # -P: nothing is imported from the state directory
             stdin=subprocess.DEVNULL,
             stdout=log,

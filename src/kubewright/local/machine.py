@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import kubewright
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import BinariesError, ComponentFailed, HostError
+from kubewright.base.errors import APIError, BinariesError, ComponentFailed, HostError, Locked
 from kubewright.base.waiting import Waiter
 from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
@@ -38,19 +38,22 @@ class Daemon:
 
     def __init__(self, places: Places) -> None:
         self._places = places
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: launch.Started | None = None
 
     @property
     def runs(self) -> bool:
         """Whether it was started here and lives, or is there from before."""
-        if self._process is not None:
+        if self._process is not None and self._process.poll() != Locked.exit_code:  # that one: another was there before it
             return self._process.poll() is None
         return launch.identity(self._places) is not None
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start it, unless it runs: then components that wait for the end of their back-off are started at once."""
         if not self.runs:
             self._process = launch.spawn(self._places)
+        elif self._process is None:
+            with suppress(APIError, HostError):  # it does not listen yet, or hangs: whoever waits for it will tell
+                Control(self._places).retry()
 
     def require_alive(self) -> None:
         """Raise ComponentFailed, with its last words, if it has ended."""

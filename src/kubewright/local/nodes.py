@@ -47,6 +47,8 @@ class LocalNodes:
         self._static = SupervisedPods(supervisor)
         self._fleet = Fleet(places.nodes, facts=self._worker_facts, seams=self._seams, timings=Timings.prompt())
         self._own: NodeAgent | None = None
+        self._own_task: asyncio.Task[None] | None = None
+        self._begun = False
         self._kubelet: KubeletServer | None = None
         self._health: Server | None = None
         self._logs = ComponentLogs(supervisor)
@@ -66,8 +68,19 @@ class LocalNodes:
         """End nodes and forget their certificates."""
         await self._fleet.remove(*names)
 
+    async def restart(self, names: Sequence[str]) -> None:
+        """Let nodes register anew whose Node objects somebody deleted: like a kubelet, an agent does that at its start only."""
+        if self._own_task is not None and self._cluster.control_plane.name in names:
+            self._own_task.cancel()
+            await asyncio.gather(self._own_task, return_exceptions=True)
+            self._run_own()
+        await self._fleet.restart(*names)
+
     async def stop(self) -> None:
         """End all agents. Idempotent."""
+        if self._own_task is not None:
+            self._own_task.cancel()
+            await asyncio.gather(self._own_task, return_exceptions=True)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -86,6 +99,7 @@ class LocalNodes:
             "ready": sum(view.ready for view in views),
             "total": max(len(views), 1),
             "names": [view.name for view in views],
+            "begun": self._begun,
             "reason": f"; {troubled.name}: {troubled.trouble}" if troubled else "",
             "list": [_node(view) for view in views],
         }
@@ -95,16 +109,23 @@ class LocalNodes:
         machine_ = self._cluster.control_plane
         while not await _listens(machine_.address, machine_.ports["api_server"]):
             await asyncio.sleep(_PORT_LOOK)
+        self._run_own()
+        layout = self._places.layout(machine_.name)
+        await self._serve(machine_, (await asyncio.to_thread(Path(layout.certificate("ca")).read_bytes)))
+        strangers = set(self._fleet.strangers(*self._cluster.workers))
+        await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
+        self._begun = True
+
+    def _run_own(self) -> None:
+        """Start the control plane's agent."""
+        machine_ = self._cluster.control_plane
         layout = self._places.layout(machine_.name)
         home = DirectoryHome(Path(layout.kubelet / "pki"), Path(layout.kubeconfig("kubelet")), clock=self._clock, durable=False)
         facts = NodeFacts(
             name=machine_.name, profile=_real_profile(self._cluster), addresses=(machine_.address,), kubelet_port=machine_.ports["kubelet"]
         )
         self._own = NodeAgent(facts, home=home, seams=self._seams, static_pods=self._static, timings=Timings.prompt())
-        self._tasks.append(asyncio.create_task(self._own.run(), name=f"node {machine_.name}"))
-        await self._serve(machine_, (await asyncio.to_thread(Path(layout.certificate("ca")).read_bytes)))
-        strangers = set(self._fleet.strangers(*self._cluster.workers))
-        await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
+        self._own_task = asyncio.create_task(self._own.run(), name=f"node {machine_.name}")
 
     async def _serve(self, machine_: Machine, ca_pem: bytes) -> None:
         """Answer for the kubelets of all nodes: the API with its logs, and health for everybody."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kubewright.base.errors import CheckFailed
+from kubewright.base.errors import CheckFailed, HostError
 from kubewright.host.processes import MARKER, RealProcesses
 from kubewright.host.seam import Network
 from kubewright.local.places import Places
@@ -29,6 +29,7 @@ PORT_USERS: Final[Mapping[str, str]] = {
     "controller_manager": "kube-controller-manager",
     "scheduler": "kube-scheduler",
     "kubelet": "the node agents",
+    "kubelet_health": "the node agents",
 }
 
 
@@ -62,6 +63,23 @@ def run(subject: Subject) -> None:
         )
 
 
+def require_own(root: Path) -> None:
+    """Require that a cluster's directory is ours alone, before anything is written to it: keys will lie there. Raises HostError."""
+    found = root.lstat()
+    if found.st_uid != os.geteuid():
+        raise HostError(
+            f"{root} belongs to another user",
+            detail=f"its owner is user {found.st_uid}, you are user {os.geteuid()}",
+            remedy="choose another directory with --state-dir",
+        )
+    if found.st_mode & 0o077:
+        raise HostError(
+            f"{root} is open to other users",
+            detail=f"its mode is {found.st_mode & 0o777:04o}; the keys of the cluster lie there",
+            remedy=f"see what is in it, then run `chmod 0700 {root}`",
+        )
+
+
 def _system(_: Subject) -> Iterable[str]:
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in {"x86_64", "aarch64"}:
@@ -86,15 +104,6 @@ def _ports(subject: Subject) -> Iterable[str]:
             yield f"port {machine.ports[name]} at {machine.address}, for {component}, is held by {owner}; stop it ({stop})"
 
 
-def _directories(subject: Subject) -> Iterable[str]:
-    root = subject.places.root
-    found = root.stat()
-    if found.st_uid != os.geteuid():
-        yield f"{root} belongs to user {found.st_uid}; choose another with --state-dir"
-    elif found.st_mode & 0o077:
-        yield f"{root} is open to other users (mode {found.st_mode & 0o777:04o}); `chmod 0700 {root}`"
-
-
 def _space(subject: Subject) -> Iterable[str]:
     free = shutil.disk_usage(subject.places.root).free
     if free < SPACE:
@@ -112,7 +121,6 @@ CHECKS: Final = (
     Check(name="system", find=_system),
     Check(name="binaries", find=_programs),
     Check(name="ports", find=_ports),
-    Check(name="directories", find=_directories),
     Check(name="disk", find=_space),
     Check(name="open-files", find=_descriptors),
 )

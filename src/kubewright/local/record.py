@@ -56,6 +56,11 @@ class ClusterRecord:
         """The names of the worker nodes."""
         return tuple(f"{self.name}-worker-{number}" for number in range(1, self.nodes + 1))
 
+    def is_worker(self, node: str) -> bool:
+        """Whether a node's name is one that workers of this cluster have, whatever their number is now."""
+        prefix, _, number = node.rpartition("-")
+        return prefix == f"{self.name}-worker" and number.isascii() and number.isdigit()
+
     def scaled(self, nodes: int) -> ClusterRecord:
         """Return the record with another number of workers."""
         return replace(self, nodes=nodes)

@@ -15,7 +15,7 @@ from kubewright.http.serving import Request, Route, Server, Streaming, serve_uni
 from kubewright.local.nodes import LocalNodes
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
-from kubewright.local.supervisor import DOWN, ComponentState, Supervisor
+from kubewright.local.supervisor import DOWN, ComponentPhase, ComponentState, Supervisor
 
 
 class ClusterServer:
@@ -54,6 +54,8 @@ class ClusterServer:
             Route(method="GET", pattern="/logs/{component}", handler=self._logs),
             Route(method="POST", pattern="/join", handler=self._join),
             Route(method="POST", pattern="/leave", handler=self._leave),
+            Route(method="POST", pattern="/restart", handler=self._restart),
+            Route(method="POST", pattern="/retry", handler=self._retry),
             Route(method="POST", pattern="/stop", handler=self._stop),
         )
 
@@ -68,10 +70,19 @@ class ClusterServer:
                 "pid": os.getpid(),
                 "rssBytes": usage.rss_bytes if usage else 0,
                 "cpuSeconds": usage.cpu_seconds if usage else 0.0,
-                "components": [_component(state) for state in self._supervisor.snapshot()],
+                "components": self._components(),
                 "nodes": self._nodes.snapshot(),
             }
         )
+
+    def _components(self) -> list[dict[str, Any]]:
+        """Return the components; those that will not come up by themselves with the reason."""
+        refused = self._supervisor.refused()
+        found = [{**_component(state), "refused": state.pod in refused} for state in self._supervisor.snapshot()]
+        for component in found:
+            if component["state"] == ComponentPhase.CRASH_LOOP.value:
+                component["lastWords"] = self._supervisor.last_words(component["name"])
+        return found
 
     async def _words(self, request: Request) -> Response:
         return _json({"lines": self._supervisor.last_words(request.parts["component"])})
@@ -92,6 +103,14 @@ class ClusterServer:
 
     async def _leave(self, request: Request) -> Response:
         await self._nodes.leave(json.loads(request.body)["nodes"])
+        return _json({})
+
+    async def _restart(self, request: Request) -> Response:
+        await self._nodes.restart(json.loads(request.body)["nodes"])
+        return _json({})
+
+    async def _retry(self, _: Request) -> Response:
+        self._supervisor.retry()
         return _json({})
 
     async def _stop(self, _: Request) -> Response:

@@ -15,6 +15,7 @@ from kubewright.local.control import Control
 from kubewright.local.flags import CHANGED_FLAGS
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
+from kubewright.local.supervisor.identities import search, stat_of
 
 SIMULATED: Final = (
     "containers of pods are not run: their pods get an address and become Running and Ready; logs and exec of them say so",
@@ -29,11 +30,12 @@ def status(places: Places) -> dict[str, Any]:
     cluster = require(places)
     live = _live(places)
     machine = cluster.control_plane
-    components = live.get("components", [])
+    components = live.get("components") or _orphans(places)
     nodes = live.get("nodes", {"ready": 0, "total": cluster.nodes + 1})
     return {
         "name": cluster.name,
         "state": _state(components, nodes, running=bool(live)),
+        "problem": _problem(places, components, running=bool(live)),
         "kubernetesVersion": cluster.kubernetes_version,
         "kubeconfig": str(kubeconfig(places, cluster)),
         "stateDirectory": str(places.root),
@@ -130,9 +132,28 @@ def _live(places: Places) -> dict[str, Any]:
         return {}
 
 
+def _orphans(places: Places) -> list[dict[str, Any]]:
+    """Return the components that go on without a daemon."""
+    return [
+        {"name": one.component, "pid": one.identity.pid, "state": "Running", "restarts": 0, "rssBytes": facts.rss_bytes, "reason": ""}
+        for one in sorted(search(str(places.root)), key=lambda one: one.component)
+        if one.leader and (facts := stat_of(one.identity.pid)) is not None
+    ]
+
+
+def _problem(places: Places, components: list[dict[str, Any]], *, running: bool) -> str:
+    """Say why a cluster cannot look after itself, and what to do; '' if it can, or is stopped."""
+    if running:
+        return ""
+    name = places.name
+    if (daemon := launch.identity(places)) is not None:
+        return f"its daemon (pid {daemon.pid}) does not answer; `kill -9 {daemon.pid}`, then `kubewright up --name {name}`"
+    return f"its daemon does not run, nothing is restarted; `kubewright up --name {name}` starts one" if components else ""
+
+
 def _state(components: list[dict[str, Any]], nodes: dict[str, int], *, running: bool) -> str:
     if not running:
-        return "Stopped"
+        return "NoDaemon" if components else "Stopped"
     healthy = bool(components) and all(component["state"] == "Ready" for component in components)
     return "Ready" if healthy and nodes["ready"] == nodes["total"] else "NotReady"
 

@@ -22,6 +22,9 @@ from kubewright.workflow.phases import Phase, Phases
 TOKEN_SECONDS: Final = 900
 """How long the token of a join lives if `up` is killed before it removes it: kube-controller-manager's token cleaner does it then."""
 
+REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
+"""Phases of an agent that has seen its Node."""
+
 STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
@@ -31,17 +34,24 @@ def images(ctx: InitContext) -> Iterable[Change]:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
 
 
-def join_nodes(ctx: InitContext) -> Iterable[Change]:
-    """Let nodes join that have not yet, with a token of their own; let those go that are too many."""
+def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
+    """Let nodes join that have not yet, with a token of their own; let those go that are too many; bring those back that were deleted."""
     local = cast("LocalContext", ctx)
+    yield ctx.waiter.until(lambda: _unknown(local), within=local.within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
     wanted = local.record.workers
-    known = set(local.control.status()["nodes"].get("names", ()))
-    fresh = [name for name in wanted if name not in known]
-    surplus = sorted(known - set(wanted) - {local.node_name})
+    agents = {row["name"]: row["phase"] for row in local.control.status()["nodes"]["list"]}
+    there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
+    fresh = [name for name in wanted if name not in agents]
+    surplus = sorted(name for name in {*agents, *there} if local.record.is_worker(name) and name not in wanted)
     if surplus:
         local.control.leave(nodes=surplus)
         for name in surplus:
             yield remove_object(ctx.api, named("Node"), name)
+    lost = sorted(name for name, phase in agents.items() if phase in REGISTERED and name not in {*there, *surplus})
+    if lost:
+        local.control.restart(nodes=lost)
+        for name in lost:
+            yield Change(target=f"node {name}", action=Action.CREATE, reason="its Node was deleted")
     if fresh:
         token = joining.short_lived(tokens.generate(ctx.random).text, seconds=TOKEN_SECONDS)
         yield from joining.token_secrets(ctx, [token])
@@ -55,6 +65,11 @@ def join_nodes(ctx: InitContext) -> Iterable[Change]:
         local.joining.append(tokens.parse(token.token).id)
         for name in fresh:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
+
+
+def _unknown(local: LocalContext) -> str | None:
+    """Nodes that joined before need no token: wait until a daemon that has just been started has found them."""
+    return None if local.control.status()["nodes"].get("begun") else "it has just been started"
 
 
 def api_ready(ctx: InitContext) -> Iterable[Waited]:

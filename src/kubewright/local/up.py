@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from kubewright import binaries
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.errors import KubewrightError
+from kubewright.base.errors import KubewrightError, PortInUse
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.waiting import PollingWaiter
@@ -20,6 +20,7 @@ from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import RealNetwork
 from kubewright.local import launch, preflight, record
+from kubewright.local.claims import Claims
 from kubewright.local.launch import Launch
 from kubewright.local.machine import Daemon
 from kubewright.local.places import Places
@@ -62,9 +63,10 @@ def up(
     """
     clock = clock or SystemClock()
     start = clock.monotonic()
-    Files().make(Directory(path=PurePosixPath(places.root), mode=PRIVATE, enforce=True))
-    with Lock(PurePosixPath(places.lock), doing=f"up of cluster {places.name}"):
-        cluster, created = _record(places, wish)
+    Files().make(Directory(path=PurePosixPath(places.root), mode=PRIVATE))
+    preflight.require_own(places.root)
+    with Lock(PurePosixPath(places.lock), doing=f"up of cluster {places.name}"), Claims() as claims:
+        cluster, created = _record(places, wish, claims)
         programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
         daemon = Daemon(places)
         paths = {name: binary.path for name, binary in programs.items()}
@@ -102,18 +104,19 @@ def up(
         return Outcome(changes=changes, created=created, api_ready=api_ready, total=total)
 
 
-def _record(places: Places, wish: Wish) -> tuple[ClusterRecord, bool]:
+def _record(places: Places, wish: Wish, claims: Claims) -> tuple[ClusterRecord, bool]:
     """Return the cluster's record as wished, and whether it is new. A cluster that never came up may change its configuration."""
     found = record.load(places.record)
     if found is not None and found.made:
         record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
         wanted = found.scaled(found.nodes if wish.nodes is None else wish.nodes)
     else:
-        wanted = _fresh(places, wish, found)
+        wanted = _fresh(places, wish, found, claims)
     if wanted != found:
         if found is not None and not _same_making(found, wanted):
-            from kubewright.local.down import clear
+            from kubewright.local.down import clear, stop
 
+            stop(places)
             clear(places, keep_data=False)
         record.save(wanted, places.record)
     return wanted, found is None
@@ -123,10 +126,11 @@ def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
     return (found.kubernetes_version, found.config, found.machines) == (wanted.kubernetes_version, wanted.config, wanted.machines)
 
 
-def _fresh(places: Places, wish: Wish, found: ClusterRecord | None) -> ClusterRecord:
+def _fresh(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims) -> ClusterRecord:
     from kubewright.local.configuration import version_of
 
-    machine = found.control_plane if found is not None else _machine(places)
+    machine = found.control_plane if found is not None else _machine(places, claims)
+    claims.take(machine.address)
     before = found or ClusterRecord(name=places.name, machines=(machine,))
     config = before.config if wish.config is None else wish.config
     return ClusterRecord(
@@ -138,12 +142,26 @@ def _fresh(places: Places, wish: Wish, found: ClusterRecord | None) -> ClusterRe
     )
 
 
-def _machine(places: Places) -> Machine:
-    """Choose a name and a free address for the first machine; addresses of clusters that do not run are left to them."""
-    blank = Machine(name=f"{places.name}-control-plane", address="")
+def _machine(places: Places, claims: Claims) -> Machine:
+    """Choose a name, a free address and ports for the first machine; addresses of clusters that do not run are left to them."""
     others = [found for path in sorted(places.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
     taken = [machine.address for other in others for machine in other.machines]
-    return replace(blank, address=RealNetwork().free_loopback(list(blank.ports.values()), avoid=taken))
+    while True:
+        machine = _free(Machine(name=f"{places.name}-control-plane", address=""), taken)
+        if claims.take(machine.address):
+            return machine
+        taken.append(machine.address)
+
+
+def _free(blank: Machine, taken: list[str]) -> Machine:
+    """Give a machine the first address where all its ports are free; where something listens on all addresses, ports beside that."""
+    network = RealNetwork()
+    try:
+        return replace(blank, address=network.free_loopback(list(blank.ports.values()), avoid=taken))
+    except PortInUse:
+        address = network.free_loopback([], avoid=taken)
+        chosen = network.free_ports(address, list(blank.ports.values()))
+        return replace(blank, address=address, ports=dict(zip(blank.ports, chosen, strict=True)))
 
 
 def _readable(path: Path) -> ClusterRecord | None:

@@ -155,6 +155,16 @@ class Supervisor:
                 remedy="see the logs of the components",
             ) from None
 
+    def retry(self) -> None:
+        """Forget earlier failures, and start at once what waits for the end of its back-off: somebody may have removed the reason."""
+        for slot in self._slots.values():
+            for unit in slot.units:
+                unit.try_now()
+
+    def refused(self) -> dict[str, str]:
+        """Return the pods of which nothing runs because their manifests cannot be used, and why."""
+        return {name: slot.problem for name, slot in self._slots.items() if slot.problem and not slot.units}
+
     def last_words(self, name: str, *, lines: int = LINES) -> list[str]:
         """Return the last lines that a component wrote: the present process, or the one before while there is none. Empty if unknown."""
         return [line for unit in self._units(name) for line in unit.last_words(lines)]

@@ -1,0 +1,209 @@
+"""Local clusters for tests that disturb them: a state directory of their own, commands as a user runs them, and a look at what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubewright import binaries
+from kubewright.base.errors import BinariesError, KubewrightError
+from kubewright.base.events import RecordingReporter, Reporter
+from kubewright.host.network import RealNetwork
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.kube.client import KubeClient
+from kubewright.local import launch, record, status
+from kubewright.local.cluster import LocalCluster
+from kubewright.local.down import down
+from kubewright.local.places import Places
+from kubewright.local.up import Outcome, Wish, up
+
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+LIMIT = 90.0
+"""Seconds after which something hangs. What is fast enough is measured by the benchmarks, not here."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Bench:
+    """One state directory. `close` removes every cluster in it, also after a failed test."""
+
+    root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="kw-")))
+
+    def places(self, name: str = "one") -> Places:
+        return Places(self.root / name)
+
+    def argv(self, *words: str) -> list[str]:
+        """A command line; commands that know clusters get the state directory and the name `one`, unless they name another."""
+        program = [sys.executable, "-m", "kubewright", *words, "--state-dir", str(self.root)]
+        return program if "--name" in words or words[:2] == ("local", "list") else [*program, "--name", "one"]
+
+    def run(self, *words: str, timeout: float = LIMIT, **environment: str) -> Ran:
+        done = subprocess.run(
+            self.argv(*words), capture_output=True, text=True, timeout=timeout, check=False, env={**os.environ, **environment}
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def spawn(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(self.argv(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def up(self, name: str = "one", *, reporter: Reporter | None = None, **wish: Any) -> Outcome:
+        """Bring a cluster up in this process, with one worker unless the test says otherwise."""
+        where = self.places(name)
+        if not where.record.exists():
+            wish.setdefault("nodes", 1)
+        return up(where, Wish(**wish), sources=sources(), reporter=reporter or RecordingReporter())
+
+    def cluster(self, name: str = "one") -> LocalCluster:
+        return LocalCluster(name, state_dir=self.root)
+
+    @contextlib.contextmanager
+    def client(self, name: str = "one") -> Iterator[KubeClient]:
+        client = self.cluster(name).client()
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def status(self, name: str = "one") -> dict[str, Any]:
+        return status.status(self.places(name))
+
+    def components(self, name: str = "one") -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in self.status(name)["machines"][0]["components"]}
+
+    def daemon(self, name: str = "one") -> Identity:
+        found = launch.identity(self.places(name))
+        assert found is not None, "no daemon runs"
+        return found
+
+    def kill_daemon(self, name: str = "one") -> Identity:
+        found = self.daemon(name)
+        os.kill(found.pid, signal.SIGKILL)
+        eventually(lambda: not RealProcesses().alive(found), "the daemon to die")
+        return found
+
+    def ready(self, name: str = "one") -> bool:
+        return self.status(name)["state"] == "Ready"
+
+    def close(self) -> None:
+        for place in sorted(self.root.glob("*")):
+            with contextlib.suppress(KubewrightError):
+                down(Places(place))
+            for left in RealProcesses().marked(str(place)):
+                os.kill(left.pid, signal.SIGKILL)
+        shutil.rmtree(self.root, ignore_errors=True)
+
+
+def bench() -> Iterator[Bench]:
+    """The body of the fixtures: a state directory, emptied in the end."""
+    if not has_programs():
+        pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
+    made = Bench()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def sources() -> binaries.Sources:
+    return binaries.sources_from(os.environ)
+
+
+def has_programs() -> bool:
+    try:
+        return not binaries.locate((*COMPONENTS, "kubectl"), version=binaries_version(), sources=sources()).missing
+    except BinariesError:
+        return False
+
+
+def binaries_version() -> str:
+    from kubewright.base.level import KUBERNETES
+
+    return KUBERNETES
+
+
+def program(name: str) -> str:
+    """Return the path of a component's binary."""
+    found = binaries.locate((name,), version=binaries_version(), sources=sources())
+    if found.missing:
+        pytest.skip(f"no {name}: run `kubewright binaries fetch {name}`, or set KUBEWRIGHT_BINARIES_DIR")
+    return str(found.found[name].path)
+
+
+def eventually(condition: Callable[[], object], what: str, *, within: float = 30.0) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, f"waited {within:.0f} s in vain for {what}"
+        time.sleep(0.05)
+
+
+def leftovers(root: Path, address: str = "") -> list[str]:
+    """Name every process, mount, socket and file that belongs to a cluster: what `down` has to remove."""
+    found = [f"process {one.pid} is marked" for one in RealProcesses().marked(str(root))]
+    found += [f"process {pid} uses {used}" for pid, used in _using(root)]
+    found += [f"mount {line.split()[1]}" for line in Path("/proc/mounts").read_text().splitlines() if str(root) in line]
+    if address:
+        found += [f"listener {one.address}:{one.port}" for one in RealNetwork().listeners() if one.address == address]
+    found += [f"socket {line.split()[-1]}" for line in Path("/proc/net/unix").read_text().splitlines() if str(root) in line]
+    return [*found, *(f"file {path}" for path in [root, *root.rglob("*")] if path.exists())]
+
+
+def _using(root: Path) -> Iterator[tuple[str, str]]:
+    """Find processes, other than ours, whose arguments, directory or open files lie below a directory."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        if entry.name == str(os.getpid()):
+            continue
+        with contextlib.suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes().decode(errors="replace")
+            links = [str(link.readlink()) for link in (entry / "cwd", *(entry / "fd").iterdir()) if link.is_symlink()]
+            yield from ((entry.name, used) for used in (arguments, *links) if f"{root}/" in f"{used}/")
+
+
+def address_of(places: Places) -> str:
+    found = record.load(places.record)
+    assert found is not None
+    return found.control_plane.address
+
+
+def fingerprint(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Return mode and content of every file that only a change of the cluster changes: what components write all the time is left out."""
+    moving = ("etcd/member", "/logs/", "one/daemon.", "journal.jsonl", "/lock", "control.sock", "launch.json")
+    return {
+        str(path.relative_to(root)): (path.stat().st_mode, path.read_bytes())
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not any(part in str(path) for part in moving)
+    }
+
+
+def config_map(name: str, data: Mapping[str, str] | None = None) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": dict(data or {"text": "kept"}),
+    }
