@@ -1,13 +1,13 @@
-"""The pytest plugin: `kubewright_cluster`, a real control plane for the whole session, and `kubewright_namespace`, a fresh one per test.
+"""The pytest plugin: `kubewright_cluster`, a real control plane for the whole run, and `kubewright_namespace`, a fresh one per test.
 
-Installed with kubewright; costs nothing until a test asks for a fixture. One cluster serves a whole test run, also with pytest-xdist:
-the first worker that needs it starts it, the others wait for that. It is tied to the process of the run: however that ends, `kill -9`
-included, the cluster ends and its files go.
+Installed with kubewright; costs nothing until a test asks for a fixture, so nothing of ours is imported here. One cluster serves a whole
+test run, also with pytest-xdist: the first worker that needs it starts it, the others wait for that. It is tied to the process that
+controls the run: however that ends, `kill -9` included, the cluster ends and its files go.
 """
 
 from __future__ import annotations
 
-import os
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -15,56 +15,112 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kubewright.kube.client import KubeClient
     from kubewright.local.cluster import LocalCluster
+    from kubewright.testing.runs import Run
 
-_RUN = "KUBEWRIGHT_TEST_RUN"
-"""Set by the process that controls the run, for its xdist workers: its process id, which names the cluster."""
+_RUN = pytest.StashKey["Run"]()
+_WORKER_INPUT = "kubewright"
+"""Where a worker of pytest-xdist finds the run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add our options."""
     group = parser.getgroup("kubewright", "a real Kubernetes control plane as a fixture")
     group.addoption("--kubewright-keep", action="store_true", help="leave the cluster running after the tests, for a look")
+    group.addoption("--kubewright-version", default="", metavar="VERSION", help="Kubernetes version of the cluster")
+    group.addoption("--kubewright-binaries-dir", default="", metavar="DIR", help="directory with etcd, kube-apiserver and so on")
+    group.addoption("--kubewright-state-dir", default="", metavar="DIR", help="directory for the cluster's files")
     parser.addini("kubewright_nodes", "worker nodes of the cluster besides the control plane's own (default 1)", default="1")
     parser.addini("kubewright_version", "Kubernetes version of the cluster", default="")
-    parser.addini("kubewright_config", "kubeadm configuration file of the cluster, relative to the root directory", default="")
+    parser.addini("kubewright_config", "kubeadm configuration file of the cluster, relative to the ini file", default="")
+    parser.addini("kubewright_wait", "how long the cluster may take to be ready (default 2m)", default="2m")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Let the controlling process name the run."""
-    if not hasattr(config, "workerinput"):
-        os.environ[_RUN] = str(os.getpid())
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: object) -> None:
+    """Tell a worker of pytest-xdist which run it belongs to."""
+    from kubewright.base.errors import UsageError
+
+    with suppress(UsageError):  # no home directory: the fixture will say so, if a test asks for it
+        node.workerinput[_WORKER_INPUT] = _run(node.config).as_map()  # type: ignore[attr-defined]  # xdist has no types of its own
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Remove the cluster at the end of the run; the controlling process does it, after all workers have ended."""
-    import sys
-
-    if hasattr(session.config, "workerinput") or "kubewright.local.cluster" not in sys.modules and not _shared(session.config):
+    """Remove the cluster at the end of the run. The controlling process does it, after all workers have ended."""
+    run = session.config.stash.get(_RUN, None)
+    if run is None or _is_worker(session.config) or session.config.getoption("kubewright_keep"):
         return
     from kubewright.testing import clusters
 
-    clusters.finish(int(os.environ[_RUN]), keep=session.config.getoption("--kubewright-keep"))
+    clusters.finish(run)
 
 
-def _shared(config: pytest.Config) -> bool:
-    """Whether workers of ours may have started the cluster."""
-    return config.pluginmanager.hasplugin("dsession")
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what was left running, and how to end it."""
+    run = config.stash.get(_RUN, None)
+    if run is None or not config.getoption("kubewright_keep") or not run.places.record.exists():
+        return
+    from kubewright.local.cluster import LocalCluster
+
+    where = f" --state-dir {run.state_dir}" if config.getoption("kubewright_state_dir") else ""
+    terminalreporter.section("kubewright")
+    terminalreporter.write_line(f"cluster {run.name} is left running; stop it with: kubewright down --name {run.name}{where}")
+    terminalreporter.write_line(f"export KUBECONFIG={LocalCluster(run.name, state_dir=run.state_dir).kubeconfig}")
 
 
 @pytest.fixture(scope="session")
 def kubewright_cluster(request: pytest.FixtureRequest) -> LocalCluster:
     """A running cluster: `.kubeconfig` for any client, `.client()` for ours, `.name`."""
     from kubewright.testing import clusters
+    from kubewright.testing.settings import settings
+    from kubewright.testing.telling import TerminalLines
 
-    return clusters.obtain(clusters.wanted(request.config, run=int(os.environ[_RUN])))
+    with _readable_errors():
+        return clusters.obtain(_run(request.config), settings(request.config), reporter=TerminalLines(request.config))
+
+
+@pytest.fixture(scope="session")
+def _kubewright_client(kubewright_cluster: LocalCluster) -> Iterator[KubeClient]:
+    client = kubewright_cluster.client()
+    yield client
+    client.close()
 
 
 @pytest.fixture
-def kubewright_namespace(kubewright_cluster: LocalCluster, request: pytest.FixtureRequest) -> Iterator[str]:
+def kubewright_namespace(_kubewright_client: KubeClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a fresh namespace whose default service account is there; deleted after the test, without waiting."""
     from kubewright.testing import namespaces
 
-    with namespaces.fresh(kubewright_cluster, test=request.node.name) as name:
+    with _readable_errors(), namespaces.fresh(_kubewright_client, test=request.node.name) as name:
         yield name
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")
+
+
+def _run(config: pytest.Config) -> Run:
+    """Return the run that a process belongs to; the controlling one makes it when it is first asked for."""
+    from kubewright.testing.runs import Run
+
+    if _RUN not in config.stash:
+        told = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
+        keep, directory = config.getoption("kubewright_keep"), config.getoption("kubewright_state_dir")
+        config.stash[_RUN] = Run.parse(told) if told else Run.begin(state_dir=directory, keep=keep)
+    return config.stash[_RUN]
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Show an error of ours as a message with its remedy: a traceback would hide it. Any other is a bug and keeps its own."""
+    from kubewright.base.errors import Interrupted, KubewrightError
+
+    try:
+        yield
+    except Interrupted as error:  # Ctrl-C means the run, not this test
+        raise KeyboardInterrupt from error
+    except KubewrightError as error:
+        parts = (f"kubewright: {error.what}", error.detail, f"to mend it: {error.remedy}" if error.remedy else "")
+        raise pytest.fail.Exception("\n".join(part for part in parts if part), pytrace=False) from None  # the same text twice else

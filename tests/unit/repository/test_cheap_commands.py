@@ -36,12 +36,6 @@ def test_a_cheap_command_loads_nothing_heavy(argv):
     assert sorted(loaded & HEAVY) == []
 
 
-def test_the_pytest_plugin_loads_nothing_of_ours():
-    source = 'import pytest, sys\nimport kubewright.testing.plugin\nprint(*(n for n in sys.modules if n.startswith("kubewright")))'
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
-    assert set(done.stdout.split()) == {"kubewright", "kubewright.testing", "kubewright.testing.plugin"}
-
-
 def environment() -> dict[str, str]:
     import kubewright
 

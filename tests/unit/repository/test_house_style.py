@@ -27,7 +27,9 @@ def test_files_are_short():
 def test_functions_are_short():
     lengths = [(path, node, (node.end_lineno or 0) - node.lineno + 1) for path in SOURCES for node in functions(path)]
     assert len(lengths) > 1000
-    long = [f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({length})" for path, node, length in lengths if length > MOST_FUNCTION_LINES]
+    long = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name} ({length})" for path, node, length in lengths if length > MOST_FUNCTION_LINES
+    ]
     assert long == []
 
 

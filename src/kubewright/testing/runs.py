@@ -1,0 +1,80 @@
+"""One test run: the name of its cluster, where that lies, and the process that it must not outlive.
+
+The process that controls the run makes it; the workers of pytest-xdist are told, so that all of them mean the same cluster.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.entropy import token_bytes
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.local.places import Places, places, state_directory
+from kubewright.tokens.characters import draw
+
+_NAME: Final = re.compile(r"pytest-([0-9]+)-[a-z0-9]{5}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A test run. `owner` is the identity of the controlling process, '' if the cluster may outlive it."""
+
+    name: str
+    state_dir: str
+    owner: str
+
+    @classmethod
+    def begin(cls, *, state_dir: str, keep: bool) -> Run:
+        """Make the run that this process controls. No two runs have the same name, on whichever machine."""
+        mine = os.getpid()
+        name = f"pytest-{mine}-{draw(token_bytes, 5)}"
+        return cls(name=name, state_dir=str(state_directory(state_dir)), owner="" if keep else str(Identity.of(mine)))
+
+    @classmethod
+    def parse(cls, told: Mapping[str, str]) -> Run:
+        """Read what `as_map` gave."""
+        return cls(name=told["name"], state_dir=told["state_dir"], owner=told["owner"])
+
+    def as_map(self) -> dict[str, str]:
+        """Return it as plain values, for a worker."""
+        return asdict(self)
+
+    @property
+    def places(self) -> Places:
+        """Where its cluster lies."""
+        return places(self.name, state_dir=self.state_dir)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the controlling process is of this machine: a worker of pytest-xdist may be elsewhere."""
+        return not self.owner or RealProcesses().alive(Identity.parse(self.owner))
+
+
+def abandoned(state_dir: str) -> Iterator[Places]:
+    """Find what runs left that were killed together with their daemon, or before they had one. Clusters that were kept are not meant.
+
+    A daemon that answers looks after its owner itself: it may be of another container, where our view of processes means nothing.
+    """
+    from kubewright.local.control import Control
+
+    for root in sorted(Path(state_dir).glob("pytest-*")):
+        name = _NAME.fullmatch(root.name)
+        if name is not None and _has_ended(Places(root), int(name[1])) and not Control(Places(root)).answers():
+            yield Places(root)
+
+
+def _has_ended(where: Places, pid: int) -> bool:
+    """Whether the run of a cluster has ended; where it was killed before it noted its identity, its process id must do."""
+    from kubewright.base.errors import HostError
+    from kubewright.local.launch import read_launch
+
+    try:
+        owner = read_launch(where).owner
+    except HostError:
+        return Identity.of(pid) is None
+    return bool(owner) and not RealProcesses().alive(Identity.parse(owner))

@@ -1,0 +1,72 @@
+"""What the user of the plugin can set, on the command line or in the ini file. The command line counts more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kubewright.base.errors import DocumentError, UsageError
+
+if TYPE_CHECKING:
+    import pytest
+
+MOST_NODES = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The cluster that the tests want. `config` is the text of a kubeadm configuration; None and '' mean the default."""
+
+    nodes: int = 1
+    kubernetes_version: str | None = None
+    config: str | None = None
+    binaries_dir: str = ""
+    within: float = 120.0
+
+
+def settings(config: pytest.Config) -> Settings:
+    """Read the settings. Raises UsageError or DocumentError, naming the setting."""
+    return Settings(
+        nodes=_nodes(str(config.getini("kubewright_nodes"))),
+        kubernetes_version=_version(config),
+        config=_document(config),
+        binaries_dir=str(config.getoption("kubewright_binaries_dir") or ""),
+        within=_seconds(str(config.getini("kubewright_wait"))),
+    )
+
+
+def _nodes(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > MOST_NODES:
+        raise UsageError(f"kubewright_nodes = {text!r} is not a number of nodes", remedy=f"write 0 to {MOST_NODES}")
+    return int(text)
+
+
+def _version(config: pytest.Config) -> str | None:
+    from kubewright.base.versions import supported
+
+    asked = str(config.getoption("kubewright_version") or config.getini("kubewright_version"))
+    return str(supported(asked)) if asked else None
+
+
+def _document(config: pytest.Config) -> str | None:
+    name = str(config.getini("kubewright_config"))
+    if not name:
+        return None
+    directory = config.inipath.parent if config.inipath is not None else config.rootpath
+    path = directory / Path(name).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(
+            f"cannot read kubewright_config = {name}", detail=str(error), remedy="write a path relative to the ini file"
+        ) from error
+
+
+def _seconds(text: str) -> float:
+    from kubewright.base.durations import Duration
+
+    try:
+        return Duration.parse(text).seconds
+    except ValueError as error:
+        raise UsageError(f"kubewright_wait = {text!r} is not a duration", remedy="write it like 90s or 2m") from error

@@ -1,0 +1,161 @@
+"""The pytest plugin without a cluster: its settings, and errors that a user can read. Runs of pytest inside of ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubewright.base import events
+from kubewright.host.processes import Identity
+from kubewright.testing import clusters, namespaces, settings
+from kubewright.testing.runs import Run, abandoned
+from kubewright.testing.telling import TerminalLines
+
+pytest_plugins = ["pytester"]
+
+LOADED = (clusters,)
+"""Runs inside of ours forget what they have imported first: what is here already they need not load again and again."""
+
+PLUGIN = ("-p", "kubewright.testing.plugin")
+ASKS = "def test_asks(kubewright_namespace):\n    pass\n\ndef test_asks_again(kubewright_cluster):\n    pass\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_hand(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name in ("KUBEWRIGHT_BINARIES_DIR", "KUBEWRIGHT_MIRRORS", "KUBEWRIGHT_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("KUBEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("KUBEWRIGHT_OFFLINE", "1")
+    monkeypatch.setenv("KUBEWRIGHT_NO_BUILD", "1")
+
+
+def run(pytester: pytest.Pytester, ini: str = "", *arguments: str) -> pytest.RunResult:
+    pytester.makepyfile(ASKS)
+    pytester.makeini(f"[pytest]\n{ini}\n")
+    return pytester.runpytest_inprocess(*PLUGIN, *arguments)
+
+
+def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pytester, tmp_path):
+    result = run(pytester)
+    result.assert_outcomes(errors=2)
+    text = result.stdout.str()
+    assert "Traceback" not in text
+    assert "During handling" not in text
+    assert text.count("kubewright: no binary can be had for etcd") == 2
+    assert text.count("to mend it: ") == 2
+    assert not list((tmp_path / "state" / "kubewright" / "clusters").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("ini", "arguments", "said"),
+    [
+        ("kubewright_nodes = many", (), "kubewright_nodes = 'many' is not a number of nodes"),
+        ("kubewright_nodes = -1", (), "kubewright_nodes = '-1' is not a number of nodes"),
+        ("kubewright_wait = soon", (), "kubewright_wait = 'soon' is not a duration"),
+        ("kubewright_config = none.yaml", (), "cannot read kubewright_config = none.yaml"),
+        ("kubewright_version = 1.2.3", (), "Kubernetes v1.2.3 is not supported"),
+        ("kubewright_version = v1.36.3", ("--kubewright-version", "newest"), "Kubernetes version 'newest' is not a version"),
+        ("", ("--kubewright-binaries-dir", "/nowhere/at/all"), "/nowhere/at/all"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(pytester, ini, arguments, said):
+    result = run(pytester, ini, *arguments)
+    result.assert_outcomes(errors=2)
+    assert said in result.stdout.str()
+    assert "to mend it: " in result.stdout.str()
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_without_a_home_the_plugin_says_so_and_other_tests_run(pytester, monkeypatch):
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "relative")
+    pytester.makepyfile(test_other="def test_other():\n    pass\n")
+    result = run(pytester)
+    result.assert_outcomes(errors=2, passed=1)
+    assert result.stdout.str().count("kubewright: no home directory is known") == 2
+
+
+def test_the_command_line_beats_the_ini_file(pytester):
+    pytester.makeini("[pytest]\nkubewright_version = v1.35.4\nkubewright_nodes = 7\nkubewright_wait = 90s\nkubewright_config = one.yaml\n")
+    pytester.path.joinpath("one.yaml").write_text("kind: ClusterConfiguration\n")
+    config = pytester.parseconfig(*PLUGIN, "--kubewright-version", "v1.36.3", "--kubewright-binaries-dir", "/binaries")
+    assert settings.settings(config) == settings.Settings(
+        nodes=7, kubernetes_version="v1.36.3", config="kind: ClusterConfiguration\n", binaries_dir="/binaries", within=90.0
+    )
+    assert settings.settings(pytester.parseconfig(*PLUGIN)).kubernetes_version == "v1.35.4"
+
+
+def test_every_setting_has_a_default(pytester):
+    pytester.makeini("[pytest]\n")
+    assert settings.settings(pytester.parseconfig(*PLUGIN)) == settings.Settings()
+
+
+@pytest.mark.parametrize(
+    ("test", "prefix"),
+    [
+        ("test_pods", "test-pods"),
+        ("test_Pods[ÄÖ-1 2]", "test-pods-1-2"),
+        ("___", "test"),
+        ("x" * 80, "x" * 40),
+        (f"{'x' * 39}[1]", "x" * 39),
+    ],
+)
+def test_the_name_of_a_test_becomes_the_beginning_of_a_namespace(test, prefix):
+    assert namespaces.prefix(test) == prefix
+
+
+def test_no_two_runs_share_a_cluster_and_workers_mean_the_same(tmp_path):
+    one, other = (Run.begin(state_dir=str(tmp_path), keep=False) for _ in range(2))
+    assert one.name != other.name
+    assert Run.parse(one.as_map()) == one
+    assert one.is_here
+    assert one.places.root.parent == tmp_path
+    elsewhere = Run(name=one.name, state_dir="/", owner="1:1:another-boot")
+    assert not elsewhere.is_here
+    assert Run.begin(state_dir=str(tmp_path), keep=True).owner == ""
+
+
+def test_only_clusters_of_runs_that_have_ended_are_abandoned(tmp_path):
+    import json
+    import os
+
+    def leave(name: str, owner: str | None) -> None:
+        (tmp_path / name).mkdir()
+        if owner is not None:
+            (tmp_path / name / "launch.json").write_text(json.dumps({"programs": {}, "owner": owner}))
+
+    leave("pytest-1-aaaaa", "1:1:another-boot")
+    leave("pytest-4194305-bbbbb", None)  # above the largest process id: killed before it noted its owner
+    leave(f"pytest-{os.getpid()}-ccccc", None)
+    leave("pytest-1-ddddd", str(Identity.of(os.getpid())))
+    leave("pytest-1-eeeee", "")  # kept for a look
+    leave("pytest-mine", "1:1:another-boot")
+    leave("default", "1:1:another-boot")
+    assert [place.name for place in abandoned(str(tmp_path))] == ["pytest-1-aaaaa", "pytest-4194305-bbbbb"]
+
+
+class Terminal:
+    def __init__(self) -> None:
+        self.lines = []
+
+    def ensure_newline(self):
+        pass
+
+    def write_line(self, line):
+        self.lines.append(line)
+
+
+def test_progress_is_told_now_and_then_past_the_capturing(pytester):
+    terminal = Terminal()
+    config = pytester.parseconfig(*PLUGIN)
+    if (old := config.pluginmanager.getplugin("terminalreporter")) is not None:
+        config.pluginmanager.unregister(old)
+    config.pluginmanager.register(terminal, "terminalreporter")
+    told = TerminalLines(config)
+    for done in (1, 2, 3):
+        told.emit(events.Progress(task="building etcd", done=done, total=4))
+    told.emit(events.Progress(task="kubectl", done=1))
+    told.emit(events.Warned(text="the cache is slow"))
+    told.emit(events.State(subject="cluster", state="Ready", elapsed=1.0))
+    assert terminal.lines == ["kubewright: building etcd 25 %", "kubewright: kubectl", "kubewright: warning: the cache is slow"]
