@@ -72,9 +72,10 @@ class DirectoryHome:
 
     def keep_pair(self, pair: Pair) -> None:
         self._require_link()
-        path = self._new_path()
-        self._write(path, pair.pem())
-        pairs.parse(self._files.read(PurePosixPath(path)) or b"", source=str(path))
+        path, content = self._new_path(), pair.pem()
+        self._write(path, content)
+        if self._files.read(PurePosixPath(path)) != content:
+            raise CertificateError(f"{path} does not hold what was written to it", remedy="look after the disk, then try again")
         with explaining("link to", path):
             self._updated.unlink(missing_ok=True)
             self._updated.symlink_to(path.absolute())

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubewright.agent.labels import RECONCILED
-from kubewright.agent.status import ATTACH_DETACH
+from kubewright.agent.status import ATTACH_DETACH, copied
 
 JsonMap = dict[str, Any]
 
@@ -20,7 +19,7 @@ def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> JsonMap 
 
     Taints, other labels, providerID, unschedulable, pod range, other annotations and conditions are left alone.
     """
-    new: JsonMap = copy.deepcopy(dict(existing))
+    new: JsonMap = copied(dict(existing))
     changed = [rule(new, first) for rule in RULES]
     return new if any(changed) else None
 

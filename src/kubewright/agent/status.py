@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -41,7 +40,7 @@ class Draft:
 
 def compute(node: Mapping[str, Any], facts: NodeFacts, *, now: str) -> JsonMap:
     """Return a copy of the Node with the status and labels that it should have now; the argument is not changed."""
-    new: JsonMap = copy.deepcopy(dict(node))
+    new: JsonMap = copied(dict(node))
     own = new.setdefault("metadata", {}).setdefault("labels", {})
     own[labels.OPERATING_SYSTEM] = facts.profile.operating_system
     own[labels.ARCHITECTURE] = facts.profile.architecture
@@ -49,6 +48,13 @@ def compute(node: Mapping[str, Any], facts: NodeFacts, *, now: str) -> JsonMap:
     for setter in SETTERS:
         setter(draft)
     return new
+
+
+def copied(value: Any) -> Any:
+    """Copy a JSON value. `copy.deepcopy` takes five times as long, and thousands of nodes do this."""
+    if isinstance(value, dict):
+        return {key: copied(item) for key, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:

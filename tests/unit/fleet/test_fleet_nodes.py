@@ -23,6 +23,7 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.resources import NODE
 
 pytestmark = [pytest.mark.looptime]
 
@@ -115,6 +116,21 @@ async def test_a_removed_node_is_forgotten(tmp_path: Path):
     assert entries(tmp_path) == ["worker-1"]
     assert [view.name for view in fleet.snapshot()] == ["worker-1"]
     assert fleet.strangers(*names(2)) == ["worker-0"]
+    await fleet.stop()
+
+
+async def test_a_restarted_node_registers_anew_with_its_certificate(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path)
+    await fleet.add(*names(2), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    api.remove(NODE, "worker-0")
+    await fleet.restart("worker-0", "never-there")
+    await fleet.ready()
+    assert [call.name for call in api.made("create", "nodes")] == ["worker-0", "worker-1", "worker-0"]
+    assert len(api.made("create", "certificatesigningrequests")) == 2
+    assert sorted(view.name for view in fleet.snapshot()) == names(2)
     await fleet.stop()
 
 
