@@ -132,7 +132,7 @@ def test_a_killed_run_takes_its_cluster_with_it(project: Project, number: signal
     eventually((project.root / "running").exists, "the test to run", within=60)
     process.send_signal(number)
     assert ended(process).code == -number
-    eventually(lambda: project.running() == [], "the cluster to end", within=15)
+    eventually(lambda: project.left() == [], "the cluster to go", within=15)
 
 
 def test_what_a_power_failure_left_goes_with_the_next_run(project: Project) -> None:

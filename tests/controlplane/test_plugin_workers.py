@@ -70,4 +70,4 @@ def test_killing_the_controlling_process_ends_the_cluster(project: Project) -> N
     eventually((project.root / "running").exists, "the test to run", within=60)
     process.send_signal(signal.SIGKILL)
     ended(process)
-    eventually(lambda: project.running() == [], "the cluster to end", within=15)
+    eventually(lambda: project.left() == [], "the cluster to go", within=15)
