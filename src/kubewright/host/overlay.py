@@ -190,10 +190,10 @@ class _QuietProcesses:
     def handle(self, identity: Identity, /) -> int | None:
         return self._base.handle(identity)
 
-    def signal(self, identity: Identity, number: Signals, /) -> bool:  # noqa: ARG002 the signal that is not sent
+    def signal(self, identity: Identity, number: Signals, /) -> bool:
         return self._base.alive(identity)
 
-    def signal_group(self, leader: Identity, number: Signals, /) -> bool:  # noqa: ARG002 the signal that is not sent
+    def signal_group(self, leader: Identity, number: Signals, /) -> bool:
         return self._base.alive(leader)
 
 

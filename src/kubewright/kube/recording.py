@@ -4,7 +4,7 @@ Reads see earlier writes first, then a real cluster where there is one, then sta
 same way and prints every request (kubeadm.md 2.5); `Action.lines` has its words.
 """
 
-# ruff: noqa: ARG002 - the verbs have the arguments of the protocol; a plan has no use for some
+
 
 from __future__ import annotations
 
