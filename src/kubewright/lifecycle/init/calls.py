@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+from typing import Final
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import Configuration
@@ -23,6 +24,8 @@ from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest, configure
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
+
+_KUBEADM_LAYOUT: Final = Layout()
 
 Machine = Callable[[Layout], Host]
 """Gives this machine with a layout: the configuration, which is loaded with what the machine tells, may move places."""
@@ -47,16 +50,18 @@ class Call:
     means: Means
 
     @classmethod
-    def of(cls, request: InitRequest, *, machine: Machine, means: Means) -> Call:
-        """Load the configuration and find the places that it names. Warnings are reported. Raises as `configure` does."""
-        here = machine(Layout())
-        loaded = configure(request, detected=here.facts.detected, random=means.random)
+    def of(cls, request: InitRequest, *, machine: Machine, means: Means, layout: Layout = _KUBEADM_LAYOUT) -> Call:
+        """Load the configuration and find the places that it names. Warnings are reported. Raises as `configure` does.
+
+        `layout` is where this machine has what the configuration leaves open.
+        """
+        loaded = configure(request, detected=machine(layout).facts.detected, random=means.random, layout=layout)
         for warning in loaded.warnings:
             means.reporter.emit(Warned(text=warning))
         return cls(
             request=request,
             configuration=loaded.configuration,
-            host=machine(_places(request, loaded.configuration, here.layout)),
+            host=machine(_places(request, loaded.configuration, layout)),
             means=means,
         )
 

@@ -13,11 +13,13 @@ from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.layout import Layout
 from kubewright.base.errors import KubewrightError, UsageError
 from kubewright.base.randomness import Random
 from kubewright.base.yaml import Document
 
 _NO_FLAGS: Final = InitOverrides()
+_KUBEADM_LAYOUT: Final = Layout()
 _ADD_ONS: Final = (("addon/coredns", "dns"), ("addon/kube-proxy", "proxy"))
 """The phase of an add-on, and the part of the ClusterConfiguration whose `disabled` goes with it."""
 
@@ -47,7 +49,7 @@ class InitRequest:
     kubeconfig: str = ""
 
 
-def configure(request: InitRequest, *, detected: Detected, random: Random) -> Loaded:
+def configure(request: InitRequest, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:
     """Load the configuration: file and flags, what the machine tells, and the phases that its add-ons need.
 
     An add-on whose phase is skipped is marked as disabled, for upgrades to leave it alone; the phase of a disabled one is skipped.
@@ -60,6 +62,7 @@ def configure(request: InitRequest, *, detected: Detected, random: Random) -> Lo
         random=random,
         strict=False,
         from_file=request.from_file,
+        layout=layout,
     )
     _refuse_what_is_missing(loaded.configuration)
     return replace(loaded, configuration=_with_add_ons(loaded.configuration))

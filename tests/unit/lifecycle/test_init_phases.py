@@ -1,0 +1,281 @@
+"""What the phases of init do to a machine and to a cluster that remembers."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from init_kit import TOKEN, Box, asked, names
+
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.base import yaml
+from kubewright.base.change import Action, Lifetime
+from kubewright.base.errors import CertificateError, CheckFailed, UsageError
+from kubewright.kube.recording import RecordingKube
+from kubewright.kube.resources import CONFIG_MAP, named
+from kubewright.lifecycle.init import stand_ins
+from kubewright.pki import sealing
+from kubewright.pki.keys import KeyPool
+from kubewright.tokens import cluster_info, parse
+
+EVERYTHING = 58
+"""16 certificates, keys and kubeconfigs; 3 directories, 8 files, the kubelet; the Node and 29 objects."""
+
+
+def test_a_full_run_makes_everything_once(box):
+    done = names(box.run(asked()))
+    assert len(done) == len(set(done)) == EVERYTHING
+    assert done[0] == "certificate ca"
+    assert done[-1] == "rolebinding kube-system/kube-proxy"
+    assert box.services.done == [("restart", "kubelet")]
+
+
+def test_a_second_run_changes_nothing(box):
+    first = box.run(asked())
+    before, box.services.done = box.snapshot(), []
+    second = box.run(asked())
+    assert names(second) == []
+    assert len(second) == len(first) > EVERYTHING
+    assert box.snapshot() == before
+    assert box.services.done == []
+
+
+def test_the_kubelet_is_restarted_only_where_its_files_change(box):
+    box.run(asked())
+    box.services.done = []
+    changes = box.run(asked(init="nodeRegistration: {kubeletExtraArgs: [{name: v, value: '4'}]}\n"))
+    assert names(changes) == [f"file {box.layout.kubelet_flags}", "service kubelet"]
+    assert box.services.done == [("restart", "kubelet")]
+
+
+def test_without_a_service_manager_starting_the_kubelet_is_left_to_people(box):
+    box.services.known = False
+    assert "service kubelet" not in names(box.run(asked(only=("kubelet-start",))))
+    assert "by hand" in box.lines("kubelet-start")[-1]
+
+
+def test_a_kubelet_that_rotates_its_certificate_is_pointed_to_it(box):
+    box.run(asked(only=("certs", "kubeconfig")))
+    current = Path(box.layout.kubelet_client_current)
+    assert names(box.run(asked(only=("kubelet-finalize",)))) == []
+    current.parent.mkdir(parents=True)
+    current.write_text("x")
+    assert names(box.run(asked(only=("kubelet-finalize",)))) == [f"file {box.layout.kubeconfig('kubelet')}"]
+    (user,) = yaml.load(Path(box.layout.kubeconfig("kubelet")).read_text())["users"]
+    assert user["user"] == {"client-certificate": str(current), "client-key": str(current)}
+    assert names(box.run(asked(only=("kubelet-finalize",)))) == []
+
+
+def test_a_plan_counts_on_what_the_kubelet_will_make(box):
+    files = stand_ins.kubelet_files(box.layout)
+    changes = box.run(asked(), overlay=True, kubelet_makes=files)
+    assert names(changes).count(f"file {box.layout.kubeconfig('kubelet')}") == 1
+    assert box.snapshot() == {}
+
+
+def test_external_etcd_leaves_out_what_is_only_for_a_local_one(box):
+    cluster = "etcd: {external: {endpoints: ['http://192.0.2.1:2379']}}\n"
+    done = [target.replace(str(box.root), "") for target in names(box.run(asked(cluster=cluster)))]
+    assert [target for target in done if "etcd" in target] == []
+    assert len([target for target in done if target.startswith("certificate")]) == 5
+
+
+def test_an_authority_kept_elsewhere_signs_nothing(box):
+    box.run(asked(only=("certs", "kubeconfig")))
+    Path(box.layout.key("ca")).unlink()
+    box.run(asked(only=("control-plane",)))
+    command = yaml.load(Path(box.layout.manifest("kube-controller-manager")).read_bytes())["spec"]["containers"][0]["command"]
+    assert "--cluster-signing-cert-file=" in command
+    assert "--cluster-signing-key-file=" in command
+
+
+def test_certificates_of_an_authority_kept_elsewhere_are_not_uploaded(box):
+    box.run(asked(only=("certs",)))
+    Path(box.layout.key("ca")).unlink()
+    before = box.snapshot()
+    with pytest.raises(UsageError, match="cannot be uploaded"):
+        box.run(asked(upload_certs=True))
+    assert box.snapshot() == before
+
+
+def test_a_feature_gate_chooses_the_algorithm_and_leaves_the_stored_one(box):
+    cluster = "featureGates: {PublicKeysECDSA: true}\n"
+    request = asked(cluster=cluster, only=("certs/ca", "upload-config/kubeadm"))
+    request.documents[0].value["encryptionAlgorithm"] = "RSA-4096"
+    box.run(request)
+    assert b"EC PRIVATE KEY" in Path(box.layout.key("ca")).read_bytes()
+    stored = box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")["data"]["ClusterConfiguration"]
+    assert yaml.load(stored)["encryptionAlgorithm"] == "RSA-4096"
+
+
+def test_keys_of_certificates_and_kubeconfigs_are_made_ahead(box, monkeypatch):
+    reserved = []
+    monkeypatch.setattr(KeyPool, "reserve", lambda self, algorithm, count=1: reserved.append(algorithm))
+    box.run(asked(), overlay=True)
+    assert len(reserved) == 11 + 5
+    reserved.clear()
+    box.run(asked(only=("certs",)))
+    assert len(reserved) == 11
+    reserved.clear()
+    box.run(asked(only=("kubeconfig",)))
+    assert len(reserved) == 5
+    reserved.clear()
+    box.run(asked())
+    assert reserved == []
+
+
+def test_all_certificates_of_a_run_count_from_one_moment(box):
+    from kubewright.pki import bundles
+
+    begun = box.clock.now
+    box.clock.now = lambda: (box.clock.advance(7), begun())[1]  # time passes at every look
+    box.run(asked(only=("certs",)))
+    found = [bundles.parse(path.read_bytes())[0] for path in Path(box.layout.pki).rglob("*.crt")]
+    assert len(found) == 10
+    assert len({one.not_before for one in found}) == 1
+
+
+def test_uploaded_certificates_open_with_the_key_that_is_told(box):
+    box.run(asked(upload_certs=True))
+    told = next(line for line in box.lines("upload-certs") if line.startswith("Using certificate key:"))
+    key = sealing.parse_key(told.split("\n")[1])
+    data = box.kube.get(named("Secret"), "kubeadm-certs", "kube-system")["data"]
+    assert len(data) == 8
+    for name, value in data.items():
+        content = Path(box.layout.pki / name.replace("etcd-", "etcd/")).read_bytes()
+        assert sealing.unseal(base64.b64decode(value), key, name=name) == content
+
+
+def test_nothing_is_uploaded_unless_asked(box):
+    assert [target for target in names(box.run(asked())) if "kubeadm-certs" in target] == []
+    assert "--upload-certs" in box.lines("upload-certs")[0]
+
+
+def test_a_certificate_key_and_tokens_can_be_withheld(box):
+    request = asked(upload_certs=True, show_token=False, show_certificate_key=False, cluster="controlPlaneEndpoint: lb.example:6443\n")
+    box.run(request)
+    said = "\n".join(box.lines())
+    assert TOKEN not in said
+    assert "0123456789abcdef" not in said
+    assert said.count("<value withheld>") == 5
+
+
+def test_the_join_commands_have_the_shape_that_scripts_cut_out(box):
+    box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n", init="certificateKey: " + "ab" * 32 + "\n", upload_certs=True))
+    text = box.lines("")[0]
+    control_plane, worker = text.split("kubeadm join ")[1:]
+    assert worker.startswith(f"lb.example:6443 --token {TOKEN} \\\n\t--discovery-token-ca-cert-hash sha256:")
+    assert worker.endswith(" ")
+    assert control_plane.split("\n")[:3][2] == "\t--control-plane --certificate-key " + "ab" * 32
+    assert control_plane.split("\n")[1].endswith(" \\")
+
+
+def test_without_uploaded_certificates_people_are_told_to_copy_them(box):
+    box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n"))
+    text = box.lines("")[0]
+    assert "copied there" in text
+    assert "\t--control-plane \n" in text
+
+
+def test_cluster_info_is_signed_at_once_and_signatures_are_short_lived(box):
+    box.run(asked())
+    found = box.kube.get(CONFIG_MAP, "cluster-info", "kube-public")
+    assert cluster_info.verify(found, token=parse(TOKEN), server="x").server == "https://10.98.0.11:6443"
+    other = "fedcba.0123456789abcdef"
+    changes = [change for change in box.run(asked(init=f"bootstrapTokens: [{{token: {other}}}]\n", only=("bootstrap-token",))) if change]
+    assert [(change.target, change.lifetime) for change in changes] == [
+        ("secret kube-system/bootstrap-token-fedcba", Lifetime.EPHEMERAL),
+        ("configmap kube-public/cluster-info", Lifetime.EPHEMERAL),
+    ]
+    assert set(box.kube.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]) == {
+        "kubeconfig",
+        "jws-kubeconfig-abcdef",
+        "jws-kubeconfig-fedcba",
+    }
+
+
+def test_a_token_for_ever_is_durable(box):
+    changes = box.run(asked(init=f"bootstrapTokens: [{{token: {TOKEN}, ttl: 0s}}]\n"))
+    (token,) = [change for change in changes if change.target == "secret kube-system/bootstrap-token-abcdef"]
+    assert token.lifetime is Lifetime.DURABLE
+
+
+def test_cluster_info_needs_the_authority(box):
+    with pytest.raises(CertificateError, match=r"ca\.crt is missing"):
+        box.run(asked(only=("bootstrap-token",)))
+
+
+def test_other_keys_of_kubeadm_config_stay(box):
+    box.kube.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kubeadm-config", "namespace": "kube-system"}, "data": {"Mine": "x"}}
+    )
+    box.run(asked())
+    assert set(box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")["data"]) == {"Mine", "ClusterConfiguration"}
+
+
+def deployment(name, replicas):
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}},
+        "spec": {"replicas": replicas},
+    }
+
+
+def test_the_number_of_dns_pods_stays(box):
+    box.kube.create(deployment("coredns", 7))
+    box.run(asked())
+    assert box.kube.get(named("Deployment"), "coredns", "kube-system")["spec"]["replicas"] == 7
+
+
+def test_several_dns_deployments_are_an_error(box):
+    box.kube.create(deployment("coredns", 2))
+    box.kube.create(deployment("dns-of-mine", 2))
+    with pytest.raises(CheckFailed, match="more than one DNS Deployment") as caught:
+        box.run(asked())
+    assert "coredns, dns-of-mine" in caught.value.detail
+
+
+@pytest.mark.parametrize(("found", "stays"), [("mine", True), ("", False), (None, False)])
+def test_a_corefile_that_somebody_wrote_stays(box, found, stays):
+    data = {} if found is None else {"data": {"Corefile": found}}
+    box.kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}, **data})
+    box.run(asked())
+    assert (box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]["Corefile"] == found) is stays
+
+
+def test_the_node_is_marked_with_the_configured_taints(box):
+    box.run(asked(init="nodeRegistration: {taints: [{key: a, value: b, effect: NoExecute}]}\n"))
+    node = box.kube.get(named("Node"), "node1")
+    assert node["spec"]["taints"] == [{"key": "a", "value": "b", "effect": "NoExecute"}]
+    assert "[a=b:NoExecute]" in box.lines("mark-control-plane")[1]
+
+
+def test_preflight_says_what_it_does_not_do_yet(box):
+    box.run(asked(only=("preflight",)))
+    said = "\n".join(box.lines("preflight"))
+    assert "later release" in said
+    assert "kube-apiserver:v1.36.2" in said
+    assert said.count("\t") == 7
+
+
+def test_skipped_phases_leave_no_trace(box):
+    changes = box.run(asked(overrides=InitOverrides(skip_phases=("addon", "upload-config"))))
+    assert [change.target for change in changes if "coredns" in change.target or "kubeadm-config" in change.target] == []
+
+
+def test_the_join_command_needs_what_it_shows():
+    with pytest.raises(UsageError, match="unresolved dependencies"):
+        Box(Path("/nonexistent")).run(asked(only=("show-join-command",)))
+
+
+def test_the_node_of_a_plan_is_a_stand_in_and_not_a_change(box):
+    kube = RecordingKube(stand_ins=stand_ins.objects(box.call(asked()).configuration))
+    assert kube.get(named("Node"), "node1")["metadata"]["labels"] == {"kubernetes.io/hostname": "node1"}
+    assert kube.writes == []
+
+
+def test_every_change_says_what_it_is_about(box):
+    changes = box.run(asked(), overlay=True)
+    assert [change for change in changes if change.action is Action.CREATE and not (change.diff or change.reason)] == []

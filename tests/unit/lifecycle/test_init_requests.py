@@ -1,0 +1,217 @@
+"""From flags and documents to the configuration: coupling of add-ons and phases, refusals, deprecated flags."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from init_kit import DETECTED, asked
+
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.base.durations import Duration
+from kubewright.base.errors import DocumentError, KubewrightError, UsageError, ValidationError
+from kubewright.base.randomness import SeededRandom
+from kubewright.cli import commands
+from kubewright.cli import init as command
+from kubewright.cli.parser import parse
+from kubewright.lifecycle.init import request
+from kubewright.lifecycle.init.request import InitRequest, configure
+
+
+def configured(asked_for, detected=DETECTED):
+    return configure(asked_for, detected=detected, random=SeededRandom())
+
+
+def of(*argv: str):
+    """The request that a command line makes."""
+    parsed = parse(["init", *argv], program="kubewright")
+    return command.request_of(parsed, only=())
+
+
+@pytest.mark.parametrize(
+    ("skip", "dns", "proxy"),
+    [
+        ((), False, False),
+        (("addon",), True, True),
+        (("addon/coredns",), True, False),
+        (("addon/kube-proxy", "certs"), False, True),
+        (("certs", "kubeconfig"), False, False),
+    ],
+)
+def test_skipping_an_add_on_disables_it_in_what_is_uploaded(skip, dns, proxy):
+    cluster = configured(asked(overrides=InitOverrides(skip_phases=skip))).configuration.cluster
+    assert (cluster.dns.disabled, cluster.proxy.disabled) == (dns, proxy)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "skipped"),
+    [
+        ("dns: {disabled: true}\n", ("addon/coredns",)),
+        ("proxy: {disabled: true}\n", ("addon/kube-proxy",)),
+        ("dns: {disabled: true}\nproxy: {disabled: true}\n", ("addon/coredns", "addon/kube-proxy")),
+        ("", ()),
+    ],
+)
+def test_a_disabled_add_on_skips_its_phase(cluster, skipped):
+    assert tuple(configured(asked(cluster=cluster)).configuration.init.skip_phases) == skipped
+
+
+@pytest.mark.parametrize(("flag", "used"), [((), ("certs",)), (("addon",), ("addon",))])
+def test_the_files_list_of_skipped_phases_counts_only_if_the_flag_is_empty(flag, used):
+    loaded = configured(asked(init="skipPhases: [certs]\n", overrides=InitOverrides(skip_phases=flag)))
+    assert tuple(loaded.configuration.init.skip_phases) == used
+
+
+def test_a_command_that_does_not_look_for_a_runtime_takes_the_usual_socket():
+    crio = DETECTED.__class__(host_name="node1", default_ipv4="10.0.0.1", cri_sockets=("unix:///var/run/crio/crio.sock",))
+    sockets = [configured(asked(looks_for_runtime=looks), crio).configuration.init.node_registration.cri_socket for looks in (True, False)]
+    assert sockets == ["unix:///var/run/crio/crio.sock", "unix:///var/run/containerd/containerd.sock"]
+
+
+def test_an_unknown_field_is_a_warning_as_it_is_for_kubeadm():
+    loaded = configured(asked(cluster="clusterNamee: x\n"))
+    assert len(loaded.warnings) == 1
+    assert "clusterNamee" in loaded.warnings[0]
+
+
+def test_a_wrong_type_is_an_error():
+    with pytest.raises(ValidationError):
+        configured(asked(cluster="networking: []\n"))
+
+
+def test_a_version_label_is_not_looked_up_and_means_our_own_version():
+    loaded = configured(InitRequest())
+    assert loaded.configuration.cluster.kubernetes_version == "v1.36.3"
+    assert ["stable-1" in warning for warning in loaded.warnings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "what"),
+    [
+        (asked(init="patches: {directory: /p}\n"), "patches"),
+        (asked(overrides=InitOverrides(patches="/p")), "patches"),
+        (asked(cluster="featureGates: {RootlessControlPlane: true}\n"), "RootlessControlPlane"),
+    ],
+)
+def test_what_would_be_left_out_without_a_word_is_refused(wanted, what):
+    with pytest.raises(KubewrightError, match="not supported yet") as caught:
+        configured(wanted)
+    assert what in caught.value.what
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("text", ["PublicKeysECDSA", "=true", "PublicKeysECDSA=maybe", "a=true,b"])
+def test_a_malformed_feature_gate_is_named(text):
+    if text == "=true":
+        with pytest.raises(ValidationError):
+            configured(of("--feature-gates", text))
+        return
+    with pytest.raises(UsageError, match="feature-gates"):
+        of("--feature-gates", text)
+
+
+@given(st.dictionaries(st.text("abcXYZ", min_size=1), st.booleans()))
+def test_feature_gates_are_read_as_they_are_written(gates):
+    assert request.feature_gates(",".join(f"{name}={str(value).lower()}" for name, value in gates.items())) == gates
+
+
+@given(st.text(max_size=30))
+def test_any_text_for_feature_gates_is_read_or_refused(text):
+    try:
+        assert all(isinstance(value, bool) for value in request.feature_gates(text).values())
+    except UsageError as error:
+        assert error.remedy
+
+
+FLAGS = {
+    "kubernetes-version": ("v1.36.1", lambda c: c.cluster.kubernetes_version, "v1.36.1"),
+    "node-name": ("Node7", lambda c: c.init.node_registration.name, "node7"),
+    "apiserver-advertise-address": ("192.0.2.7", lambda c: c.init.local_api_endpoint.advertise_address, "192.0.2.7"),
+    "apiserver-bind-port": ("7443", lambda c: c.init.local_api_endpoint.bind_port, 7443),
+    "apiserver-cert-extra-sans": ("a.example,192.0.2.1", lambda c: tuple(c.cluster.api_server.cert_sans), ("a.example", "192.0.2.1")),
+    "cert-dir": ("/pki", lambda c: c.cluster.certificates_dir, "/pki"),
+    "certificate-key": ("ab" * 32, lambda c: c.init.certificate_key, "ab" * 32),
+    "control-plane-endpoint": ("lb.example:443", lambda c: c.cluster.control_plane_endpoint, "lb.example:443"),
+    "cri-socket": ("unix:///x.sock", lambda c: c.init.node_registration.cri_socket, "unix:///x.sock"),
+    "feature-gates": ("PublicKeysECDSA=true", lambda c: dict(c.cluster.feature_gates), {"PublicKeysECDSA": True}),
+    "ignore-preflight-errors": (
+        "Swap,Mem",
+        lambda c: sorted(n.lower() for n in c.init.node_registration.ignore_preflight_errors),
+        ["mem", "swap"],
+    ),
+    "image-repository": ("registry.example/k8s", lambda c: c.cluster.image_repository, "registry.example/k8s"),
+    "pod-network-cidr": ("10.244.0.0/16", lambda c: c.cluster.networking.pod_subnet, "10.244.0.0/16"),
+    "service-cidr": ("10.97.0.0/16", lambda c: c.cluster.networking.service_subnet, "10.97.0.0/16"),
+    "service-dns-domain": ("corp.local", lambda c: c.cluster.networking.dns_domain, "corp.local"),
+    "skip-phases": ("certs", lambda c: tuple(c.init.skip_phases), ("certs",)),
+    "token": ("abcdef.0123456789abcdef", lambda c: c.init.bootstrap_tokens[0].token, "abcdef.0123456789abcdef"),
+    "token-ttl": ("1h", lambda c: c.init.bootstrap_tokens[0].ttl, Duration.parse("1h")),
+    "dry-run": ("true", lambda c: c.init.dry_run, True),
+}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_a_flag_reaches_the_configuration(flag):
+    text, value, wanted = FLAGS[flag]
+    assert value(configured(of(f"--{flag}={text}")).configuration) == wanted
+
+
+def test_every_flag_of_init_has_a_row_above_or_a_place_in_the_request():
+    placed = {"config", "upload-certs", "skip-token-print", "skip-certificate-key-print", "plan", "output", "patches"}
+    assert {flag.name for flag in commands.BY_WORDS["init",].flags} == {*FLAGS, *placed}
+
+
+def test_the_rest_of_the_flags_are_in_the_request():
+    made = of("--upload-certs", "--skip-token-print", "--skip-certificate-key-print")
+    assert (made.upload_certs, made.show_token, made.show_certificate_key, made.from_file) == (True, False, False, False)
+    made = of()
+    assert (made.upload_certs, made.show_token, made.show_certificate_key) == (False, True, True)
+    assert made.overrides == InitOverrides()
+
+
+def test_the_default_token_of_flags_has_kubeadms_description():
+    (token,) = configured(of()).configuration.init.bootstrap_tokens
+    assert token.description == "The default bootstrap token generated by 'kubeadm init'."
+    (token,) = configured(asked()).configuration.init.bootstrap_tokens
+    assert token.description == ""
+
+
+def test_flags_beside_a_file_are_refused_all_at_once(tmp_path):
+    path = tmp_path / "kubeadm.yaml"
+    path.write_text("")
+    with pytest.raises(UsageError) as caught:
+        of("--config", str(path), "--token-ttl=1h", "--cri-socket=unix:///x", "--node-name=n", "--skip-phases=certs", "--plan", "-o=json")
+    assert caught.value.what == "--config cannot be combined with --cri-socket, --token-ttl"
+
+
+def test_plan_and_dry_run_exclude_each_other():
+    with pytest.raises(UsageError, match="exclude"):
+        of("--plan", "--dry-run")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DocumentError, match="cannot read"):
+        of("--config", str(tmp_path / "none.yaml"))
+
+
+def test_deprecated_flags_set_extra_arguments():
+    parsed = parse(
+        ["init", "phase", "control-plane", "all", "--apiserver-extra-args=v=4,audit-log-path=/a", "--scheduler-extra-args=v=2"],
+        program="kubewright",
+    )
+    cluster = configured(command.request_of(parsed, only=("control-plane/all",))).configuration.cluster
+    found = [
+        [(arg.name, arg.value) for arg in part.extra_args] for part in (cluster.api_server, cluster.controller_manager, cluster.scheduler)
+    ]
+    assert found == [[("v", "4"), ("audit-log-path", "/a")], [], [("v", "2")]]
+
+
+def test_a_malformed_extra_argument_is_named():
+    with pytest.raises(UsageError, match="apiserver-extra-args: 'v' is not name=value"):
+        request.extra_arguments({"apiserver": ["v"]})
+
+
+def test_places_of_kubeconfigs_are_made_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    parsed = parse(["init", "phase", "kubeconfig", "admin", "--kubeconfig-dir=sub/../here"], program="kubewright")
+    assert command.request_of(parsed, only=("kubeconfig/admin",)).kubeconfig_directory == f"{tmp_path}/here"

@@ -1,0 +1,63 @@
+"""The tree of phases and the rows of the command table, beside kubeadm's commands (commands.json of v1.36.2)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubewright.cli import commands
+from kubewright.lifecycle.init.phases import INIT
+from kubewright.workflow.phases import help_lines
+
+KUBEADM = {
+    row["command"].removeprefix("kubeadm").strip(): row
+    for row in json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
+}
+PHASES = {path: row for path, row in KUBEADM.items() if path.startswith("init phase ")}
+OURS = {"plan", "output"}
+
+
+def test_the_tree_is_kubeadms_in_names_and_order():
+    printed = KUBEADM["init"]["phase_tree_printed"]
+    assert len(printed) == 39
+    assert [line.split("  ")[0] if not line.startswith(" ") else "  " + line.split()[0] for line in help_lines(INIT)] == printed
+
+
+def test_only_our_own_check_is_hidden():
+    assert [node.name for node in INIT.nodes if node.phase.hidden] == ["control-plane-check"]
+
+
+def test_every_phase_of_kubeadm_has_a_command_and_a_place_in_the_tree():
+    assert len(PHASES) == 45
+    for path in PHASES:
+        command, node = commands.BY_WORDS[tuple(path.split())], INIT.named(path.split()[2:])
+        assert node is not None, path
+        assert bool(command.handler) == (not node.phase.children), path
+
+
+def test_every_phase_command_is_one_of_kubeadms():
+    rows = [" ".join(words) for words in commands.BY_WORDS if words[:2] == ("init", "phase") and len(words) > 2]
+    aliases = [path for path in rows if path.split()[2] in {"uploadconfig", "bootstraptoken"}]
+    assert len(aliases) == 5
+    assert sorted(set(rows) - set(aliases)) == sorted(PHASES)
+
+
+@pytest.mark.parametrize(("alias", "name"), [("uploadconfig kubeadm", "upload-config/kubeadm"), ("bootstraptoken", "bootstrap-token")])
+def test_aliases_mean_the_same_phase(alias, name):
+    node = INIT.named(alias.split())
+    assert node is not None
+    assert node.name == name
+    assert commands.BY_WORDS["init", "phase", *alias.split()].handler == commands.BY_WORDS["init", "phase", *name.split("/")].handler
+
+
+@pytest.mark.parametrize("path", ["init", *PHASES])
+def test_the_flags_are_kubeadms(path):
+    theirs = {flag["name"]: flag for flag in KUBEADM[path]["flags"] + KUBEADM[path].get("hidden_deprecated_flags", [])}
+    ours = {flag.name: flag for flag in commands.BY_WORDS[tuple(path.split())].flags}
+    assert set(ours) - OURS == set(theirs)
+    assert (set(ours) >= OURS) == bool(theirs or path in {"init phase wait-control-plane", "init phase show-join-command"})
+    for name, flag in theirs.items():
+        assert str(ours[name].default or "") == flag.get("default", ""), name
+        assert ours[name].hidden == (flag in KUBEADM[path].get("hidden_deprecated_flags", []))

@@ -1,0 +1,111 @@
+"""Persistence towards an API server that has just started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from kubewright.kube.resources import CONFIG_MAP
+from kubewright.lifecycle.settling import SettlingKube
+
+BODY = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default"}}
+
+
+def refusal(kind):
+    return kind("no") if kind is Unreachable else kind("no", code=500)
+
+
+class Flaky:
+    """Answers each call with the next of some errors, then well."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = []
+
+    def __getattr__(self, verb: str) -> Callable[..., object]:
+        def call(*args: object, **kwargs: object) -> object:
+            self.calls.append(verb)
+            if self.errors:
+                raise self.errors.pop(0)
+            return [] if verb == "list" else {"verb": verb}
+
+        return call
+
+
+CALLS = {
+    "get": lambda api: api.get(CONFIG_MAP, "x", "default"),
+    "list": lambda api: api.list(CONFIG_MAP, "default"),
+    "create": lambda api: api.create(BODY),
+    "update": lambda api: api.update(BODY),
+    "patch": lambda api: api.patch(CONFIG_MAP, "x", {}, "default"),
+    "delete": lambda api: api.delete(CONFIG_MAP, "x", "default"),
+}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("kind", [Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized])
+def test_what_passes_with_time_is_tried_again(verb, kind):
+    inner, clock = Flaky(refusal(kind), refusal(kind)), FakeClock()
+    assert CALLS[verb](SettlingKube(inner, clock=clock, within=10)) in ({"verb": verb}, [])
+    assert inner.calls == [verb] * 3
+    assert clock.monotonic() == pytest.approx(0.02 + 0.04)
+
+
+@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("kind", [AlreadyExists, Conflict, Invalid])
+def test_what_time_cannot_mend_is_final(verb, kind):
+    inner, clock = Flaky(refusal(kind)), FakeClock()
+    with pytest.raises(kind):
+        CALLS[verb](SettlingKube(inner, clock=clock, within=10))
+    assert (inner.calls, clock.monotonic()) == ([verb], 0.0)
+
+
+@pytest.mark.parametrize(("verb", "count"), [("create", 2), ("get", 1), ("update", 1), ("delete", 1)])
+def test_not_found_passes_only_where_it_means_a_missing_namespace(verb, count):
+    inner = Flaky(refusal(NotFound))
+    api = SettlingKube(inner, clock=FakeClock(), within=10)
+    if count == 1:
+        with pytest.raises(NotFound):
+            CALLS[verb](api)
+    else:
+        CALLS[verb](api)
+    assert len(inner.calls) == count
+
+
+def test_the_pauses_grow_to_half_a_second_and_the_last_error_stands():
+    class Down(Flaky):
+        def __getattr__(self, verb: str) -> Callable[..., object]:
+            def call(*args: object, **kwargs: object) -> object:
+                self.calls.append(clock.monotonic())
+                raise Unreachable(f"try {len(self.calls)}")
+
+            return call
+
+    clock = FakeClock()
+    inner = Down()
+    with pytest.raises(Unreachable) as caught:
+        SettlingKube(inner, clock=clock, within=3).get(CONFIG_MAP, "x", "default")
+    pauses = [round(after - before, 2) for before, after in zip(inner.calls, inner.calls[1:], strict=False)]
+    assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5, 0.5]
+    assert caught.value.what == f"try {len(inner.calls)}"
+    assert clock.monotonic() <= 3
+
+
+def test_raw_requests_are_passed_on_as_they_are():
+    inner = Flaky(refusal(ServerError))
+    with pytest.raises(ServerError):
+        SettlingKube(inner, clock=FakeClock(), within=3).raw("GET", "/readyz")
+    assert inner.calls == ["raw"]
