@@ -1,0 +1,106 @@
+"""`python -m tests.bench [NAME ...] [--rounds N] [--out DIRECTORY]`: measure, print a table, write docs/performance.
+
+Without names everything is measured that takes minutes; what takes longer is asked for by name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench import cheap, cold_build, drawing, many_nodes, report, results, starting
+from tests.bench.model import Result
+from tests.bench.running import BenchmarkFailed
+from tests.bench.setup import Setup, make
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """One benchmark: what measures it, and how many rounds make a result."""
+
+    run: Callable[[Setup, int], Result]
+    rounds: int
+    by_default: bool = True
+
+
+BENCHMARKS: Final[Mapping[str, Benchmark]] = {
+    "commands": Benchmark(run=cheap.run, rounds=40),
+    "start": Benchmark(run=starting.run, rounds=12),
+    "nodes": Benchmark(run=many_nodes.run, rounds=5),
+    "cold-build": Benchmark(run=cold_build.run, rounds=1, by_default=False),
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the benchmarks that were asked for. Returns 1 if one could not be measured; a target that is not kept is a finding, not a failure."""
+    asked = _parse(arguments)
+    measured = []
+    for name in asked.names or [name for name, one in BENCHMARKS.items() if one.by_default]:
+        try:
+            found = _measure(name, asked.rounds)
+        except BenchmarkFailed as error:
+            sys.stderr.write(f"{name}: {error}\n")
+            return 1
+        results.save(found, asked.out / "performance")
+        measured.append(found)
+    _write(asked.out)
+    sys.stdout.write("\n" + report.text(measured))
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure kubewright beside its peers.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; default: all but cold-build")
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of each benchmark (default: its own number)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of performance.md and performance/ (default: docs)")
+    asked = parser.parse_args(arguments)
+    unknown = [name for name in asked.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    return asked
+
+
+def _measure(name: str, rounds: int) -> Result:
+    with tempfile.TemporaryDirectory(prefix="kubewright-bench-") as directory:
+        setup = make(Path(directory), say=_say)
+        try:
+            return BENCHMARKS[name].run(setup, rounds or BENCHMARKS[name].rounds)
+        finally:
+            _clean(setup)
+
+
+def _clean(setup: Setup) -> None:
+    """End the clusters that a failed round left."""
+    for record in setup.work.glob("*/*/cluster.json"):
+        setup.run("down", "--state-dir", str(record.parents[1]), "--name", record.parent.name)
+
+
+def _write(out: Path) -> None:
+    """Make the document and the pictures anew from all results that there are."""
+    directory = out / "performance"
+    found = results.load(directory, list(BENCHMARKS))
+    document = out / "performance.md"
+    if not document.exists():
+        shutil.copy(ROOT / "docs" / "performance.md", document)
+    report.fill(document, found)
+    (directory / "targets.svg").write_text(drawing.targets([one for row in found for one in row.figures]), encoding="utf-8")
+    for one in found:
+        if "timeline" in one.extra:
+            (directory / "timeline.svg").write_text(drawing.course(one.extra["timeline"]), encoding="utf-8")
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""A cluster as its administrator sees it from outside: what both sides of a comparison are measured with.
+
+Only the standard library's HTTP client on one kept connection, so that looking costs the cluster as little as it can: a connection per
+look would be a TLS handshake per look. `kubewright` gives the reading of the kubeconfig, nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from tests.bench.running import BenchmarkFailed
+
+from kubewright.host.files import Files
+from kubewright.kube.kubeconfigs import load_access
+
+EVERY: Final = 0.02
+"""Seconds between two looks."""
+PATIENCE: Final = 120.0
+"""Seconds after which a round is given up."""
+
+_TROUBLE: Final = (OSError, http.client.HTTPException)
+
+
+class Admin:
+    """The administrator of one cluster. Not for several threads at a time."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        access = load_access(PurePosixPath(kubeconfig), read=Files().read)
+        self._context = access.context()
+        place = urlsplit(access.server)
+        self.host, self.port = place.hostname or "", place.port or 443
+        self._connection = self._connect()
+
+    def status(self, path: str) -> int:
+        """Return the status code of a GET; 0 if nobody answers."""
+        try:
+            return self._send("GET", path)[0]
+        except _TROUBLE:
+            self._drop()
+            return 0
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Return an object. Raises BenchmarkFailed for any other answer than 200."""
+        return self._require("GET", path, None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create an object. Raises BenchmarkFailed if the server does not."""
+        return self._require("POST", path, body)
+
+    def watch(self, path: str) -> Iterator[dict[str, Any]]:
+        """Yield the events of a watch, on a connection of its own, for as long as the server sends any."""
+        connection = self._connect()
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            if answer.status != 200:
+                raise BenchmarkFailed(f"GET {path}: {answer.status} {answer.read(300)!r}")
+            while line := answer.readline():
+                yield json.loads(line)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _require(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+        status, content = self._send(method, path, None if body is None else json.dumps(body).encode())
+        if status not in {200, 201}:
+            raise BenchmarkFailed(f"{method} {path}: {status} {content[:300]!r}")
+        found: dict[str, Any] = json.loads(content)
+        return found
+
+    def _send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        self._connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        answer = self._connection.getresponse()
+        return answer.status, answer.read()
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(self.host, self.port, context=self._context, timeout=PATIENCE)
+
+    def _drop(self) -> None:
+        self._connection.close()
+        self._connection = self._connect()
+
+
+def wait_for(what: str, look: Callable[[], bool], *, hopeless: Callable[[], str] = lambda: "") -> float:
+    """Look every 20 ms and return the monotonic time at which it was there. Raises BenchmarkFailed after two minutes, or when `hopeless` says why."""
+    end = time.monotonic() + PATIENCE
+    while not look():
+        if reason := hopeless():
+            raise BenchmarkFailed(f"{what}: {reason}")
+        if time.monotonic() > end:
+            raise BenchmarkFailed(f"{what}: not within {PATIENCE:.0f} s")
+        time.sleep(EVERY)
+    return time.monotonic()
+
+
+def api_ready(kubeconfig: Path, *, hopeless: Callable[[], str] = lambda: "") -> tuple[Admin, float]:
+    """Wait for the kubeconfig, then for the first 200 of /readyz; return the administrator and when that was."""
+    wait_for("the kubeconfig", kubeconfig.exists, hopeless=hopeless)
+    admin = Admin(kubeconfig)
+    return admin, wait_for("the API server", lambda: admin.status("/readyz") == 200, hopeless=hopeless)
+
+
+def service_account_ready(admin: Admin) -> float:
+    """Wait for the default service account; return when it was there."""
+    return wait_for("the default service account", lambda: admin.status("/api/v1/namespaces/default/serviceaccounts/default") == 200)
+
+
+def nodes_ready(admin: Admin, count: int) -> tuple[float, dict[str, tuple[float, float]]]:
+    """Watch until so many nodes are Ready. Returns when that was, and for each node when it was first seen, and first seen Ready."""
+    seen: dict[str, float] = {}
+    ready: dict[str, tuple[float, float]] = {}
+    for event in admin.watch("/api/v1/nodes?watch=1"):
+        node, now = event["object"], time.monotonic()
+        if event["type"] not in {"ADDED", "MODIFIED"}:
+            raise BenchmarkFailed(f"the watch of nodes ended with {event['type']}")
+        name = node["metadata"]["name"]
+        seen.setdefault(name, now)
+        if name not in ready and is_ready(node):
+            ready[name] = (seen[name], now)
+        if len(ready) == count:
+            return now, ready
+    raise BenchmarkFailed(f"the watch of nodes ended with {len(ready)} of {count} ready")
+
+
+def is_ready(node: Mapping[str, Any]) -> bool:
+    """Whether a Node says that it is ready."""
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -1,0 +1,155 @@
+"""The bare loop: sends recorded requests with the identities and connections that they had, and does nothing else.
+
+Threads with the standard library's HTTP client; 16 nodes at a time, as the fleet lets them join. Per node: its look at cluster-info on a
+connection that the nodes of a thread share; a connection with the token, which ends with the watch on it; a connection with the node's
+certificate; and one more for the watch of its pods. The last two stay open to the end. The loop waits for answers, never for what the
+controllers make of them. TLS contexts are made before its clock starts.
+
+What only the server can know is taken from its answers: the name of a certificate request, the uid of a Node, resource versions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.bench.recording import Join, Request
+
+AT_ONCE: Final = 16
+_PATIENCE: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The cluster to send to, and who the senders are."""
+
+    host: str
+    port: int
+    token: str
+    anonymous: ssl.SSLContext
+    identities: Mapping[str, ssl.SSLContext]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What a replay took, and how the requests were answered: status code to count."""
+
+    seconds: float
+    answers: Mapping[int, int]
+
+    @property
+    def refused(self) -> int:
+        """Requests that the server did not do, beside those that looked for something that is not there yet."""
+        return sum(count for status, count in self.answers.items() if status >= 400 and status != 404)
+
+
+@dataclass
+class _Known:
+    """What the server said to one node so far."""
+
+    version: str = "0"
+    name: str = ""
+    uid: str = ""
+
+
+class _Lane:
+    """One connection with one identity."""
+
+    def __init__(self, target: Target, context: ssl.SSLContext, *, token: str = "") -> None:
+        self._connection = http.client.HTTPSConnection(target.host, target.port, context=context, timeout=_PATIENCE)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    def send(self, request: Request, known: _Known) -> int:
+        """Send a request and read its answer; of a watch only the head."""
+        headers = {**self._headers, **({"Content-Type": request.content_type} if request.body is not None else {})}
+        self._connection.request(request.method, _target(request.target, known), _body(request.body, known), headers)
+        answer = self._connection.getresponse()
+        if not request.watch:
+            _learn(answer.read(), known)
+        return answer.status
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@dataclass
+class _Sender:
+    """Sends for all nodes; counts answers. One object for all threads."""
+
+    target: Target
+    open: contextlib.ExitStack
+    answers: Counter[int] = field(default_factory=Counter)
+    _local: threading.local = field(default_factory=threading.local)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def send(self, join: Join) -> None:
+        """Send everything of one node, in order."""
+        known = _Known()
+        statuses = [self._shared().send(request, known) for request in join.anonymous]
+        token = _Lane(self.target, self.target.anonymous, token=self.target.token)
+        statuses += [token.send(request, known) for request in join.token]
+        token.close()
+        identity = self.target.identities[join.node]
+        own = self._kept(_Lane(self.target, identity))
+        for request in join.own:
+            lane = self._kept(_Lane(self.target, identity)) if request.watch else own
+            statuses.append(lane.send(request, known))
+        with self._lock:
+            self.answers.update(statuses)
+
+    def _shared(self) -> _Lane:
+        if not hasattr(self._local, "lane"):
+            self._local.lane = self._kept(_Lane(self.target, self.target.anonymous))
+        lane: _Lane = self._local.lane
+        return lane
+
+    def _kept(self, lane: _Lane) -> _Lane:
+        with self._lock:
+            self.open.callback(lane.close)
+        return lane
+
+
+def replay(joins: Sequence[Join], target: Target, *, clock: Callable[[], float] = time.monotonic) -> Replayed:
+    """Send everything, and return how long that took."""
+    with contextlib.ExitStack() as stack:
+        sender = _Sender(target=target, open=stack)
+        began = clock()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            list(pool.map(sender.send, joins))
+        seconds = clock() - began
+    return Replayed(seconds=seconds, answers=dict(sender.answers))
+
+
+def _target(target: str, known: _Known) -> str:
+    fitted = re.sub(r"resourceVersion=\d+", f"resourceVersion={known.version}", target)
+    return re.sub(r"(fieldSelector=metadata\.name(?:=|%3D))csr-[a-z0-9]+", rf"\g<1>{known.name}", fitted)
+
+
+def _body(body: Mapping[str, Any] | None, known: _Known) -> bytes | None:
+    if body is None:
+        return None
+    metadata = dict(body.get("metadata", {}))
+    if "resourceVersion" in metadata:
+        metadata["resourceVersion"] = known.version
+    if "ownerReferences" in metadata:
+        metadata["ownerReferences"] = [{**owner, "uid": known.uid} for owner in metadata["ownerReferences"]]
+    return json.dumps({**body, "metadata": metadata} if metadata else body).encode()
+
+
+def _learn(content: bytes, known: _Known) -> None:
+    found = json.loads(content)
+    metadata = found.get("metadata", {})
+    known.version = metadata.get("resourceVersion", known.version)
+    known.name = metadata.get("name", known.name)
+    if found.get("kind") == "Node":
+        known.uid = metadata["uid"]

@@ -1,0 +1,44 @@
+"""Results on disk: one JSON file per benchmark, from which tables, documents and pictures are made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.bench.model import Figure, Result
+from tests.bench.setup import machine
+
+
+def result(
+    benchmark: str, figures: Sequence[Figure], raw: Sequence[Mapping[str, Any]], *, extra: Mapping[str, Any] | None = None
+) -> Result:
+    """Make a result of this machine and moment. Times are kept to a tenth of a millisecond."""
+    return Result(
+        benchmark=benchmark,
+        taken=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        machine=machine(),
+        figures=tuple(figures),
+        raw=[{key: _short(value) for key, value in row.items()} for row in raw],
+        extra=extra or {},
+    )
+
+
+def save(found: Result, directory: Path) -> Path:
+    """Write a result; it replaces the one before."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{found.benchmark}.json"
+    path.write_text(json.dumps(found.as_map(), indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def load(directory: Path, names: Sequence[str]) -> list[Result]:
+    """Read the results that there are, in this order."""
+    paths = [directory / f"{name}.json" for name in names]
+    return [Result.from_map(json.loads(path.read_text(encoding="utf-8"))) for path in paths if path.exists()]
+
+
+def _short(value: object) -> object:
+    return round(value, 4) if isinstance(value, float) else value
