@@ -151,9 +151,10 @@ def _absolute(path: str) -> str:
 
 
 def _reporter(parsed: Parsed, form: str) -> events.Reporter:
-    if form == "json":
-        return JsonLines()
-    return PlainLines() if _given(parsed, "plan") or _given(parsed, "print-manifest") else _InitText()
+    """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
+    if _given(parsed, "plan") or _given(parsed, "print-manifest"):
+        return PlainLines()
+    return JsonLines() if form == "json" else _InitText()
 
 
 class _InitText:

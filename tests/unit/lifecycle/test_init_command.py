@@ -1,0 +1,173 @@
+"""`kubewright init` from argv to exit code."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from init_kit import FAST
+
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.cli import init as command
+from kubewright.cli.main import main
+from kubewright.host.decide import roots
+from kubewright.host.overlay import OverlayHost
+from kubewright.lifecycle.init.dry_run_directory import VARIABLE
+
+
+@pytest.fixture
+def config(tmp_path, box):
+    path = tmp_path / "kubeadm.yaml"
+    path.write_text(
+        f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.2\n{FAST}"
+        f"certificatesDir: {box.layout.pki}\n"
+        "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nbootstrapTokens: [{token: abcdef.0123456789abcdef}]\n"
+    )
+    return path
+
+
+@pytest.fixture(autouse=True)
+def this_machine(monkeypatch, box, tmp_path):
+    """A machine that has nothing in kubeadm's directories, and a home of its own."""
+
+    def machine(layout):
+        host = OverlayHost(box.machine(layout))
+        for root in roots(Layout()):
+            host.remove(root)
+        return host
+
+    monkeypatch.setattr(command, "machine", machine)
+    monkeypatch.setattr(command.os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr("sys.argv", ["kubewright"])
+
+
+def test_a_plan_is_printed_on_stdout_and_nothing_else_is(config, capsys):
+    assert main(["init", "--plan", "--config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("create certificate ca (made, expires in ")
+    assert out.endswith("\nplan: 55 to create, 3 to update\n")
+    assert err == ""
+
+
+def test_a_plan_as_json_is_a_list(config, capsys):
+    assert main(["init", "--plan", "-o", "json", "--config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    changes = json.loads(out)
+    assert len(changes) == 58
+    assert changes[0]["target"] == "certificate ca"
+    assert err == ""
+
+
+@pytest.mark.parametrize(("form", "printed"), [("text", ""), ("json", "[]\n")])
+def test_an_unchanged_machine_has_nothing_to_print(form, printed, config, capsys, monkeypatch, box):
+    monkeypatch.setattr(command, "machine", box.machine)
+    argv = ["init", "phase", "certs", "all", "--config", str(config)]
+    assert main(argv) == 0
+    capsys.readouterr()
+    assert main([*argv, "--plan", "-o", form]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_a_dry_run_leaves_nothing_behind(config, capsys, tmp_path):
+    assert main(["init", "--dry-run", "--config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("[init] Using Kubernetes version: v1.36.2\n[preflight] ")
+    assert "\n\nYour Kubernetes control plane is up.\n" in out
+    assert "[] " not in out
+    assert f'"{tmp_path}/state/kubewright/dryrun/kubeadm-init-dryrun' in out
+    assert list((tmp_path / "state/kubewright/dryrun").iterdir()) == []
+    assert err == ""
+
+
+def test_dry_run_may_stand_in_the_file(config, capsys):
+    config.write_text(config.read_text() + "dryRun: true\n")
+    assert main(["init", "--config", str(config)]) == 0
+    assert "[dryrun] Would write file" in capsys.readouterr().out
+
+
+def test_a_named_directory_stays(config, capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "dry"))
+    assert main(["init", "phase", "control-plane", "all", "--dry-run", "--config", str(config)]) == 0
+    assert sorted(path.name for path in (tmp_path / "dry").iterdir()) == [
+        "kube-apiserver.yaml",
+        "kube-controller-manager.yaml",
+        "kube-scheduler.yaml",
+    ]
+    assert "Using Kubernetes version" not in capsys.readouterr().out
+
+
+def test_skipped_and_left_out_phases_are_told(config, capsys):
+    config.write_text(config.read_text().replace(FAST, FAST + "etcd: {external: {endpoints: ['http://192.0.2.1:2379']}}\n"))
+    assert main(["init", "--dry-run", "--config", str(config), "--skip-phases", "addon"]) == 0
+    out = capsys.readouterr().out
+    assert "[certs] Skipping etcd-ca: etcd is external\n" in out
+    assert "[addon] Skipping coredns: named by --skip-phases\n" in out
+
+
+@pytest.mark.parametrize("argv", [["init"], ["init", "phase", "kubelet-start"], ["init", "phase", "upload-config", "all"]])
+def test_a_real_run_fails_with_what_to_do_instead(argv, config, capsys):
+    assert main([*argv, "--config", str(config)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "yet" in err
+    assert "kubewright up" in err
+
+
+def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
+    monkeypatch.setattr(command, "machine", box.machine)
+    assert main(["init", "phase", "certs", "ca", "--config", str(config)]) == 0
+    assert capsys.readouterr().out == '[certs] Generated "ca" certificate and key\n'
+    assert main(["init", "phase", "certs", "ca", "--config", str(config), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, monkeypatch, box):
+    monkeypatch.setattr(command, "machine", box.machine)
+    argv = ["init", "phase", "certs", "sa", "--cert-dir", str(tmp_path / "pki"), "--kubernetes-version=v1.36.2"]
+    assert main(argv) == 0
+    assert sorted(path.name for path in (tmp_path / "pki").iterdir()) == ["sa.key", "sa.pub"]
+    assert (tmp_path / "state/kubewright/init.lock").exists()
+
+
+@pytest.mark.parametrize(
+    ("add_on", "kinds"),
+    [
+        ("coredns", ["Deployment", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"]),
+        ("kube-proxy", ["ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet"]),
+    ],
+)
+def test_add_ons_are_printed_in_kubeadms_order(add_on, kinds, config, capsys):
+    assert main(["init", "phase", "addon", add_on, "--print-manifest", "--config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("---\n")
+    assert [document.value["kind"] for document in yaml.load_all(out)] == kinds
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--skip-phases", "nonsense"], "invalid phase name: nonsense"),
+        (["--skip-phases", "bootstrap-token"], "unresolved dependencies"),
+        (["--pod-network-cidr", "10.0.0.0/8"], "--config cannot be combined with --pod-network-cidr"),
+        (["--dry-run"], "--plan and --dry-run exclude each other"),
+    ],
+)
+def test_what_is_wrong_is_told_with_exit_code_1(argv, message, config, capsys):
+    assert main(["init", "--plan", "--config", str(config), *argv]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a: [", "kind: ClusterConfiguration\n", "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\netcd: 3\n"]
+)
+def test_a_bad_file_is_an_error_and_never_a_traceback(text, tmp_path, capsys):
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    assert main(["init", "--plan", "--config", str(path)]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
