@@ -43,8 +43,13 @@ def node_serving_request(node_name: str, key: PrivateKey, *, names: Names) -> by
     return request(key, common_name=node_user(node_name), organizations=(NODES,), names=sorted_names)
 
 
-def request(key: PrivateKey, *, common_name: str, organizations: tuple[str, ...] = (), names: Names = NO_NAMES) -> bytes:
-    """Make a request with a subject and alternative names only, as PEM. Raises CertificateError for names that cannot be in one."""
+def request(
+    key: PrivateKey, *, common_name: str, organizations: tuple[str, ...] = (), names: Names = NO_NAMES, plain_digest: bool = False
+) -> bytes:
+    """Make a request with a subject and alternative names only, as PEM. Raises CertificateError for names that cannot be in one.
+
+    `plain_digest`: SHA-256 for RSA keys of any size, as kubeadm's requests have it; the kubelet's use larger digests for larger keys.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -52,7 +57,8 @@ def request(key: PrivateKey, *, common_name: str, organizations: tuple[str, ...]
         builder = x509.CertificateSigningRequestBuilder(issuing.subject_of(common_name, organizations))
         if names:
             builder = builder.add_extension(issuing.san_extension(names), critical=False)
-        return builder.sign(key.native, _digest(key)).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
+        digest = key.signature_hash() if plain_digest else _digest(key)
+        return builder.sign(key.native, digest).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         raise CertificateError(f"a request for {common_name!r} cannot be made", detail=str(error), remedy="correct the names") from error
 

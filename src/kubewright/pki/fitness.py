@@ -72,7 +72,7 @@ def _usages(spec: CertificateSpec, found: Found) -> str:
     """Compare extended usages; a certificate that names none is good for all (RFC 5280, section 4.2.1.12)."""
     if not found.leaf.usages or "anyExtendedKeyUsage" in found.leaf.usages:
         return ""
-    lacking = [usage.value for usage in spec.usages if usage.value not in found.leaf.usages]
+    lacking = [str(usage) for usage in spec.usages if usage not in found.leaf.usages]
     return f"it lacks the usage {lacking[0]}" if lacking else ""
 
 

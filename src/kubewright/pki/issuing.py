@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import Random
 from kubewright.pki.authorities import LoadedAuthority
+from kubewright.pki.certificates import extension_name
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
 from kubewright.pki.reading import quiet
 from kubewright.pki.specs import CertificateSpec
-from kubewright.pki.table import Usage
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -139,10 +139,13 @@ def _serial(random: Random) -> int:
     return int.from_bytes(random.token_bytes(_SERIAL_BYTES)) >> 1 or 1
 
 
-def _usage(usage: Usage) -> x509.ObjectIdentifier:
+def _usage(usage: str) -> x509.ObjectIdentifier:
+    """Return the identifier of a usage by its name, as `certificates` reads them, or of one in dotted form. Raises ValueError."""
+    from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    return ExtendedKeyUsageOID.SERVER_AUTH if usage is Usage.SERVER else ExtendedKeyUsageOID.CLIENT_AUTH
+    known = (value for value in vars(ExtendedKeyUsageOID).values() if isinstance(value, x509.ObjectIdentifier))
+    return next((one for one in known if extension_name(one) == usage), None) or x509.ObjectIdentifier(usage)
 
 
 def _key_usage(*, signs: bool) -> x509.KeyUsage:

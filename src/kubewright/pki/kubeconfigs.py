@@ -86,7 +86,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
 
 def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: Means) -> str:
     """Require that a file may stay, and say what there is to say about it."""
-    resolved = _resolve(load(text, source=spec.file), spec.file)
+    resolved = resolve(load(text, source=spec.file), spec.file)
     said = ["existing"]
     _require_authority(spec.file, resolved, authority)
     if resolved.cluster.server != spec.server:
@@ -98,7 +98,8 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: 
     return ", ".join(said)
 
 
-def _resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
+def resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
+    """Return what the current context names. Raises CertificateMismatch, naming `source`, where it cannot be used."""
     from kubewright.apis.kubeconfig import require_usable
 
     try:

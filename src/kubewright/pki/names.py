@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kubewright.apis import subnets as service
+
 if TYPE_CHECKING:
     from kubewright.apis.addresses import Addresses
     from kubewright.apis.kubeadm.types import Configuration
@@ -95,8 +97,7 @@ def endpoint_host(endpoint: str) -> str:
 
 def _service_address(subnets: str) -> str:
     """Return the address of the Service `kubernetes`: the first of the first service subnet."""
-    network = ipaddress.ip_network(subnets.partition(",")[0].strip(), strict=False)
-    return str(network.network_address + 1)
+    return str(service.service_address(subnets, service.API_SERVER_INDEX))
 
 
 def covers(pattern: str, name: str) -> bool:

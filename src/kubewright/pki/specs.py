@@ -10,7 +10,6 @@ from kubewright.base.durations import SECOND, Duration
 from kubewright.pki import table
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import NO_NAMES, Names
-from kubewright.pki.table import Usage
 
 if TYPE_CHECKING:
     from kubewright.apis.addresses import Addresses
@@ -28,7 +27,8 @@ class CertificateSpec:
     algorithm: Algorithm
     signer: str = ""
     organizations: tuple[str, ...] = ()
-    usages: tuple[Usage, ...] = ()
+    usages: tuple[str, ...] = ()
+    """Names of extended key usages: those of `table.Usage`, others that the X.509 library knows, or dotted identifiers."""
     names: Names = NO_NAMES
 
     @property

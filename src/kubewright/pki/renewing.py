@@ -1,0 +1,137 @@
+"""Renewing: a new key and a new life for a certificate, everything else as the old one has it (kubeadm v1.36: phases/certs/renewal).
+
+The old key is never read, so that a lost one is no obstacle. Whoever is killed between the two writes of a pair renews once more: only the
+certificate is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kubewright.apis.kubeadm import features
+from kubewright.base import yaml
+from kubewright.base.durations import SECOND
+from kubewright.base.errors import CertificateError
+from kubewright.pki import certificates, issuing, kubeconfigs, names
+from kubewright.pki.authorities import LoadedAuthority
+from kubewright.pki.certificates import Certificate
+from kubewright.pki.ensure import Means
+from kubewright.pki.keys import Algorithm, PrivateKey
+from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, KUBECONFIG_MODE, CertificateStore
+
+if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.types import ClusterConfiguration
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What the configuration decides about a renewed certificate; the rest is copied."""
+
+    algorithm: Algorithm
+    lifetime: timedelta
+
+    @classmethod
+    def of(cls, cluster: ClusterConfiguration) -> Terms:
+        """Take them from a ClusterConfiguration."""
+        period = timedelta(seconds=cluster.certificate_validity_period // SECOND)
+        return cls(algorithm=Algorithm(features.key_algorithm(cluster)), lifetime=period)
+
+
+def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, means: Means) -> None:
+    """Renew `base`.crt and `base`.key. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here."""
+    name = f"{base}.crt"
+    text = store.read(name)
+    if text is None:
+        raise CertificateError(f"{name} is missing", remedy=f"make it with `init phase certs`, or restore {name} from a copy")
+    key, made = _issue(certificates.first(text, source=name), name, authority, terms, means)
+    store.write(f"{base}.key", key.pem(), mode=KEY_MODE)
+    store.write(name, made, mode=CERTIFICATE_MODE)
+
+
+def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, means: Means) -> None:
+    """Renew the client certificate inside a kubeconfig, and put the whole CA file into it; its other entries stay.
+
+    kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA (spec 14.2).
+    Raises CertificateError for a file that is missing, cannot be used or embeds no client certificate.
+    """
+    text = files.read(file)
+    if text is None:
+        raise CertificateError(f"{file} is missing", remedy=f"make it with `init phase kubeconfig`, or restore {file} from a copy")
+    key, made = _issue(client_certificate(text, source=file), file, authority, terms, means)
+    renewed = _with_credentials(yaml.load(text, source=file), ca_pem=authority.pem, certificate_pem=made, key=key)
+    files.write(file, yaml.dump(renewed).encode(), mode=KUBECONFIG_MODE)
+
+
+def client_certificate(text: bytes, *, source: str) -> Certificate:
+    """Return the client certificate that a kubeconfig embeds for its current context. Raises CertificateError, also where it has none."""
+    user = kubeconfigs.resolve(kubeconfigs.load(text, source=source), source).user
+    if not user.client_certificate_data:
+        raise CertificateError(
+            f"{source} embeds no client certificate",
+            detail=f"it names the file {user.client_certificate}"
+            if user.client_certificate
+            else "its user has another kind of credentials",
+            remedy=f"remove {source} and make it again with `init phase kubeconfig`",
+        )
+    return certificates.first(user.client_certificate_data, source=source)
+
+
+def _issue(found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, means: Means) -> tuple[PrivateKey, bytes]:
+    spec = spec_of(found, name=name, signer=authority.base, terms=terms)
+    authority.signing_key(wanted=name)  # before a key is made
+    key = means.keys.take(spec.algorithm)
+    return key, issuing.signed(spec, key, authority, started=means.start, random=means.random)
+
+
+def spec_of(found: Certificate, *, name: str, signer: str, terms: Terms) -> CertificateSpec:
+    """Specify the certificate that comes after one: its common name, organisations, DNS names, addresses and extended usages."""
+    return CertificateSpec(
+        name=name,
+        base=name.removesuffix(".crt"),
+        signer=signer,
+        common_name=found.common_name,
+        organizations=found.organizations,
+        usages=found.usages,
+        names=names.of(found.names.dns, found.names.ips),
+        lifetime=terms.lifetime,
+        algorithm=terms.algorithm,
+    )
+
+
+def _with_credentials(document: object, *, ca_pem: bytes, certificate_pem: bytes, key: PrivateKey) -> object:
+    """Return a kubeconfig document, known to be usable, with other credentials for its current context."""
+    from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+
+    whole = _map(document)
+    context = _map(_entry(whole, "contexts", str(whole["current-context"]))["context"])
+    credentials = EmbeddedCertificate(certificate_pem=certificate_pem, key_pem=key.pem())
+    made = kubeconfig_document(server="", ca_pem=ca_pem, cluster_name="", user="", credentials=credentials)
+    cluster, user = (_map(_entry(made, plural, "")[plural[:-1]]) for plural in ("clusters", "users"))
+    cluster.pop("server")
+    replaced = _replaced(whole, "clusters", str(context.get("cluster", "")), cluster, drop=("certificate-authority",))
+    return _replaced(replaced, "users", str(context.get("user", "")), user, drop=("client-key",))
+
+
+def _replaced(
+    document: dict[str, object], plural: str, name: str, values: Mapping[str, object], *, drop: tuple[str, ...]
+) -> dict[str, object]:
+    entry = _entry(document, plural, name)
+    kept = {key: value for key, value in _map(entry[plural[:-1]]).items() if key not in drop}
+    renewed = {**entry, plural[:-1]: {**kept, **values}}
+    return {**document, plural: [renewed if one is entry else one for one in _list(document[plural])]}
+
+
+def _entry(document: Mapping[str, object], plural: str, name: str) -> dict[str, object]:
+    return next(_map(one) for one in _list(document[plural]) if (_map(one).get("name") or "") == name)
+
+
+def _map(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
