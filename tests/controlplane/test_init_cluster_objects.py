@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kubewright.apis.detected import Detected
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.change import Lifetime
 from kubewright.base.clock import FakeClock
@@ -23,7 +25,7 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import calls, planning
+from kubewright.lifecycle.init import calls, observing, planning
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.pki import sealing
 from kubewright.tokens import cluster_info, parse
@@ -215,3 +217,24 @@ def test_a_corefile_that_somebody_wrote_and_more_dns_pods_stay(cluster, made):
     assert [change.target for change in cluster.init(upload_certs=False) if change] == []
     assert stored(cluster, "ConfigMap", "kube-system", "coredns")["data"] == {"Corefile": edited}
     assert stored(cluster, "Deployment", "kube-system", "coredns")["spec"]["replicas"] == 5
+
+
+def test_a_plan_finds_the_cluster_through_a_kubeconfig(cluster, made, apiserver, tmp_path):
+    identity = apiserver.identity("kubernetes-admin", "system:masters")
+    path = tmp_path / "admin.conf"
+    path.write_text(
+        yaml.dump(
+            kubeconfig_document(
+                server=apiserver.url,
+                ca_pem=apiserver.ca_pem,
+                cluster_name="kubernetes",
+                user="kubernetes-admin",
+                credentials=EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem),
+            )
+        )
+    )
+    call = cluster.call(upload_certs=False)
+    found = observing.cluster(replace(call, request=replace(call.request, kubeconfig=str(path))))
+    assert isinstance(found, KubeClient)
+    assert found.get(named("Node"), "node1")["metadata"]["name"] == "node1"
+    found.close()
