@@ -27,6 +27,7 @@ from kubewright.lifecycle.init.calls import Call, Means
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.init.services import SeenServices
+from kubewright.lifecycle.init.telling import announce
 from kubewright.workflow.plan import Plan
 
 _OURS: Final = frozenset({"plan"})
@@ -186,6 +187,8 @@ def _dry_run(call: Call, means: Means, *, form: str) -> int:
     disk = writer(Layout())
     with dry_run_directory.directory(disk, environment=os.environ, root=os.geteuid() == 0, random=means.random) as place:
         plan, _ = planning.dry_run(call, place, writer=disk)
+    if not os.environ.get(dry_run_directory.VARIABLE):
+        announce(means.reporter, f"That directory is removed again; name one with {dry_run_directory.VARIABLE} to keep it")
     if form == "json":
         write_result(plan.as_list(), form=form)
     return 0

@@ -79,6 +79,7 @@ def test_a_dry_run_leaves_nothing_behind(config, capsys, tmp_path):
     assert "[] " not in out
     assert f'"{tmp_path}/state/kubewright/dryrun/kubeadm-init-dryrun' in out
     assert list((tmp_path / "state/kubewright/dryrun").iterdir()) == []
+    assert out.splitlines()[-1] == f"[dryrun] That directory is removed again; name one with {VARIABLE} to keep it"
     assert err == ""
 
 
@@ -96,7 +97,9 @@ def test_a_named_directory_stays(config, capsys, tmp_path, monkeypatch):
         "kube-controller-manager.yaml",
         "kube-scheduler.yaml",
     ]
-    assert "Using Kubernetes version" not in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Using Kubernetes version" not in out
+    assert "removed" not in out
 
 
 def test_skipped_and_left_out_phases_are_told(config, capsys):
