@@ -12,44 +12,43 @@ from tests.bench.svg import FAINT, INK, Picture
 from tests.bench.timeline import COMPONENT, NODE, PHASE
 
 _ROW: Final = 26
-_LABELS: Final = 330
-_WIDTH: Final = 960
-_RIGHT: Final = 70
+_LABELS: Final = 400
+_WIDTH: Final = 1040
+_RIGHT: Final = 80
 _TOP: Final = 40
 
 _GOOD: Final = "#2da44e"
 _BAD: Final = "#cf222e"
 _COLORS: Final = {PHASE: "#54aeff", COMPONENT: "#bf8700", NODE: "#2da44e"}
-_HEADINGS: Final = {PHASE: "phases of up", COMPONENT: "processes, from start to open port", NODE: "nodes, from registered to Ready"}
+_HEADINGS: Final = {PHASE: "phases of up", COMPONENT: "processes, from start to service", NODE: "nodes, from registered to Ready"}
 
 
 def targets(figures: Sequence[Figure]) -> str:
     """Draw each figure that has a target as a part of it: a bar for its value, a dot for each round."""
     rows = [one for one in figures if one.target]
     picture = Picture(_WIDTH, _TOP + _ROW * len(rows) + 30, title="Measured figures as parts of their targets")
-    most = max([1.25, *(one.share or 0 for one in rows)])
+    most = max([1.25, *(max(one.samples) / (one.target or 1) for one in rows)])
     scale = (_WIDTH - _LABELS - _RIGHT) / most
     bottom = _TOP + _ROW * len(rows)
     for part in [0.25 * step for step in range(int(most / 0.25) + 1)]:
         picture.line(_LABELS + part * scale, _TOP - 8, _LABELS + part * scale, bottom)
         picture.text(_LABELS + part * scale, bottom + 16, f"{part:.0%}", color=FAINT, anchor="middle")
     for place, one in enumerate(rows):
-        _target_row(picture, one, y=_TOP + _ROW * place, scale=scale, most=most)
+        _target_row(picture, one, y=_TOP + _ROW * place, scale=scale)
     picture.line(_LABELS + scale, _TOP - 12, _LABELS + scale, bottom, color=INK)
     picture.text(_LABELS + scale, _TOP - 18, "target", anchor="middle")
     return str(picture)
 
 
-def _target_row(picture: Picture, one: Figure, *, y: float, scale: float, most: float) -> None:
+def _target_row(picture: Picture, one: Figure, *, y: float, scale: float) -> None:
     share = one.share or 0
     picture.text(_LABELS - 8, y + 15, one.name.replace("`", ""), anchor="end")
     picture.rectangle(
         _LABELS, y + 4, share * scale, _ROW - 10, fill=_GOOD if one.met else _BAD, hint=f"{one.name}: {number(one, one.value)}"
     )
     for sample in one.samples:
-        part = min(sample / (one.target or 1), most)
-        picture.dot(_LABELS + part * scale, y + _ROW / 2 - 1, color=INK, hint=number(one, sample))
-    picture.text(_LABELS + share * scale + 8, y + 15, number(one, one.value))
+        picture.dot(_LABELS + sample / (one.target or 1) * scale, y + _ROW / 2 - 1, color=INK, hint=number(one, sample))
+    picture.text(_WIDTH - 8, y + 15, number(one, one.value), anchor="end")
 
 
 def course(timeline: Mapping[str, Any]) -> str:
@@ -60,10 +59,11 @@ def course(timeline: Mapping[str, Any]) -> str:
     longest = max([timeline["total"], *(bar["end"] for bar in bars)])
     scale = (_WIDTH - _LABELS - _RIGHT) / longest
     picture = Picture(_WIDTH, bottom + 30, title="The course of one up")
-    for tick in range(math.floor(longest * 2) + 1):
-        x = _LABELS + tick / 2 * scale
+    step = 0.5 if longest < 7 else 1.0
+    for tick in range(math.floor(longest / step) + 1):
+        x = _LABELS + tick * step * scale
         picture.line(x, _TOP - 8, x, bottom)
-        picture.text(x, bottom + 16, f"{tick / 2:g} s", color=FAINT, anchor="middle")
+        picture.text(x, bottom + 16, f"{tick * step:g} s", color=FAINT, anchor="middle")
     y = float(_TOP)
     for kind, heading in _HEADINGS.items():
         picture.text(8, y + 13, heading, color=FAINT)

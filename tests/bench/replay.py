@@ -55,11 +55,12 @@ class Replayed:
 
 @dataclass
 class _Known:
-    """What the server said to one node so far."""
+    """What the server said to one node so far: the last object's version and name, the Node's uid, the version of each object by its kind."""
 
     version: str = "0"
     name: str = ""
     uid: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 class _Lane:
@@ -140,7 +141,7 @@ def _body(body: Mapping[str, Any] | None, known: _Known) -> bytes | None:
         return None
     metadata = dict(body.get("metadata", {}))
     if "resourceVersion" in metadata:
-        metadata["resourceVersion"] = known.version
+        metadata["resourceVersion"] = known.versions.get(body["kind"], known.version)
     if "ownerReferences" in metadata:
         metadata["ownerReferences"] = [{**owner, "uid": known.uid} for owner in metadata["ownerReferences"]]
     return json.dumps({**body, "metadata": metadata} if metadata else body).encode()
@@ -151,5 +152,6 @@ def _learn(content: bytes, known: _Known) -> None:
     metadata = found.get("metadata", {})
     known.version = metadata.get("resourceVersion", known.version)
     known.name = metadata.get("name", known.name)
-    if found.get("kind") == "Node":
+    known.versions[found["kind"]] = known.version
+    if found["kind"] == "Node":
         known.uid = metadata["uid"]

@@ -54,7 +54,7 @@ def record(setup: Setup, state: Path, *, nodes: int) -> dict[str, Any]:
         raise BenchmarkFailed("up failed while its timeline was recorded")
     lines.join()
     ports.join()
-    bars = [*_phases(lines.events, began), *_components(root, ports.opened, began), *_nodes(seen, began)]
+    bars = [*_phases(lines.events, began), *_components(root, {**ports.opened, "kube-apiserver": ready}, began), *_nodes(seen, began)]
     marks = {"API ready": ready, "nodes Ready": all_ready, "service account": account}
     return {
         "bars": [asdict(bar) for bar in bars],
@@ -122,13 +122,13 @@ def _phases(events: Iterable[tuple[float, Mapping[str, Any]]], began: float) -> 
     return [_bar(PHASE, name, start, end, began) for name, (start, end) in rows.items()]
 
 
-def _components(root: Path, opened: Mapping[str, float], began: float) -> list[Bar]:
-    """Bars from a process's start to the moment when its port was open."""
+def _components(root: Path, served: Mapping[str, float], began: float) -> list[Bar]:
+    """Bars from a process's start to its service: an open port, for the API server /readyz, for the daemon the first component's start."""
     offset = time.clock_gettime(time.CLOCK_BOOTTIME) - time.monotonic()
     cluster = accounting.cluster_of(root)
     started = {"daemon": cluster.daemon.started, **{_component(one.pid): one.started for one in cluster.components}}
     first = min(moment for name, moment in started.items() if name != "daemon")
-    ends = {"daemon": first - offset, **opened}
+    ends = {"daemon": first - offset, **served}
     return [_bar(COMPONENT, name, moment - offset, ends[name], began) for name, moment in started.items()]
 
 

@@ -83,6 +83,15 @@ def test_what_only_the_server_knows_is_taken_from_its_answers():
     assert lease["metadata"]["ownerReferences"][0]["uid"] == "u-0"
 
 
+def test_an_update_carries_the_version_of_its_own_object():
+    known = _Known()
+    _learn(b'{"kind": "Lease", "metadata": {"name": "a-worker-1", "resourceVersion": "20"}}', known)
+    _learn(b'{"kind": "PodList", "metadata": {"resourceVersion": "31"}}', known)
+    renewed = {"kind": "Lease", "metadata": {"name": "a-worker-1", "resourceVersion": "7"}}
+    assert json.loads(_body(renewed, known) or b"")["metadata"]["resourceVersion"] == "20"
+    assert _target("/api/v1/pods?resourceVersion=5&watch=true", known) == "/api/v1/pods?resourceVersion=31&watch=true"
+
+
 def test_a_lookup_of_what_is_not_there_is_no_refusal():
     assert Replayed(seconds=1.0, answers={200: 10, 404: 3}).refused == 0
     assert Replayed(seconds=1.0, answers={200: 10, 404: 3, 409: 1, 500: 2}).refused == 3
