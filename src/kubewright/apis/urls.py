@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Final
+from urllib.parse import unquote
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
@@ -31,6 +32,15 @@ def scheme_of(text: str) -> str:
     if _BAD_ESCAPE.search(fragment):
         raise ValueError("it holds a percent sign without two hexadecimal digits")
     return scheme
+
+
+def path_of(text: str) -> str:
+    """Return the path of a URL that `scheme_of` can read, decoded; '' where it has none (`file:name`)."""
+    rest = text.partition("#")[0].partition("?")[0].partition(":")[2]
+    if rest.startswith("//"):
+        _, slash, path = rest[2:].partition("/")
+        return unquote(slash + path)
+    return unquote(rest) if rest.startswith("/") else ""
 
 
 def _check_hierarchy(rest: str, scheme: str) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, document_error, documents, init, load, load_text
 
-from kubewright.apis.kubeadm import load_init
+from kubewright.apis.kubeadm import load_init, load_join, load_reset, load_upgrade
 from kubewright.apis.kubeadm.documents import given
-from kubewright.base.errors import DocumentError
+from kubewright.base.errors import DocumentError, ValidationError
 
 _JOIN = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration"}
 
@@ -43,10 +43,52 @@ def test_old_versions_name_the_last_kubeadm_that_migrates_them(version, last, st
     assert f"kubeadm {last} is the last one" in error.detail
 
 
-def test_v1beta3_is_told_to_be_unsupported_yet():
-    error = document_error({**init(), "apiVersion": "kubeadm.k8s.io/v1beta3"}, cluster(), strict=False)
-    assert "kubeadm.k8s.io/v1beta3 is not supported yet" in error.detail
-    assert error.detail.count("\n") == 0
+def test_v1beta3_is_read_with_a_warning_for_each_document():
+    warnings = load({**init(), "apiVersion": "kubeadm.k8s.io/v1beta3"}, cluster()).warnings
+    assert warnings == [
+        "kubeadm.yaml:1: kubeadm.k8s.io/v1beta3 InitConfiguration is deprecated; `config migrate` rewrites it as kubeadm.k8s.io/v1beta4"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "since"),
+    [("ClusterStatus", "v1beta2", "v1.22"), ("MasterConfiguration", "v1alpha1", "v1.12"), ("NodeConfiguration", "v1alpha2", "v1.12")],
+)
+@pytest.mark.parametrize("current", [True, False])
+def test_kinds_that_are_gone_say_since_when_and_what_to_do(kind, version, since, current):
+    gone = {"apiVersion": "kubeadm.k8s.io/v1beta4" if current else f"kubeadm.k8s.io/{version}", "kind": kind}
+    detail = document_error(cluster(), gone, strict=False).detail
+    assert f"{since}: " in detail
+    assert ("is the last one that can migrate it" in detail) is not current
+
+
+@pytest.mark.parametrize(("gate", "since"), [("DynamicKubeletConfig", "v1.13"), ("ControlPlaneKubeletLocalMode", "v1.36")])
+def test_feature_gates_that_are_gone_say_since_when(gate, since):
+    with pytest.raises(ValidationError) as caught:
+        load(cluster(featureGates={gate: True}))
+    assert [f"feature gate {gate} is gone since {since}" in error.reason for error in caught.value.errors] == [True]
+
+
+def test_join_reads_its_own_kind_and_ignores_all_others():
+    old = {"apiVersion": "kubeadm.k8s.io/v1beta2", "kind": "ClusterConfiguration"}
+    foreign = {"apiVersion": "kubelet.config.k8s.io/v9", "kind": "KubeletConfiguration"}
+    token = {"token": "abcdef.0123456789abcdef", "apiServerEndpoint": "a.b:6443", "unsafeSkipCAVerification": True}
+    loaded = load_join(documents(old, {**_JOIN, "discovery": {"bootstrapToken": token}}, foreign), detected=MACHINE)
+    assert loaded.configuration.discovery.tls_bootstrap_token == token["token"]
+    assert len(loaded.warnings) == 2
+
+
+@pytest.mark.parametrize(("loader", "kind"), [(load_join, "JoinConfiguration"), (load_reset, "ResetConfiguration")])
+def test_a_file_without_the_kind_of_the_command_is_refused(loader, kind):
+    with pytest.raises(DocumentError) as caught:
+        loader(documents(cluster()), detected=MACHINE)
+    assert caught.value.what == f"kubeadm.yaml holds no {kind}"
+
+
+def test_upgrade_refuses_a_file_without_its_kind_and_needs_no_file():
+    with pytest.raises(DocumentError):
+        load_upgrade(documents(cluster()))
+    assert load_upgrade([]).configuration.apply.certificate_renewal is True
 
 
 @pytest.mark.parametrize(

@@ -262,5 +262,5 @@ def test_feature_gates_have_defaults_and_one_of_them_chooses_the_key_algorithm()
         False,
         "ECDSA-P384",
     )
-    off = _cluster(cluster(encryptionAlgorithm="ECDSA-P384", featureGates={"PublicKeysECDSA": False, "NodeLocalCRISocket": False}))
-    assert (enabled(off, "NodeLocalCRISocket"), key_algorithm(off)) == (False, "RSA-2048")
+    off = _cluster(cluster(encryptionAlgorithm="ECDSA-P384", featureGates={"PublicKeysECDSA": False, "NodeLocalCRISocket": True}))
+    assert (enabled(off, "NodeLocalCRISocket"), key_algorithm(off)) == (True, "RSA-2048")

@@ -10,22 +10,50 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kubewright.apis.kubeadm.codec import cluster_document, init_document
+    from kubewright.apis.kubeadm.codec import cluster_document, init_document, join_document, reset_document, upgrade_document
     from kubewright.apis.kubeadm.image_names import component_image, images
     from kubewright.apis.kubeadm.loading import Loaded, load_init
+    from kubewright.apis.kubeadm.node_loading import LoadedKind, load_join, load_reset, load_upgrade
     from kubewright.apis.kubeadm.overrides import InitOverrides
+    from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 
 _HOMES = {
     "InitOverrides": "overrides",
     "Loaded": "loading",
+    "LoadedKind": "node_loading",
+    "WholeFile": "whole_files",
     "cluster_document": "codec",
     "component_image": "image_names",
     "images": "image_names",
     "init_document": "codec",
+    "join_document": "codec",
     "load_init": "loading",
+    "load_join": "node_loading",
+    "load_reset": "node_loading",
+    "load_upgrade": "node_loading",
+    "load_whole": "whole_files",
+    "reset_document": "codec",
+    "upgrade_document": "codec",
 }
 
-__all__ = ["InitOverrides", "Loaded", "cluster_document", "component_image", "images", "init_document", "load_init"]
+__all__ = [
+    "InitOverrides",
+    "Loaded",
+    "LoadedKind",
+    "WholeFile",
+    "cluster_document",
+    "component_image",
+    "images",
+    "init_document",
+    "join_document",
+    "load_init",
+    "load_join",
+    "load_reset",
+    "load_upgrade",
+    "load_whole",
+    "reset_document",
+    "upgrade_document",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -26,7 +26,9 @@ from kubewright.apis.kubeadm.types import (
     Etcd,
     ExternalEtcd,
     InitConfiguration,
+    LocalAPIEndpoint,
     LocalEtcd,
+    NodeRegistration,
 )
 from kubewright.apis.layout import CRI_SOCKET
 from kubewright.apis.walking import Place
@@ -59,30 +61,39 @@ class Machine:
 def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitConfiguration:
     """Fill in this machine's configuration."""
     tokens = init.bootstrap_tokens or (BootstrapToken(),)
-    registration = init.node_registration
     return replace(
         init,
         bootstrap_tokens=tuple(_token(token, machine.random) for token in tokens),
-        node_registration=replace(
-            registration,
-            name=(registration.name or machine.detected.host_name).strip().lower(),
-            cri_socket=_cri_socket(registration.cri_socket, machine, at / "nodeRegistration" / "criSocket"),
-            taints=(CONTROL_PLANE_TAINT,) if registration.taints is None else registration.taints,
-        ),
-        local_api_endpoint=replace(
-            init.local_api_endpoint,
-            advertise_address=_advertise_address(init, machine, at / "localAPIEndpoint" / "advertiseAddress"),
-            bind_port=init.local_api_endpoint.bind_port or API_SERVER_PORT,
-        ),
+        node_registration=registration_defaults(init.node_registration, machine, at / "nodeRegistration", control_plane=True),
+        local_api_endpoint=endpoint_defaults(init.local_api_endpoint, machine, at / "localAPIEndpoint"),
+    )
+
+
+def registration_defaults(registration: NodeRegistration, machine: Machine, at: Place, *, control_plane: bool) -> NodeRegistration:
+    """Fill in how this machine becomes a Node. Taints that are not given are those of a control plane, or none."""
+    return replace(
+        registration,
+        name=(registration.name or machine.detected.host_name).strip().lower(),
+        cri_socket=cri_socket(registration.cri_socket, machine, at / "criSocket"),
+        taints=(CONTROL_PLANE_TAINT,) if control_plane and registration.taints is None else registration.taints,
+    )
+
+
+def endpoint_defaults(endpoint: LocalAPIEndpoint, machine: Machine, at: Place) -> LocalAPIEndpoint:
+    """Fill in where this machine's API server is reached."""
+    return replace(
+        endpoint,
+        advertise_address=_advertise_address(endpoint.advertise_address, machine, at / "advertiseAddress"),
+        bind_port=endpoint.bind_port or API_SERVER_PORT,
     )
 
 
 def _token(token: BootstrapToken, random: Random) -> BootstrapToken:
-    """Fill in one token. As with kubeadm the ttl is defaulted before `expires` is looked at, which therefore can never be used."""
+    """Fill in one token. One with an end given by `expires` gets no ttl (kubeadm gives it one, and then refuses both)."""
     return replace(
         token,
         token=token.token or random_token(random),
-        ttl=TOKEN_TTL if token.ttl is None else token.ttl,
+        ttl=TOKEN_TTL if token.ttl is None and not token.expires else token.ttl,
         usages=token.usages or TOKEN_USAGES,
         groups=token.groups or (DEFAULT_GROUP,),
     )
@@ -96,8 +107,9 @@ def random_token(random: Random) -> str:
     return f"{text[:6]}.{text[6:22]}"
 
 
-def _cri_socket(given: str, machine: Machine, at: Place) -> str:
-    if given.startswith(URL_SCHEME):
+def cri_socket(given: str, machine: Machine, at: Place) -> str:
+    """Return the runtime's socket as a URL. A path gets its scheme, with a warning; a URL of another scheme stays, to be refused."""
+    if given.startswith(URL_SCHEME) or "://" in given:
         return given
     if given:
         at.warn(f"{at.path}: {given!r} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
@@ -108,8 +120,7 @@ def _cri_socket(given: str, machine: Machine, at: Place) -> str:
     return found[0] if found else CRI_SOCKET
 
 
-def _advertise_address(init: InitConfiguration, machine: Machine, at: Place) -> str:
-    given = init.local_api_endpoint.advertise_address
+def _advertise_address(given: str, machine: Machine, at: Place) -> str:
     address = formats.address(given) if given else None
     if given and address is None:
         return given  # validation says so

@@ -1,8 +1,8 @@
-"""Which documents a configuration file may hold, and which of them `init` works from (spec/kubeadm.md 3.1, 15.1)."""
+"""Which documents a configuration file may hold, and which of them a command works from (spec/kubeadm.md 3.1, 15.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,10 +17,18 @@ META: Final = ("apiVersion", "kind")
 
 INIT: Final = "InitConfiguration"
 CLUSTER: Final = "ClusterConfiguration"
+JOIN: Final = "JoinConfiguration"
+RESET: Final = "ResetConfiguration"
+UPGRADE: Final = "UpgradeConfiguration"
 KUBELET: Final = "KubeletConfiguration"
 KUBE_PROXY: Final = "KubeProxyConfiguration"
 
-_KINDS: Final = (INIT, CLUSTER, "JoinConfiguration", "ResetConfiguration", "UpgradeConfiguration")
+KINDS: Final = (INIT, CLUSTER, JOIN, RESET, UPGRADE)
+OF_INIT: Final = (INIT, CLUSTER, KUBELET, KUBE_PROXY)
+"""The kinds that `init` works from."""
+
+READABLE: Final = {"v1beta4": KINDS, "v1beta3": (INIT, CLUSTER, JOIN)}
+DEPRECATED: Final = "v1beta3"
 COMPONENT_GROUPS: Final = {
     "kubelet.config.k8s.io": ("v1beta1", KUBELET),
     "kubeproxy.config.k8s.io": ("v1alpha1", KUBE_PROXY),
@@ -28,45 +36,65 @@ COMPONENT_GROUPS: Final = {
 LAST_MIGRATOR: Final = {"v1alpha1": "v1.11", "v1alpha2": "v1.12", "v1alpha3": "v1.14", "v1beta1": "v1.15", "v1beta2": "v1.22"}
 """The last kubeadm that could migrate an old version."""
 
-_REMEDY: Final = f"give each document an apiVersion and a kind that are supported: {API_VERSION} with {', '.join(_KINDS)}"
+GONE: Final = {
+    "ClusterStatus": "there is no ClusterStatus since v1.22: leave the document out, each API server's address is kept in its static pod",
+    "MasterConfiguration": f"MasterConfiguration was split in v1.12: write {INIT} and {CLUSTER}",
+    "NodeConfiguration": f"NodeConfiguration was renamed in v1.12: write {JOIN}",
+}
+"""Kinds that no longer exist, and what to do instead."""
+
+_REMEDY: Final = f"give each document an apiVersion and a kind that are supported: {API_VERSION} with {', '.join(KINDS)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The documents of one file by their role; None where there is none. `ignored` are others, each with what is said about it."""
+    """The documents of one file by their role; None where there is none.
+
+    `notes` say what is ignored or deprecated. `old` are the kinds that are of v1beta3.
+    """
 
     by_kind: Mapping[str, Document] = field(default_factory=dict)
-    ignored: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    old: Collection[str] = ()
 
     def get(self, kind: str) -> Document | None:
         """Return the document of a kind."""
         return self.by_kind.get(kind)
 
 
-def select(documents: Sequence[Document], *, strict: bool) -> Selection:
-    """Sort documents by kind.
+def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] = OF_INIT, allow_deprecated: bool = False) -> Selection:
+    """Sort documents by kind; `use` are the kinds that the caller reads, and others are ignored with a note.
 
     Raises DocumentError with every reason at once: no kind or apiVersion, a kind given twice, a version that cannot be read; with
-    `strict` also kinds that nobody knows, which otherwise are ignored.
+    `strict` also kinds that nobody knows, which otherwise are ignored. Where `init` does not read the file, only what is read is judged,
+    unless `strict`. `allow_deprecated`: v1beta3 is taken without a note.
     """
     problems: list[str] = []
-    ignored: list[str] = []
-    found: dict[str, Document] = {}
+    notes: list[str] = []
+    found: dict[str, tuple[_GVK, Document]] = {}
     for document in documents:
         gvk = _identify(document)
         if isinstance(gvk, str):
             problems.append(f"{document.where()}: {gvk}")
-        elif gvk.kind in found:
-            problems.append(f"{document.where()}: kind {gvk.kind} is given twice, first in {found[gvk.kind].where()}")
-        else:
-            found[gvk.kind] = document
-            problem, note = _verdict(gvk)
-            problems += [f"{document.where()}: {text}" for text in (problem, note if strict and not gvk.known else "") if text]
-            ignored += [f"{document.where()}: {note}"] if note else []
+            continue
+        if gvk.kind in found:
+            problems.append(f"{document.where()}: kind {gvk.kind} is given twice, first in {found[gvk.kind][1].where()}")
+            continue
+        found[gvk.kind] = gvk, document
+        problem, note = _verdict(gvk, strict=strict, use=use, allow_deprecated=allow_deprecated)
+        problems += [f"{document.where()}: {problem}"] if problem else []
+        notes += [f"{document.where()}: {note}"] if note else []
     if problems:
         source = documents[0].source or "the configuration"
         raise DocumentError(f"{source} cannot be read", detail="\n".join(problems), remedy=_REMEDY)
-    return Selection(by_kind=found, ignored=tuple(ignored))
+    used = {kind: document for kind, (gvk, document) in found.items() if kind in use and gvk.known}
+    return Selection(by_kind=used, notes=tuple(notes), old={kind for kind in used if found[kind][0].version == DEPRECATED})
+
+
+def require(selection: Selection, kind: str, *, source: str) -> None:
+    """Refuse a file that does not have the one kind that a command works from. Raises DocumentError."""
+    if selection.get(kind) is None:
+        raise DocumentError(f"{source or 'the configuration'} holds no {kind}", remedy=f"add one with apiVersion {API_VERSION}")
 
 
 def require_init(selection: Selection, *, source: str) -> None:
@@ -93,7 +121,16 @@ class _GVK:
 
     @property
     def known(self) -> bool:
-        return self.group == GROUP and self.version == "v1beta4" and self.kind in _KINDS
+        if self.group == GROUP:
+            return self.kind in READABLE.get(self.version, ())
+        return COMPONENT_GROUPS.get(self.group) == (self.version, self.kind)
+
+    @property
+    def obsolete(self) -> bool:
+        return self.group == GROUP and (self.version in LAST_MIGRATOR or self.kind in GONE)
+
+    def __str__(self) -> str:
+        return f"{self.group}/{self.version} {self.kind}"
 
 
 def _identify(document: Document) -> _GVK | str:
@@ -109,22 +146,33 @@ def _identify(document: Document) -> _GVK | str:
     return _GVK(group=group, version=version, kind=kind)
 
 
-def _verdict(gvk: _GVK) -> tuple[str, str]:
-    """Return what is wrong with a kind, and what is said when it is ignored."""
-    if gvk.group == GROUP and gvk.version in LAST_MIGRATOR:
+def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated: bool) -> tuple[str, str]:
+    """Return what is wrong with a kind, and what is said when it is ignored or deprecated."""
+    judged = strict or INIT in use or gvk.kind in use
+    if gvk.obsolete and judged:
+        return _obsolete(gvk), ""
+    if gvk.group in COMPONENT_GROUPS and not gvk.known and judged:
+        return _component_problem(gvk), ""
+    if not gvk.known:
+        unknown = f"{gvk} is an unknown kind"
+        return (unknown, "") if strict else ("", unknown)
+    if gvk.kind not in use:
+        return "", f"{gvk.kind} is ignored here"
+    if gvk.version == DEPRECATED and gvk.group == GROUP and not allow_deprecated:
+        return "", f"{gvk} is deprecated; `config migrate` rewrites it as {API_VERSION}"
+    return "", ""
+
+
+def _obsolete(gvk: _GVK) -> str:
+    old = ""
+    if gvk.version in LAST_MIGRATOR:
         last = LAST_MIGRATOR[gvk.version]
-        return f"{GROUP}/{gvk.version} is too old; kubeadm {last} is the last one that can migrate it (`kubeadm config migrate`)", ""
-    if gvk.group == GROUP and gvk.version == "v1beta3":
-        return f"{GROUP}/v1beta3 is not supported yet; `kubeadm config migrate` rewrites it as {API_VERSION}", ""
-    if gvk.group in COMPONENT_GROUPS:
-        return _component_verdict(gvk), ""
-    if gvk.known:
-        return "", "" if gvk.kind in {INIT, CLUSTER} else f"{gvk.kind} is ignored here"
-    return "", f"{gvk.group}/{gvk.version} {gvk.kind} is an unknown kind"
+        old = f"{GROUP}/{gvk.version} is too old; kubeadm {last} is the last one that can migrate it (`kubeadm config migrate`)"
+    return "; ".join(filter(None, (old, GONE.get(gvk.kind))))
 
 
-def _component_verdict(gvk: _GVK) -> str:
+def _component_problem(gvk: _GVK) -> str:
     version, kind = COMPONENT_GROUPS[gvk.group]
     if gvk.version != version:
         return f"{gvk.group}/{gvk.version} is not supported; convert the document to {gvk.group}/{version} by hand"
-    return "" if gvk.kind == kind else f"of {gvk.group}/{version} only {kind} can be used, not {gvk.kind}"
+    return f"of {gvk.group}/{version} only {kind} can be used, not {gvk.kind}"

@@ -65,6 +65,7 @@ NETWORKING: Final = Struct(
     types.Networking,
     (Field("serviceSubnet", TEXT), Field("podSubnet", TEXT), Field("dnsDomain", TEXT)),
 )
+DNS: Final = Struct(types.DNS, (*_IMAGE, Field("disabled", FLAG)))
 CLUSTER: Final = Struct(
     types.ClusterConfiguration,
     (
@@ -75,7 +76,7 @@ CLUSTER: Final = Struct(
         Field("apiServer", API_SERVER),
         Field("controllerManager", CONTROL_PLANE_COMPONENT),
         Field("scheduler", CONTROL_PLANE_COMPONENT),
-        Field("dns", Struct(types.DNS, (*_IMAGE, Field("disabled", FLAG)))),
+        Field("dns", DNS),
         Field("proxy", Struct(types.Proxy, (Field("disabled", FLAG),))),
         Field("certificatesDir", TEXT),
         Field("imageRepository", TEXT),

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import documents as files
-from kubewright.apis.kubeadm import fields
+from kubewright.apis.kubeadm import fields, v1beta3
 from kubewright.apis.kubeadm.defaults import Machine, cluster_defaults, init_defaults
 from kubewright.apis.kubeadm.overrides import InitOverrides, apply_to_cluster, apply_to_init, with_attribute
 from kubewright.apis.kubeadm.reading import Reading
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, InitConfiguration, LocalEtcd
 from kubewright.apis.kubeadm.validation import validate_cluster, validate_init
 from kubewright.apis.layout import Layout
+from kubewright.base.durations import Duration
 from kubewright.base.randomness import Random, SystemRandom
 
 if TYPE_CHECKING:
@@ -26,11 +27,35 @@ _KUBEADM_LAYOUT: Final = Layout()
 
 
 @dataclass(frozen=True, kw_only=True)
+class Places:
+    """This machine's places, as defaults of all kinds; kubeadm's if not given."""
+
+    layout: Layout = _KUBEADM_LAYOUT
+    health_address: str = "127.0.0.1"
+    health_port: int = 10248
+
+
+_KUBEADM_PLACES: Final = Places()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Loaded:
     """A configuration that is complete and valid, and what the user should know about it."""
 
     configuration: Configuration
     warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadInit:
+    """The kinds of `init` as one reading has them, and warnings about the components.
+
+    `component_timeout` is what a v1beta3 ClusterConfiguration says about it, which also goes for a Join in the same file.
+    """
+
+    configuration: Configuration
+    warnings: list[str]
+    component_timeout: Duration | None
 
 
 def load_init(
@@ -70,39 +95,57 @@ def load_init(
         allow_loopback=allow_loopback_advertise,
         detect_cri=not validate_only,
     )
+    places = Places(layout=layout, health_address=health_address, health_port=health_port)
+    found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=not validate_only, places=places)
+    return Loaded(configuration=found.configuration, warnings=[*reading.finish(), *found.warnings])
+
+
+def read_init(
+    reading: Reading,
+    machine: Machine,
+    *,
+    overrides: InitOverrides = _NO_FLAGS,
+    flags_only: bool = False,
+    runs: bool,
+    places: Places = _KUBEADM_PLACES,
+) -> ReadInit:
+    """Decode, default and check the kinds of `init`. What is wrong stays in the reading."""
     init = _init(reading, overrides, machine, flags_only=flags_only)
-    cluster = _cluster(reading, overrides, machine, init=init, layout=layout)
-    validate_init(init, reading.place(files.INIT), runs=not validate_only)
+    given, timeout = v1beta3.component_timeout(_decoded_cluster(reading))
+    if timeout is not None:
+        init = with_attribute(init, "timeouts.control_plane_component_health_check", timeout)
+    placed = _placed(given, reading.selection.get(files.CLUSTER), places.layout)
+    cluster = cluster_defaults(apply_to_cluster(placed, overrides), init, machine, reading.place(files.CLUSTER))
+    validate_init(init, reading.place(files.INIT), runs=runs)
     validate_cluster(cluster, reading.place(files.CLUSTER))
     kubelet_config, kubelet_warnings = kubelet.defaulted(
         reading.decode(files.KUBELET, kubelet.decode),
         cluster,
-        manifests=layout.manifests,
-        health_address=health_address,
-        health_port=health_port,
+        manifests=places.layout.manifests,
+        health_address=places.health_address,
+        health_port=places.health_port,
     )
     proxy_config, proxy_warnings = kubeproxy.defaulted(
         reading.decode(files.KUBE_PROXY, kubeproxy.decode),
         cluster,
         advertise_address=init.local_api_endpoint.advertise_address,
     )
-    return Loaded(
+    return ReadInit(
         configuration=Configuration(init=init, cluster=cluster, kubelet=kubelet_config, kube_proxy=proxy_config),
-        warnings=[*reading.finish(), *kubelet_warnings, *proxy_warnings],
+        warnings=[*kubelet_warnings, *proxy_warnings],
+        component_timeout=timeout,
     )
 
 
+def _decoded_cluster(reading: Reading) -> ClusterConfiguration:
+    decoder = v1beta3.decode_cluster if files.CLUSTER in reading.selection.old else fields.CLUSTER.decode
+    return reading.decode(files.CLUSTER, decoder) or ClusterConfiguration()
+
+
 def _init(reading: Reading, overrides: InitOverrides, machine: Machine, *, flags_only: bool) -> InitConfiguration:
-    given = reading.decode(files.INIT, fields.INIT.decode) or InitConfiguration()
+    decoder = v1beta3.decode_init if files.INIT in reading.selection.old else fields.INIT.decode
+    given = reading.decode(files.INIT, decoder) or InitConfiguration()
     return init_defaults(apply_to_init(given, overrides, from_file=not flags_only), machine, reading.place(files.INIT))
-
-
-def _cluster(
-    reading: Reading, overrides: InitOverrides, machine: Machine, *, init: InitConfiguration, layout: Layout
-) -> ClusterConfiguration:
-    given = reading.decode(files.CLUSTER, fields.CLUSTER.decode) or ClusterConfiguration()
-    placed = _placed(given, reading.selection.get(files.CLUSTER), layout)
-    return cluster_defaults(apply_to_cluster(placed, overrides), init, machine, reading.place(files.CLUSTER))
 
 
 def _placed(cluster: ClusterConfiguration, document: Document | None, layout: Layout) -> ClusterConfiguration:

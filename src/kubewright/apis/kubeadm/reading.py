@@ -54,7 +54,7 @@ class Reading:
                 remedy="correct the fields named above",
             )
         surplus = (str(error) for one in self.findings.values() for error in one.surplus)
-        return [*self.selection.ignored, *surplus, *(text for one in self.findings.values() for text in one.warnings)]
+        return [*self.selection.notes, *surplus, *(text for one in self.findings.values() for text in one.warnings)]
 
     def _errors(self) -> Iterator[tuple[float, FieldError]]:
         for kind, found in self.findings.items():

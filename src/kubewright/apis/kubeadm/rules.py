@@ -1,7 +1,7 @@
 """The checks that the validation tables name. Each takes one value and yields what is wrong: a reason, and the value to show.
 
-Where kubeadm v1.36 has a known defect its verdict is kept (spec/kubeadm.md 14.2): a negative period and a `tcp://` socket behind
-`unix://` pass.
+Defects of kubeadm v1.36 that spec/kubeadm.md 14.2 lists are repaired: a negative period, a socket with another scheme behind `unix://`, a
+locked feature gate that is switched off. docs/compat/config.md has a row for each.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.apis import formats, subnets, urls
-from kubewright.apis.kubeadm.features import GATES
+from kubewright.apis.kubeadm.features import GATES, LOCKED, REMOVED
 from kubewright.apis.kubeadm.types import (
     DEFAULT_CA_VALIDITY,
     DEFAULT_CERTIFICATE_VALIDITY,
@@ -54,7 +54,7 @@ def subdomain(name: str) -> Problems:
 
 
 def unix_socket(socket: str) -> Problems:
-    """Require a URL with the scheme unix."""
+    """Require a URL with the scheme unix, and no other URL inside of it."""
     try:
         scheme = urls.scheme_of(socket)
     except ValueError as error:
@@ -62,6 +62,8 @@ def unix_socket(socket: str) -> Problems:
         return
     if scheme != "unix":
         yield f"must be a URL with the scheme unix, not {scheme!r}", socket
+    elif "://" in socket.partition("://")[2]:
+        yield "must be the path of a socket behind unix://, not another URL", socket
 
 
 def named_arguments(arguments: Sequence[Arg]) -> Problems:
@@ -138,7 +140,7 @@ def token_groups(subject: BootstrapToken) -> Problems:
 
 
 def one_end_of_life(subject: BootstrapToken) -> Problems:
-    """Refuse ttl beside expires. Because ttl is defaulted first, `expires` can never be used (a defect of kubeadm)."""
+    """Refuse ttl beside expires."""
     if subject.expires and subject.ttl is not None:
         yield "ttl and expires exclude each other", ""
 
@@ -162,8 +164,15 @@ def names(entries: Sequence[str]) -> Problems:
 
 
 def known_gates(gates: Mapping[str, bool]) -> Problems:
-    """Require known feature gates."""
-    yield from ((f"{gate} is not a feature gate; known are {', '.join(sorted(GATES))}", gate) for gate in gates if gate not in GATES)
+    """Require known feature gates, and that those which are locked keep their value."""
+    for gate, value in gates.items():
+        if gate in REMOVED:
+            since, instead = REMOVED[gate]
+            yield f"feature gate {gate} is gone since {since}: leave it out; {instead}", gate
+        elif gate not in GATES:
+            yield f"{gate} is not a feature gate; known are {', '.join(sorted(GATES))}", gate
+        elif value != LOCKED.get(gate, value):
+            yield f"feature gate {gate} is generally available and cannot be switched off any more; leave it out", gate
 
 
 def endpoint(text: str) -> Problems:
@@ -288,6 +297,12 @@ def _readable(text: str) -> list[subnets.Network]:
         return subnets.parse(text)
     except ValueError:
         return []
+
+
+def not_negative(period: Duration) -> Problems:
+    """Refuse certificates that end before they begin."""
+    if period < 0:
+        yield "must not be negative", str(period)
 
 
 def site_local(text: str) -> Problems:

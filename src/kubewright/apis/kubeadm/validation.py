@@ -6,7 +6,7 @@ Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,12 +30,17 @@ class Rule:
 
 _Found = tuple[Rule, Place, Problem]
 
+REGISTRATION_RULES: Final = (
+    Rule("nodeRegistration", lambda kind: kind.node_registration.name, rules.given, required=True),
+    Rule("nodeRegistration.name", lambda kind: kind.node_registration.name or None, rules.subdomain),
+    Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, rules.unix_socket),
+    Rule("nodeRegistration.kubeletExtraArgs", lambda kind: kind.node_registration.kubelet_extra_args, rules.named_arguments),
+    Rule("nodeRegistration.imagePullPolicy", lambda kind: kind.node_registration.image_pull_policy, rules.pull_policy),
+)
+"""Rules of Init and Join alike."""
+
 INIT_RULES: Final = (
-    Rule("nodeRegistration", lambda init: init.node_registration.name, rules.given, required=True),
-    Rule("nodeRegistration.name", lambda init: init.node_registration.name or None, rules.subdomain),
-    Rule("nodeRegistration.criSocket", lambda init: init.node_registration.cri_socket, rules.unix_socket),
-    Rule("nodeRegistration.kubeletExtraArgs", lambda init: init.node_registration.kubelet_extra_args, rules.named_arguments),
-    Rule("nodeRegistration.imagePullPolicy", lambda init: init.node_registration.image_pull_policy, rules.pull_policy),
+    *REGISTRATION_RULES,
     Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.address),
     Rule("localAPIEndpoint.bindPort", lambda init: init.local_api_endpoint.bind_port, rules.port),
     Rule("certificateKey", lambda init: init.certificate_key, rules.certificate_key),
@@ -92,6 +97,8 @@ CLUSTER_RULES: Final = (
     Rule("etcd.external.caFile", lambda cluster: _of_external("ca_file")(cluster) or None, rules.absolute),
     Rule("etcd.external.certFile", lambda cluster: _of_external("cert_file")(cluster) or None, rules.absolute),
     Rule("etcd.external.keyFile", lambda cluster: _of_external("key_file")(cluster) or None, rules.absolute),
+    Rule("certificateValidityPeriod", lambda cluster: cluster.certificate_validity_period, rules.not_negative),
+    Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.not_negative),
     Rule("encryptionAlgorithm", lambda cluster: cluster.encryption_algorithm, rules.key_algorithm),
 )
 CLUSTER_WARNINGS: Final = (
@@ -115,14 +122,19 @@ def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
         found += _found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index))
     _note(found, at)
     if runs:
-        _note(list(_found(RUN_RULES, init, at)), at)
+        check(RUN_RULES, init, at)
 
 
 def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
     """Note everything that is wrong with the cluster's configuration, and what is only questionable."""
-    _note(list(_found(CLUSTER_RULES, cluster, at)), at)
+    check(CLUSTER_RULES, cluster, at)
     for _, place, (reason, _value) in _found(CLUSTER_WARNINGS, cluster, at):
         place.warn(f"{place.path}: {reason}")
+
+
+def check(table: Sequence[Rule], subject: object, at: Place) -> None:
+    """Note everything in a document that breaks the rules of a table."""
+    _note(list(_found(table, subject, at)), at)
 
 
 def _note(found: list[_Found], at: Place) -> None:
@@ -137,7 +149,7 @@ def _note(found: list[_Found], at: Place) -> None:
             place.invalid(reason, shown)
 
 
-def _found(table: tuple[Rule, ...], subject: object, at: Place) -> Iterator[_Found]:
+def _found(table: Sequence[Rule], subject: object, at: Place) -> Iterator[_Found]:
     for rule in table:
         value = rule.value(subject)
         if value is None:

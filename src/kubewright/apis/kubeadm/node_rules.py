@@ -1,0 +1,76 @@
+"""The checks of JoinConfiguration, ResetConfiguration and UpgradeConfiguration, as in `rules`: each yields a reason, and the value to show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from kubewright.apis import formats, urls
+from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
+from kubewright.apis.kubeadm.rules import Problems
+
+UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
+_PIN: Final = re.compile(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
+
+
+def one_discovery(discovery: Discovery) -> Problems:
+    """Require exactly one way to find the cluster."""
+    if discovery.bootstrap_token is None and discovery.file is None:
+        yield "either bootstrapToken or file is needed", ""
+    elif discovery.bootstrap_token is not None and discovery.file is not None:
+        yield "bootstrapToken and file exclude each other", ""
+
+
+def endpoint_given(endpoint: str) -> Problems:
+    """Require the address of an API server."""
+    if not endpoint:
+        yield "apiServerEndpoint is missing: the address of an API server of the cluster", None
+
+
+def host_and_port(endpoint: str) -> Problems:
+    """Require `host:port`, as Go splits it."""
+    try:
+        formats.split_host_port(endpoint)
+    except ValueError as error:
+        yield f"must be host:port; {error}", endpoint
+
+
+def pins_or_unsafe(discovery: BootstrapTokenDiscovery) -> Problems:
+    """Require pins of the CA, unless their absence is asked for."""
+    if not discovery.ca_cert_hashes and not discovery.unsafe_skip_ca_verification:
+        yield "without pins anybody who knows the token can pose as the cluster; give them, or set unsafeSkipCAVerification", ""
+
+
+def pins(hashes: Sequence[str]) -> Problems:
+    """Require pins of the form `sha256:HEX`. kubeadm looks at them only when it joins."""
+    yield from (("a pin is sha256: and 64 hexadecimal digits", pin) for pin in hashes if _PIN.fullmatch(pin) is None)
+
+
+def discovery_file(exists: Callable[[str], bool]) -> Callable[[str], Problems]:
+    """Make a check that requires an https URL, or a path that `exists` knows."""
+
+    def check(path: str) -> Problems:
+        try:
+            scheme = urls.scheme_of(path)
+        except ValueError:
+            yield "must be an existing file or an https URL", path
+            return
+        if scheme not in {"", "https"}:
+            yield f"a URL must have the scheme https, not {scheme!r}", path
+        elif not scheme and not exists(path):
+            yield "this file does not exist", path
+
+    return check
+
+
+def authority_path(path: str) -> Problems:
+    """Require an absolute path that ends with `.crt`."""
+    if not path.startswith("/") or not path.endswith(".crt"):
+        yield "must be an absolute path that ends with .crt", path
+
+
+def unmount_flags(flags: Sequence[str]) -> Problems:
+    """Require flags that unmount knows."""
+    wrong = ((index, flag) for index, flag in enumerate(flags) if flag not in UNMOUNT_FLAGS)
+    yield from ((f"{flag!r} is no flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}", f"index {index}") for index, flag in wrong)

@@ -1,0 +1,94 @@
+"""All kinds of a configuration file at once, as `config validate` and `config migrate` read it (spec/kubeadm.md 3.1, 15.1).
+
+kubeadm reads kind by kind and stops at the first one that is wrong; here everything that is wrong is told together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.apis import kubelet, kubeproxy
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import codec
+from kubewright.apis.kubeadm import documents as files
+from kubewright.apis.kubeadm.defaults import Machine
+from kubewright.apis.kubeadm.loading import read_init
+from kubewright.apis.kubeadm.node_loading import always, read_join, read_reset, read_upgrade
+from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
+from kubewright.apis.kubeadm.overrides import with_attribute
+from kubewright.apis.kubeadm.reading import Reading
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.randomness import Random, SystemRandom
+
+if TYPE_CHECKING:
+    from kubewright.base.yaml import Document
+
+_USE: Final = (*files.KINDS, files.KUBELET, files.KUBE_PROXY)
+_COMPONENTS: Final[tuple[tuple[str, Callable[..., Any]], ...]] = ((files.KUBELET, kubelet.decode), (files.KUBE_PROXY, kubeproxy.decode))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeFile:
+    """The kinds of a file, complete and valid; None for those that are not there."""
+
+    configuration: Configuration | None
+    join: JoinConfiguration | None
+    reset: ResetConfiguration | None
+    upgrade: UpgradeConfiguration | None
+    warnings: list[str]
+
+    def documents(self) -> Iterator[dict[str, Any]]:
+        """Give v1beta4 documents in kubeadm's order: Init, Cluster, Join, Reset, Upgrade. They hold tokens: never log them."""
+        if self.configuration is not None:
+            yield codec.init_document(self.configuration.init)
+            yield codec.cluster_document(self.configuration.cluster)
+        if self.join is not None:
+            yield codec.join_document(self.join)
+        if self.reset is not None:
+            yield codec.reset_document(self.reset)
+        if self.upgrade is not None:
+            yield codec.upgrade_document(self.upgrade)
+
+
+def load_whole(
+    documents: Sequence[Document],
+    *,
+    detected: Detected,
+    random: Random | None = None,
+    exists: Callable[[str], bool] = always,
+    detect_runtime: bool = False,
+    allow_deprecated: bool = False,
+) -> WholeFile:
+    """Read, default and check every kind of a file.
+
+    `detect_runtime`: unset sockets are looked for on this machine (migrate), else they are containerd's (validate). `allow_deprecated`:
+    v1beta3 draws no warning. `exists` as for `load_join`. Rules that matter only when a command runs are left out, as in kubeadm.
+
+    Raises DocumentError and ValidationError as `load_init` does; unknown and repeated fields, and unknown kinds, are errors.
+    """
+    reading = Reading(selection=files.select(documents, strict=True, use=_USE, allow_deprecated=allow_deprecated))
+    machine = Machine(detected=detected, random=random or SystemRandom(), detect_cri=detect_runtime)
+    there = reading.selection.get
+    init = read_init(reading, machine, runs=False) if there(files.INIT) or there(files.CLUSTER) else None
+    join = read_join(reading, machine, runs=False, exists=exists) if there(files.JOIN) else None
+    if join is not None and init is not None and init.component_timeout is not None:
+        join = with_attribute(join, "timeouts.control_plane_component_health_check", init.component_timeout)
+    reset = read_reset(reading, machine, runs=False) if there(files.RESET) else None
+    upgrade = read_upgrade(reading) if there(files.UPGRADE) else None
+    return WholeFile(
+        configuration=init.configuration if init else None,
+        join=join,
+        reset=reset,
+        upgrade=upgrade,
+        warnings=[*([] if init else _component_warnings(reading.selection)), *reading.finish(), *(init.warnings if init else [])],
+    )
+
+
+def _component_warnings(selection: files.Selection) -> list[str]:
+    """Say what is wrong with documents of components that stand alone. kubeadm does not look at them, so they are no reason to fail."""
+    reading = Reading(selection=selection)
+    for kind, decoder in _COMPONENTS:
+        reading.decode(kind, decoder)
+    return [str(error) for found in reading.findings.values() for error in (*found.errors, *found.surplus)]
