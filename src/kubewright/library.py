@@ -1,0 +1,71 @@
+"""kubewright for programs: the functions that the package exports beside its classes. Each is a few lines over the part that does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.loading import Loaded
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.randomness import SystemRandom
+from kubewright.kube.client import KubeClient
+from kubewright.tokens.strings import BootstrapTokenString, generate
+
+
+def generate_token() -> BootstrapTokenString:
+    """Make a random bootstrap token. `str` of it hides the secret half, `.text` has all of it."""
+    return generate(SystemRandom())
+
+
+def connect(kubeconfig: str | Path, *, context: str = "") -> KubeClient:
+    """Make a client from a kubeconfig file, for its current context or a named one. The caller closes it; nothing is sent yet.
+
+    Raises CertificateError for a missing file, DocumentError and ValidationError for a broken one, UsageError for credentials that
+    kubewright does not take (exec, auth-provider, passwords).
+    """
+    from kubewright.host.files import Files
+    from kubewright.kube.kubeconfigs import load_access
+
+    return KubeClient(load_access(PurePosixPath(Path(kubeconfig).absolute()), read=Files().read, context=context))
+
+
+def load_configuration(text: str | bytes = "", *, source: str = "configuration", detected: Detected | None = None) -> Loaded:
+    """Read kubeadm documents (v1beta4), fill in kubeadm's defaults and check them: `.configuration` and `.warnings`.
+
+    `detected` are the facts of the machine that defaults come from, this machine's if not given. Without any document the defaults
+    alone are the configuration.
+    Raises DocumentError for what cannot be told apart, and ValidationError with every field error at once.
+    """
+    from kubewright.apis.kubeadm.loading import load_init
+    from kubewright.base import yaml
+
+    documents = yaml.load_all(text, source=source) if text else []
+    return load_init(documents, detected=_this_machine() if detected is None else detected)
+
+
+def render_static_pods(configuration: Configuration, *, detected: Detected | None = None) -> Mapping[str, dict[str, Any]]:
+    """Return the static pods that kubeadm writes for a first control plane, by component: plain objects, in kubeadm's order.
+
+    `detected` as for `load_configuration`. There is no etcd where the configuration names an external one. Write one with `dump_yaml`
+    to get the bytes of kubeadm's file.
+    """
+    from kubewright.apis.addresses import Addresses
+    from kubewright.apis.layout import Layout
+    from kubewright.manifests import static_pods
+
+    cluster, endpoint = configuration.cluster, configuration.init.local_api_endpoint
+    local = cluster.etcd.local
+    layout = Layout().at(pki=cluster.certificates_dir, etcd_data=local.data_dir if local else None)
+    addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+    facts = _this_machine() if detected is None else detected
+    wanted = [name for name in static_pods.COMPONENTS if name != "etcd" or cluster.etcd.external is None]
+    return {name: static_pods.render(name, configuration, layout, addresses, facts) for name in wanted}
+
+
+def _this_machine() -> Detected:
+    from kubewright.apis.layout import Layout
+    from kubewright.host.real import RealHost
+
+    return RealHost(layout=Layout()).facts.detected

@@ -1,0 +1,34 @@
+"""What the guide shows of clusters works as it stands there: the library's examples and the example project."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from plugin_kit import Project, remove_all, require_programs
+
+from guide import GUIDE, examples, run
+
+
+def test_the_library_s_examples_print_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_programs()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shown = [example for example in examples("library.md") if example.needs_cluster]
+    assert len(shown) == 1
+    for example in shown:
+        assert run(example, {}).split() == example.output.split(), example.place
+    assert list((tmp_path / "state").rglob("*/cluster.json")) == []
+
+
+def test_the_example_project_passes(tmp_path: Path) -> None:
+    require_programs()
+    shutil.copytree(GUIDE / "example-pytest", tmp_path / "example")
+    project = Project(tmp_path / "example")
+    try:
+        done = project.run()
+        assert done.code == 0, done.out
+        assert done.counts() == {"passed": 5}
+        assert project.left() == []
+    finally:
+        remove_all(project)
