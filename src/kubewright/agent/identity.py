@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -23,6 +24,8 @@ from kubewright.pki.keys import Algorithm
 from kubewright.pki.pairs import Pair
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _PAUSE = 1.0
 """Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
@@ -166,6 +169,7 @@ class Identity:
                 return await attempt()
             except KubewrightError as error:
                 self.trouble = str(error)
+                _log.info("node %s has no new certificate yet: %s", self._node_name, error)
             await asyncio.sleep(self._timings.certificate_retry(tried, self._random))
 
     def _stored(self) -> tuple[Access, Pair] | None:
@@ -174,6 +178,7 @@ class Identity:
             return stored(self._home, self._node_name, now=self._clock.now())
         except KubewrightError as error:
             self.trouble = str(error)
+            _log.warning("node %s joins again: %s", self._node_name, error)
             return None
 
     def _take(self, pair: Pair) -> None:

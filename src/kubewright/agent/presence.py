@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from kubewright.agent import conditions, registration, reporting, status
@@ -16,6 +17,8 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
 from kubewright.kube.resources import NODE
+
+_log = logging.getLogger(__name__)
 
 _PATIENCE = 25
 """Looks at the Node for its pod range in quick succession; after that every status round looks once."""
@@ -72,7 +75,7 @@ class Presence:
                 self._sign_at = self._loop_time()
                 self._take(answer)
             except APIError as error:
-                self.trouble = str(error)
+                self._failed(error)
             else:
                 return
 
@@ -83,11 +86,11 @@ class Presence:
             if self.pod_cidrs:
                 return
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, self._timings.pod_cidr_most)
+            pause = min(pause * 2, self._timings.pod_cidr_most)
             try:
                 self._take(await self._api().get(NODE, self._facts.name))
             except APIError as error:
-                self.trouble = str(error)
+                self._failed(error)
 
     def heard(self) -> None:
         """Note that the API accepted a sign of life, a lease or a status. After a long silence the Node is to be read before it is believed."""
@@ -105,7 +108,7 @@ class Presence:
             try:
                 await self._attempt(cached=attempt == 0)
             except APIError as error:
-                self.trouble = str(error)
+                self._failed(error)
             else:
                 return
 
@@ -141,6 +144,10 @@ class Presence:
         self._fresh = False
         self.trouble = ""
         self._changed()
+
+    def _failed(self, error: APIError) -> None:
+        self.trouble = str(error)
+        _log.info("node %s: %s", self._facts.name, error)
 
     def _is_due(self) -> bool:
         return self._report.is_due(self._loop_time(), self._timings)

@@ -35,14 +35,18 @@ class Timings:
     """Rotation attempts after a failure: this long, then twice as long each time, up to `certificate_retry_most`, for ever."""
     certificate_retry_most: float = 32.0
     certificate_retry_jitter: float = 0.1
-    pod_cidr_first: float = 0.02
-    """How soon a new node asks for its pod CIDR; the wait grows by a half each time up to `pod_cidr_most`. Ours: a kubelet watches."""
+    pod_cidr_first: float = 0.03
+    """How soon a new node asks for its pod CIDR; the wait doubles each time up to `pod_cidr_most`. Ours: a kubelet watches."""
     pod_cidr_most: float = 0.2
 
     @classmethod
     def prompt(cls) -> Timings:
-        """Return the timings of many nodes in one process: the first registration attempt does not wait, renewals are spread at once."""
-        return replace(cls(), registration_first=0.0, spread_start=True)
+        """Return the timings of local clusters, where somebody waits for the nodes and many of them share a process.
+
+        The first registration attempt does not wait, a refused request for a certificate is soon made again (the control plane may just be
+        starting), and renewals are spread at once.
+        """
+        return replace(cls(), registration_first=0.0, certificate_retry_first=0.05, spread_start=True)
 
     def registration_wait(self, attempt: int) -> float:
         """Return the wait before registration attempt `attempt`, counted from 1: 100, 200, 400 ms ... 6.4 s, then 7 s for ever."""
