@@ -1,0 +1,20 @@
+"""The `certs certificate-key` command, alone in its file so that it loads nothing."""
+
+from __future__ import annotations
+
+import sys
+
+from kubewright.base.entropy import token_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kubewright.cli.parser import Parsed
+
+KEY_SIZE = 32
+"""Bytes of an AES-256 key, as `pki.sealing` takes them."""
+
+
+def certificate_key(_: Parsed) -> int:
+    """Print a random key for sealing uploaded certificates, 64 hexadecimal digits."""
+    sys.stdout.write(token_bytes(KEY_SIZE).hex() + "\n")
+    return 0

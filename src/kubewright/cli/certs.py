@@ -1,0 +1,185 @@
+"""The `certs` commands: check-expiration, renew, generate-csr."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from datetime import timedelta
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import ClusterConfiguration
+from kubewright.apis.layout import Layout
+from kubewright.base import events
+from kubewright.base.clock import SystemClock
+from kubewright.base.durations import Duration
+from kubewright.base.errors import CheckFailed, UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli import cluster_access, columns
+from kubewright.cli.failure import write_error
+from kubewright.cli.output import write_result
+from kubewright.cli.parser import Parsed
+from kubewright.host.desired import Directory
+from kubewright.host.locks import Lock
+from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
+from kubewright.lifecycle.certs import expiration, renewal, requests, rows, source
+from kubewright.lifecycle.certs.expiration import Expiration, Expiry
+from kubewright.lifecycle.certs.places import Places
+from kubewright.lifecycle.configuration import read_documents
+from kubewright.lifecycle.init import dry_run_directory
+from kubewright.pki.renewing import Terms
+
+_DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
+_RESTART: Final = (
+    "Done renewing certificates. Restart kube-apiserver, kube-controller-manager, kube-scheduler and etcd:"
+    " they go on with the old certificates until then."
+)
+
+
+def machine() -> Host:
+    """Return this machine. Tests put another one in its place."""
+    return RealHost(layout=Layout())
+
+
+def check_expiration(parsed: Parsed) -> int:
+    """Show when certificates and authorities end; with --fail-within exit 4 where one ends too soon."""
+    form, limit = parsed.text("output"), parsed.text("fail-within")
+    within = _length(limit) if limit else None
+    host = machine()
+    cluster = configuration(parsed, host, topic="check-expiration")
+    places = Places.of(host, certificates=PurePosixPath(cluster.certificates_dir))
+    found = expiration.observe(places, cluster, now=SystemClock().now())
+    if form == "text":
+        sys.stdout.write(columns.lay_out(_table(found)))
+    else:
+        write_result(found.as_map(), form=form)
+    return 0 if within is None else _judge(found, within, limit, verbosity=parsed.number("v") or 0)
+
+
+def _judge(found: Expiration, within: timedelta, text: str, *, verbosity: int) -> int:
+    """Exit with the code of the error: kubeadm has no such flag, so that its single exit code binds nobody here."""
+    try:
+        found.require(within, text=text)
+    except CheckFailed as error:
+        sys.stdout.flush()
+        write_error(error, verbosity=verbosity)
+        return error.exit_code
+    return 0
+
+
+def _length(text: str) -> timedelta:
+    """Read a duration in Go's form, with days as well. Raises UsageError."""
+    days = _DAYS.fullmatch(text)
+    rest = days[2] if days else text
+    try:
+        length = timedelta(days=int(days[1]) if days else 0, seconds=Duration.parse(rest).seconds if rest else 0)
+    except (ValueError, OverflowError) as error:
+        remedy = "write a length of time like 30d, 7d12h or 48h"
+        raise UsageError(f'invalid argument "{text}" for "--fail-within"', remedy=remedy) from error
+    return length
+
+
+def _table(found: Expiration) -> list[list[str]]:
+    head = ["CERTIFICATE", "EXPIRES", "RESIDUAL TIME", "CERTIFICATE AUTHORITY", "EXTERNALLY MANAGED"]
+    roots = ["CERTIFICATE AUTHORITY", "EXPIRES", "RESIDUAL TIME", "EXTERNALLY MANAGED"]
+    return [
+        head,
+        *(_cells(row, found, authority=[row.authority]) for row in found.certificates),
+        [],
+        roots,
+        *(_cells(row, found, authority=[]) for row in found.authorities),
+    ]
+
+
+def _cells(row: Expiry, found: Expiration, *, authority: list[str]) -> list[str]:
+    if row.expires is None:
+        return [f"!MISSING! {row.name}", "", "", *("" for _ in authority), ""]
+    residual = columns.human_duration(row.residual(found.now).total_seconds())
+    return [row.name, row.expires.strftime("%b %d, %Y %H:%M UTC"), residual, *authority, f"{'yes' if row.external else 'no':8}"]
+
+
+def renew(parsed: Parsed) -> int:
+    """Renew one certificate, or all of them."""
+    name, form = parsed.command.words[-1], parsed.text("output")
+    host = machine()
+    cluster = configuration(parsed, host, topic="renew")
+    places = Places.of(host, certificates=PurePosixPath(cluster.certificates_dir))
+    chosen = rows.renewables(cluster) if name == "all" else [rows.named(name)]
+    outcomes = []
+    with locked(host, doing=f"certs renew {name}"):
+        for outcome in renewal.renew(places, chosen, terms=Terms.of(cluster), clock=SystemClock(), random=SystemRandom()):
+            outcomes.append(outcome.as_map())
+            if form == "text":
+                sys.stdout.write(f"{outcome.text}\n")
+    if form != "text":
+        write_result({"certificates": outcomes}, form=form)
+    elif name == "all":
+        sys.stdout.write(f"\n{_RESTART}\n")
+    return 0
+
+
+def generate_csr(parsed: Parsed) -> int:
+    """Make keys and requests for every certificate of this machine."""
+    host, form = machine(), parsed.text("output")
+    whole = source.whole_configuration(
+        asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=Said(form), layout=host.layout
+    )
+    endpoint = whole.init.local_api_endpoint
+    directory = PurePosixPath(whole.cluster.certificates_dir)
+    kubeconfigs = _absolute(parsed.text("kubeconfig-dir")) if "kubeconfig-dir" in parsed.given else str(host.layout.kubernetes)
+    places = Places.of(host, certificates=directory, kubeconfigs=PurePosixPath(kubeconfigs))
+    with locked(host, doing="certs generate-csr"):
+        made = requests.generate(whole, Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port), places=places)
+    if form != "text":
+        write_result({"certificates": list(made.certificates), "kubeconfigs": list(made.kubeconfigs)}, form=form)
+        return 0
+    for where, names in ((directory, made.certificates), (kubeconfigs, made.kubeconfigs)):
+        sys.stdout.write(f"generating keys and CSRs in {where}\n" + "".join(f"  {name}\n" for name in names))
+    return 0
+
+
+def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfiguration:
+    """Return the configuration that counts for this call."""
+    kubeconfig = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else str(host.layout.kubeconfig("admin"))
+    return source.cluster_configuration(
+        asked(parsed),
+        connect=lambda: cluster_access.of_file(kubeconfig),
+        reporter=Said(parsed.text("output")),
+        topic=topic,
+        layout=host.layout,
+    )
+
+
+def asked(parsed: Parsed) -> source.Asked:
+    """Return what the command line says about the configuration."""
+    file = parsed.text("config")
+    has_directory = any(flag.name == "cert-dir" for flag in parsed.command.flags) and "cert-dir" in parsed.given
+    directory = parsed.text("cert-dir") if has_directory else ""
+    return source.Asked(documents=read_documents(file) if file else None, cert_dir=_absolute(directory) if directory else "")
+
+
+class Said:
+    """Prints what is reported: lines on stdout where the result is text, warnings on stderr."""
+
+    def __init__(self, form: str) -> None:
+        self._lines = form == "text"
+
+    def emit(self, event: events.Event, /) -> None:
+        if isinstance(event, events.Warned):
+            sys.stderr.write(f"warning: {event.text}\n")
+        elif isinstance(event, events.Line) and self._lines:
+            sys.stdout.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
+
+
+def locked(host: Host, *, doing: str) -> Lock:
+    """Return the lock of this machine, which `init` takes as well, to hold while something is written."""
+    directory = host.layout.run if os.geteuid() == 0 else dry_run_directory.state_home(os.environ)
+    host.ensure(Directory(path=directory, mode=0o700))
+    return Lock(directory / "init.lock", doing=doing)
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath(Path(path).absolute())

@@ -1,0 +1,138 @@
+"""What expires on this machine, and when (spec/kubeadm.md 10.2, 10.3).
+
+kubeadm fails where an authority or, with an external one, a certificate is missing, and therefore on every worker. Here whatever is missing is
+a row that says so, and a machine without any certificate of a control plane shows what it has: the cluster's CA and the kubelet's certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeadm.types import ClusterConfiguration
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import CertificateError, CheckFailed
+from kubewright.lifecycle.certs import rows
+from kubewright.lifecycle.certs.places import Places
+from kubewright.pki import authorities, bundles, certificates, kubeconfigs, renewing, table
+from kubewright.pki.certificates import Certificate
+
+API_VERSION: Final = "output.kubeadm.k8s.io/v1alpha3"
+KIND: Final = "CertificateExpirationInfo"
+KUBELET: Final = "kubelet.conf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expiry:
+    """When one certificate ends; `expires` None means that it is missing. `authority` is '' for an authority itself."""
+
+    name: str
+    expires: datetime | None = None
+    authority: str = ""
+    external: bool = False
+
+    def residual(self, now: datetime) -> timedelta:
+        """Return how long it still lasts, negative if it has ended; nothing for one that is missing."""
+        return timedelta(0) if self.expires is None else self.expires - now
+
+    def as_map(self, now: datetime) -> dict[str, object]:
+        """Return the form of kubeadm's output kind."""
+        shown: dict[str, object] = {
+            "name": self.name,
+            "expirationDate": None if self.expires is None else rfc3339(self.expires),
+            "residualTime": int(self.residual(now).total_seconds()),
+            "externallyManaged": self.external,
+        }
+        if self.expires is not None and self.authority:
+            shown["caName"] = self.authority
+        return {**shown, "missing": self.expires is None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expiration:
+    """What one look found. Both lists are sorted by name."""
+
+    certificates: Sequence[Expiry]
+    authorities: Sequence[Expiry]
+    now: datetime
+
+    def as_map(self) -> dict[str, object]:
+        """Return kubeadm's CertificateExpirationInfo, keys in the order of its JSON."""
+        return {
+            "kind": KIND,
+            "apiVersion": API_VERSION,
+            "certificates": [row.as_map(self.now) for row in self.certificates],
+            "certificateAuthorities": [row.as_map(self.now) for row in self.authorities],
+        }
+
+    def require(self, within: timedelta, *, text: str) -> None:
+        """Require that everything that is there lasts longer than `within`, which the user wrote as `text`. Raises CheckFailed."""
+        short = [row for row in (*self.certificates, *self.authorities) if row.expires is not None and row.residual(self.now) <= within]
+        if short:
+            raise CheckFailed(
+                f"{len(short)} {'certificate ends' if len(short) == 1 else 'certificates end'} within {text}",
+                detail="\n".join(f"{row.name}: {_when(row.residual(self.now))}" for row in short),
+                remedy="renew them with `kubewright certs renew all`; what is managed externally, and authorities, have to be made anew",
+            )
+
+
+def _when(residual: timedelta) -> str:
+    return f"expired {bundles.span(-residual)} ago" if residual < timedelta(0) else f"ends in {bundles.span(residual)}"
+
+
+def observe(places: Places, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
+    """Look at every certificate of this machine.
+
+    Raises CertificateError for a file that cannot be read, and where there is nothing at all.
+    """
+    wanted = rows.renewables(cluster)
+    found_authorities = {row.name: authorities.load(places.certificates, row.base) for row in rows.authorities(cluster)}
+    external = {name for name, one in found_authorities.items() if one is not None and one.key is None}
+    leaves = [_leaf(places, row, external=row.authority.name in external) for row in wanted]
+    roots = [
+        Expiry(name=name, expires=None if one is None else one.bundle[0].not_after, external=name in external)
+        for name, one in found_authorities.items()
+    ]
+    if any(row.expires is not None for row in leaves):
+        return Expiration(certificates=leaves, authorities=roots, now=now)
+    return _worker(places, roots, now)
+
+
+def _leaf(places: Places, row: rows.Renewable, *, external: bool) -> Expiry:
+    text = places.read(row)
+    if text is None:
+        return Expiry(name=row.name)
+    found = certificates.first(text, source=row.file) if row.base else renewing.client_certificate(text, source=row.file)
+    return Expiry(name=row.name, expires=found.not_after, authority=row.authority.name, external=external)
+
+
+def _worker(places: Places, roots: Iterable[Expiry], now: datetime) -> Expiration:
+    """Show a machine without certificates of a control plane: what is there, and nothing as missing."""
+    there = [row for row in roots if row.expires is not None]
+    kubelet = _kubelet(places)
+    if not there and kubelet is None:
+        raise CertificateError(
+            "this machine has no certificates of Kubernetes",
+            detail=f"looked in {places.host.layout.kubernetes} and in the certificate directory",
+            remedy="name the directory with --cert-dir",
+        )
+    own = [] if kubelet is None else [Expiry(name=KUBELET, expires=kubelet.not_after, authority=table.authority("ca").name, external=True)]
+    return Expiration(certificates=own, authorities=there, now=now)
+
+
+def _kubelet(places: Places) -> Certificate | None:
+    """Return the kubelet's client certificate: embedded, or in the file that kubelet.conf names. None where there is none."""
+    text = places.kubeconfigs.read(KUBELET)
+    if text is None:
+        return None
+    user = kubeconfigs.resolve(kubeconfigs.load(text, source=KUBELET), KUBELET).user
+    if user.client_certificate_data:
+        return certificates.first(user.client_certificate_data, source=KUBELET)
+    if not user.client_certificate:
+        return None
+    named = PurePosixPath(user.client_certificate)
+    content = places.host.read(places.host.layout.kubernetes / named)
+    return None if content is None else certificates.first(content, source=str(named))

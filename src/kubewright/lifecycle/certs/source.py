@@ -1,0 +1,120 @@
+"""Where the `certs` commands take the cluster's configuration from (spec/kubeadm.md 10.1).
+
+A file that is named; else the cluster, through a kubeconfig; without that the defaults. A certificate directory that is given counts more
+than any of them, and only if it is given: kubeadm's default value overrides the cluster's own directory (spec 14.2, kubernetes#110708).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msgspec.structs import replace as replace_struct
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import features
+from kubewright.apis.kubeadm.loading import load_init
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import APIError, DocumentError, KubewrightError
+from kubewright.base.events import Line, Reporter, Warned
+from kubewright.base.level import KUBERNETES
+from kubewright.base.randomness import Random
+from kubewright.base.yaml import Document
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import CONFIG_MAP
+
+NAME: Final = "kubeadm-config"
+NAMESPACE: Final = "kube-system"
+KEY: Final = "ClusterConfiguration"
+
+_ANYWHERE: Final = Detected(host_name="node", default_ipv4="192.0.2.1", cri_sockets=())
+"""Stands for facts of a machine that certificates on disk do not depend on (an address of RFC 5737)."""
+
+Connect = Callable[[], KubeAPI | None]
+"""Gives a client of the cluster; None where no kubeconfig can be loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the command line says: `documents` of a file (None: no file), and the certificate directory ('' if not given)."""
+
+    documents: Sequence[Document] | None = None
+    cert_dir: str = ""
+
+
+def cluster_configuration(asked: Asked, *, connect: Connect, reporter: Reporter, topic: str, layout: Layout) -> ClusterConfiguration:
+    """Return the configuration that counts. Where it is the cluster's, that is reported with the topic of the caller, and an empty line after it.
+
+    Raises what `load_init` raises for a file. A cluster that cannot be read is told, and the defaults are taken.
+    """
+    if asked.documents is not None:
+        return _loaded(asked.documents, asked, reporter, layout)
+    api = connect()
+    if api is None:
+        return _loaded([], asked, reporter, layout)
+    reporter.emit(Line(topic=topic, text=f'Reading the configuration from the ConfigMap "{NAME}" in namespace "{NAMESPACE}"...'))
+    reporter.emit(Line(topic=topic, text="Use 'kubeadm init phase upload-config kubeadm --config FILE' to upload it again."))
+    try:
+        return _loaded([stored(api)], asked, reporter, layout)
+    except KubewrightError as error:
+        reporter.emit(Line(topic=topic, text="Error reading the configuration from the cluster. Falling back to the defaults"))
+        reporter.emit(Warned(text=str(error)))
+        return _loaded([], asked, reporter, layout)
+    finally:
+        reporter.emit(Line(topic="", text=""))
+
+
+def stored(api: KubeAPI) -> Document:
+    """Read the ClusterConfiguration that the cluster keeps.
+
+    Its version is taken as ours: which versions can be deployed is no question of their certificates. Raises APIError and DocumentError.
+    """
+    data = api.get(CONFIG_MAP, NAME, NAMESPACE).get("data")
+    text = data.get(KEY) if isinstance(data, Mapping) else None
+    if not isinstance(text, str):
+        raise APIError(f"the ConfigMap {NAMESPACE}/{NAME} has no {KEY}", remedy="upload it with `init phase upload-config kubeadm`")
+    value = yaml.load(text, source=f"{NAMESPACE}/{NAME}")
+    if not isinstance(value, dict):
+        raise DocumentError(f"{NAMESPACE}/{NAME} holds no map", remedy="upload it with `init phase upload-config kubeadm`")
+    return Document(value={**value, "kubernetesVersion": KUBERNETES}, source=f"{NAMESPACE}/{NAME}")
+
+
+def _loaded(documents: Sequence[Document], asked: Asked, reporter: Reporter, layout: Layout) -> ClusterConfiguration:
+    loaded = load_init(
+        documents,
+        overrides=InitOverrides(cert_dir=asked.cert_dir or None),
+        detected=replace(_ANYWHERE, version_labels={"stable-1": KUBERNETES}),
+        strict=False,
+        validate_only=True,
+        from_file=asked.documents is not None,
+        allow_loopback_advertise=True,
+        layout=layout,
+    )
+    for warning in loaded.warnings if asked.documents is not None else ():
+        reporter.emit(Warned(text=warning))
+    return loaded.configuration.cluster
+
+
+def whole_configuration(asked: Asked, *, detected: Detected, random: Random, reporter: Reporter, layout: Layout) -> Configuration:
+    """Return everything about this machine, for certificates that are made from nothing: of a file, or the defaults.
+
+    Its key algorithm is the one that the feature gates leave in force. Raises what `load_init` raises.
+    """
+    loaded = load_init(
+        asked.documents or (),
+        overrides=InitOverrides(cert_dir=asked.cert_dir or None),
+        detected=detected,
+        random=random,
+        strict=False,
+        validate_only=True,
+        from_file=asked.documents is not None,
+        layout=layout,
+    )
+    for warning in loaded.warnings:
+        reporter.emit(Warned(text=warning))
+    cluster = loaded.configuration.cluster
+    return replace_struct(loaded.configuration, cluster=replace_struct(cluster, encryption_algorithm=features.key_algorithm(cluster)))

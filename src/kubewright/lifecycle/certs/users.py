@@ -1,0 +1,63 @@
+"""Kubeconfigs for people: with a client certificate made on the spot, or with a token (spec/kubeadm.md 5.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.base.clock import Clock
+from kubewright.base.randomness import Random
+from kubewright.pki import authorities, kubeconfigs, specs, table
+from kubewright.pki.ensure import Means
+from kubewright.pki.keys import FreshKeys
+from kubewright.pki.store import CertificateStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """Whom a kubeconfig is for. With a token there is no certificate, and organisations and life do not count."""
+
+    name: str
+    organizations: Sequence[str] = ()
+    lifetime: timedelta
+    token: str = field(default="", repr=False)
+
+
+def kubeconfig(
+    person: Person,
+    configuration: Configuration,
+    addresses: Addresses,
+    *,
+    certificates: CertificateStore,
+    clock: Clock,
+    random: Random,
+    started: datetime | None = None,
+) -> dict[str, object]:
+    """Make the document, with the whole of ca.crt in it.
+
+    Raises CertificateError where ca.crt is missing, and without a token also where ca.key is: kubeadm asks for the key in both cases.
+    """
+    server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
+    authority = authorities.require(certificates, table.authority("ca").base, wanted=f"the kubeconfig of {person.name}")
+    if person.token:
+        return kubeconfig_document(
+            server=server,
+            ca_pem=authority.pem,
+            cluster_name=configuration.cluster.cluster_name,
+            user=person.name,
+            credentials=BearerToken(token=person.token),
+        )
+    spec = specs.client_kubeconfig(
+        name=person.name,
+        common_name=person.name,
+        organizations=tuple(person.organizations),
+        server=server,
+        cluster=configuration.cluster,
+        lifetime=person.lifetime,
+    )
+    means = Means(clock, random, FreshKeys(), started)
+    return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, means))
