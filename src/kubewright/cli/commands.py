@@ -6,7 +6,7 @@ Imports nothing heavy; handlers are named, not imported. Help, completion, parsi
 from __future__ import annotations
 
 from kubewright.base.level import KUBERNETES
-from kubewright.cli import credential_commands
+from kubewright.cli import config_commands, credential_commands
 from kubewright.cli.model import BOOL, DURATION, INT, KUBEADM, LIST, Argument, Command, Flag
 
 VERBOSITY = Flag(
@@ -183,70 +183,6 @@ _PHASES = (
 )
 
 
-# The group's --kubeconfig is taken and not used, as in kubeadm (spec/kubeadm.md 1.8).
-_EXPERIMENTAL = Flag("allow-experimental-api", "take API versions that are not released yet; there are none now", kind=BOOL, default=False)
-_NO_EFFECT = (
-    Flag("allow-missing-template-keys", "without effect here", kind=BOOL, default=True, hidden=True),
-    Flag("show-managed-fields", "without effect here", kind=BOOL, default=False, hidden=True),
-)
-_CONFIG_IMAGES = _init("config feature-gates image-repository kubernetes-version")
-
-
-def _config(path: str, summary: str, handler: str = "", *flags: Flag, description: str = "") -> Command:
-    return Command(
-        f"config {path}".rstrip(),
-        summary,
-        handler=f"kubewright.cli.config:{handler}" if handler else "",
-        flags=(*flags, *_init("kubeconfig")),
-        exit_scheme=KUBEADM,
-        description=description,
-    )
-
-
-_CONFIG = (
-    _config("", "Print, check and migrate configuration files"),
-    _config("print", "Print example configurations"),
-    _config(
-        "print init-defaults",
-        "Print the defaults of init",
-        "print_init",
-        Flag("component-configs", "also KubeProxyConfiguration, KubeletConfiguration", kind=LIST, metavar="kinds"),
-        description="Values that belong to one machine, and the token, are placeholders.",
-    ),
-    _config("print join-defaults", "Print the defaults of join", "print_join"),
-    _config("print reset-defaults", "Print the defaults of reset", "print_reset"),
-    _config("print upgrade-defaults", "Print the defaults of the upgrade commands", "print_upgrade"),
-    _config(
-        "validate",
-        "Check a configuration file",
-        "validate",
-        CONFIG,
-        Flag("allow-deprecated-api", "take deprecated API versions without a warning", kind=BOOL, default=False),
-        _EXPERIMENTAL,
-        description="Every document of the file is checked as the command that reads it would, and everything that is wrong is told at once.",
-    ),
-    _config(
-        "migrate",
-        "Rewrite a configuration file in the newest version of its API",
-        "migrate",
-        Flag("old-config", "file to read", default="", metavar="file"),
-        Flag("new-config", "file to write; empty: stdout", default="", metavar="file"),
-        _EXPERIMENTAL,
-        description="The result holds what the configuration means on this machine: defaults, its name and address, resolved versions."
-        " Documents of components are left out.",
-    ),
-    _config("images", "List and pull the images of a control plane"),
-    _config("images list", "List the images of a control plane", "images_list", *_CONFIG_IMAGES, *_NO_EFFECT, ALL_FORMATS),
-    _config(
-        "images pull",
-        "Pull the images of a control plane",
-        "images_pull",
-        *_CONFIG_IMAGES,
-        *_init("cri-socket"),
-        description="Pulling comes with a later release; until then the command checks the configuration and says so.",
-    ),
-)
-
 # Other words for phases, which work and are not shown.
 _ALIASES = {"bootstrap-token": "bootstraptoken", "upload-config": "uploadconfig"}
 
@@ -360,6 +296,7 @@ COMMANDS = (
     *(_phase_command(*row) for row in _PHASES),
     *_alias_commands(),
     *_CERTS_COMMANDS,
+    *config_commands.ROWS,
     *credential_commands.aliased(_CERTS_COMMANDS, "certs", "certificates"),
     *_KUBECONFIG_COMMANDS,
     *_TOKEN_COMMANDS,

@@ -1,0 +1,177 @@
+"""The `config` commands: print, validate, migrate, images (spec/kubeadm.md 1.8, 3.1, 3.14)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import InitOverrides, images, load_init, load_whole
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.masking import mask
+from kubewright.cli.output import write_result
+from kubewright.cli.parser import Parsed
+from kubewright.host.desired import File
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.configuration import read_documents
+from kubewright.lifecycle.init.request import feature_gates
+
+OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
+_NEW_FILE_MODE = 0o644
+
+
+def detected() -> Detected:
+    """Look at this machine. Tests put another one in its place."""
+    return RealHost(layout=Layout()).facts.detected
+
+
+def print_init(parsed: Parsed) -> int:
+    """Print example documents for `init`, and those of components that are asked for."""
+    from kubewright.apis.kubeadm import printed
+
+    kinds = parsed.strings("component-configs")
+    for kind in kinds:
+        if kind not in printed.COMPONENTS:
+            raise UsageError(
+                f"--component-configs: {kind!r} is no kind of a component", remedy=f"choose of {', '.join(printed.COMPONENTS)}"
+            )
+    return _print(printed.init_examples(kinds))
+
+
+def print_join(_: Parsed) -> int:
+    """Print an example document for `join`."""
+    from kubewright.apis.kubeadm import printed
+
+    return _print([printed.join_example(detected().host_name)])
+
+
+def print_reset(_: Parsed) -> int:
+    """Print an example document for `reset`."""
+    from kubewright.apis.kubeadm import printed
+
+    return _print([printed.reset_example()])
+
+
+def print_upgrade(_: Parsed) -> int:
+    """Print an example document for the upgrade commands."""
+    from kubewright.apis.kubeadm import printed
+
+    return _print([printed.upgrade_example()])
+
+
+def validate(parsed: Parsed) -> int:
+    """Check every document of a file."""
+    documents = read_documents(_mandatory(parsed, "config"))
+    found = load_whole(documents, detected=detected(), exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
+    _warn(found.warnings)
+    sys.stdout.write("ok\n")
+    return 0
+
+
+def migrate(parsed: Parsed) -> int:
+    """Rewrite a file as v1beta4, with everything that defaulting has computed."""
+    documents = read_documents(_mandatory(parsed, "old-config"))
+    found = load_whole(documents, detected=detected(), exists=_exists, detect_runtime=True, allow_deprecated=True)
+    _warn(found.warnings)
+    text = yaml.dump_all(found.documents())
+    target = parsed.text("new-config")
+    if target:
+        _write(Path(target), text)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def images_list(parsed: Parsed) -> int:
+    """List the images of a control plane."""
+    wanted = images(_configuration(parsed).cluster)
+    form = parsed.text("output")
+    if form == "text":
+        sys.stdout.write("".join(f"{image}\n" for image in wanted))
+    else:
+        write_result({"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": wanted}, form=form)
+    return 0
+
+
+def images_pull(parsed: Parsed) -> int:
+    """Pull the images of a control plane. The client of container runtimes comes with a later release."""
+    socket = _configuration(parsed, pulls=True).init.node_registration.cri_socket
+    raise HostError(
+        f"images cannot be pulled through {socket} yet",
+        detail="this version of kubewright has no client for container runtimes",
+        remedy="pull what `config images list` prints with the runtime's own client, for example crictl pull",
+    )
+
+
+def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
+    """Load a file, or the defaults. Flags that are given win over the file; kubeadm forgets them there. `pulls`: a runtime is looked for."""
+    path = parsed.text("config")
+    given: dict[str, Any] = {name: parsed.text(name.replace("_", "-")) for name in ("kubernetes_version", "image_repository")}
+    overrides = InitOverrides(
+        **{name: value for name, value in given.items() if name.replace("_", "-") in parsed.given},
+        feature_gates=feature_gates(parsed.text("feature-gates")) if "feature-gates" in parsed.given else None,
+        cri_socket=parsed.text("cri-socket") if pulls else None,
+    )
+    loaded = load_init(
+        read_documents(path) if path else [],
+        overrides=overrides,
+        detected=detected(),
+        strict=False,
+        validate_only=not pulls,
+        from_file=bool(path),
+    )
+    _warn(loaded.warnings)
+    return loaded.configuration
+
+
+def _mandatory(parsed: Parsed, name: str) -> str:
+    value = parsed.text(name)
+    if not value:
+        raise UsageError(f"--{name} is mandatory", remedy="name a file of kubeadm configuration documents")
+    return value
+
+
+def _print(documents: Iterable[Mapping[str, Any]]) -> int:
+    sys.stdout.write(yaml.dump_all(documents))
+    return 0
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        sys.stderr.write(mask(f"warning: {warning}\n"))
+
+
+def _exists(path: str) -> bool:
+    """Tell whether a path is there; as for kubeadm, one that cannot be looked at counts as there."""
+    try:
+        Path(path).stat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
+    return True
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file in one step; what is no regular file, such as /dev/stdout, is written to. One that exists keeps its mode."""
+    resolved = path.resolve()
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text)
+            return
+        mode = resolved.stat().st_mode & 0o7777 if resolved.exists() else _NEW_FILE_MODE & ~_umask()
+    except OSError as error:
+        raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="name another file with --new-config") from error
+    RealHost(layout=Layout()).ensure(File(path=PurePosixPath(resolved), content=text.encode(), mode=mode))
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

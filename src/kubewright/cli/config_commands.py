@@ -1,0 +1,83 @@
+"""The rows of the `config` commands (spec/kubeadm.md 1.8). Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.cli.model import BOOL, KUBEADM, LIST, Command, Flag
+
+_FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
+_KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file", hidden=True)
+_EXPERIMENTAL = Flag("allow-experimental-api", "take API versions that are not released yet; there are none now", kind=BOOL, default=False)
+_IMAGES = (
+    _FILE,
+    Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates"),
+    Flag("image-repository", "where the control plane images come from", default="registry.k8s.io", metavar="repository"),
+    Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
+)
+_TEMPLATES = (
+    Flag("allow-missing-template-keys", "taken and not used", kind=BOOL, default=True, hidden=True),
+    Flag("show-managed-fields", "taken and not used", kind=BOOL, default=False, hidden=True),
+)
+_FORMATS = ("text", "json", "yaml")
+
+
+def _row(path: str, summary: str, handler: str = "", *flags: Flag, description: str = "") -> Command:
+    return Command(
+        f"config {path}".rstrip(),
+        summary,
+        handler=f"kubewright.cli.config:{handler}" if handler else "",
+        flags=(*flags, _KUBECONFIG),
+        exit_scheme=KUBEADM,
+        description=description,
+    )
+
+
+ROWS = (
+    _row("", "Print, check and migrate configuration files"),
+    _row("print", "Print example configurations"),
+    _row(
+        "print init-defaults",
+        "Print the defaults of init",
+        "print_init",
+        Flag("component-configs", "also KubeProxyConfiguration, KubeletConfiguration", kind=LIST, metavar="kinds"),
+        description="Values that belong to one machine, and the token, are placeholders.",
+    ),
+    _row("print join-defaults", "Print the defaults of join", "print_join"),
+    _row("print reset-defaults", "Print the defaults of reset", "print_reset"),
+    _row("print upgrade-defaults", "Print the defaults of the upgrade commands", "print_upgrade"),
+    _row(
+        "validate",
+        "Check a configuration file",
+        "validate",
+        _FILE,
+        Flag("allow-deprecated-api", "take deprecated API versions without a warning", kind=BOOL, default=False),
+        _EXPERIMENTAL,
+        description="Every document of the file is checked as the command that reads it would, and everything that is wrong is told at once.",
+    ),
+    _row(
+        "migrate",
+        "Rewrite a configuration file in the newest version of its API",
+        "migrate",
+        Flag("old-config", "file to read", default="", metavar="file"),
+        Flag("new-config", "file to write; empty: stdout", default="", metavar="file"),
+        _EXPERIMENTAL,
+        description="The result holds what the configuration means on this machine: defaults, its name and address, resolved versions."
+        " Documents of components are left out.",
+    ),
+    _row("images", "List and pull the images of a control plane"),
+    _row(
+        "images list",
+        "List the images of a control plane",
+        "images_list",
+        *_IMAGES,
+        *_TEMPLATES,
+        Flag("output", f"form of the result: {', '.join(_FORMATS)}", default="text", short="o", choices=_FORMATS, metavar="format"),
+    ),
+    _row(
+        "images pull",
+        "Pull the images of a control plane",
+        "images_pull",
+        *_IMAGES,
+        Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
+        description="Pulling comes with a later release; until then the command checks the configuration and says so.",
+    ),
+)
