@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Final
 
-from kubewright.base.durations import format_seconds
+from kubewright.cli.clustertext import status_text
+from kubewright.cli.colours import painter
 from kubewright.cli.output import table, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.local import status as looking
 from kubewright.local.places import Places, places, state_directory
+
+_LIST: Final = (("name", "NAME"), ("state", "STATE"), ("nodes", "NODES"), ("kubernetesVersion", "KUBERNETES"), ("address", "ADDRESS"))
 
 
 def _where(parsed: Parsed) -> Places:
@@ -20,42 +23,18 @@ def status(parsed: Parsed) -> int:
     """Show a cluster."""
     found = looking.status(_where(parsed))
     if parsed.text("output") == "text":
-        sys.stdout.write(status_text(found))
+        sys.stdout.write(status_text(found, paint=painter(sys.stdout)))
     else:
         write_result(found, form=parsed.text("output"))
     return 0
 
 
-def status_text(found: dict[str, Any]) -> str:
-    """Lay a status out for a person: machines and components, nodes, what is changed and simulated."""
-    rows = [
-        {**component, "machine": machine["name"], "address": machine["address"], "memory": f"{component['rssBytes'] / 1e6:.0f} MB"}
-        for machine in found["machines"]
-        for component in machine["components"]
-    ]
-    columns = ("machine", "address", "name", "pid", "state", "restarts", "memory")
-    nodes = found["nodes"]
-    ready = f"{nodes['ready']} of {nodes['total']} nodes ready"
-    parts = [
-        f"cluster {found['name']}: {found['state']}, Kubernetes {found['kubernetesVersion']}, {ready}\n",
-        f"{found['problem']}\n" if found["problem"] else "",
-        table(rows, columns=[(key, "COMPONENT" if key == "name" else key.upper()) for key in columns]) if rows else "",
-        _list("times", [f"{name} {format_seconds(seconds)}" for name, seconds in found["timings"].items()]),
-        _list("changed flags", [f"{row['component']} --{row['flag']}={row['value']}" for row in found["changedFlags"]]),
-        _list("simulated", found["simulated"]),
-    ]
-    return "\n".join(part for part in parts if part)
-
-
-def _list(title: str, rows: list[str]) -> str:
-    return f"{title}:\n" + "".join(f"  {row}\n" for row in rows) if rows else ""
-
-
 def list_clusters(parsed: Parsed) -> int:
     """List the clusters of this user."""
-    rows = looking.clusters(state_directory(parsed.text("state-dir")))
+    directory = state_directory(parsed.text("state-dir"))
+    rows = looking.clusters(directory)
     if parsed.text("output") == "text":
-        sys.stdout.write(table(rows, columns=[(key, key.upper()) for key in ("name", "state", "nodes", "kubernetesVersion", "address")]))
+        sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"there is no cluster in {directory}\n")
     else:
         write_result({"clusters": rows}, form=parsed.text("output"))
     return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from kubewright.cli.colours import Paint
+
 
 def write_result(result: object, *, form: str) -> None:
     """Write a result to stdout as `json` (four blanks, as kubeadm indents) or `yaml`."""
@@ -18,11 +20,19 @@ def write_result(result: object, *, form: str) -> None:
         sys.stdout.write(json.dumps(result, indent=4, default=str) + "\n")
 
 
-def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]]) -> str:
-    """Lay out rows under headings, three blanks between columns. `columns` are pairs of key and heading."""
-    cells = [[heading for _, heading in columns], *([_shown(row.get(key)) for key, _ in columns] for row in rows)]
+def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], paint: Paint | None = None) -> str:
+    """Lay out rows under headings, three blanks between columns. `columns` are pairs of key and heading; `paint` decorates cells."""
+    keys = [key for key, _ in columns]
+    cells = [[heading for _, heading in columns], *([_shown(row.get(key)) for key in keys] for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    return "".join("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in cells)
+    return "".join(_line(line, widths, ["heading"] * len(keys) if line is cells[0] else keys, paint) for line in cells)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], places: Sequence[str], paint: Paint | None) -> str:
+    """Put cells side by side. The padding of a cell is not decorated, and the last cell has none."""
+    padding = [" " * (width - len(cell)) for cell, width in zip(cells, widths, strict=True)]
+    painted = [paint(place, cell) for place, cell in zip(places, cells, strict=True)] if paint else cells
+    return "   ".join(cell + blanks for cell, blanks in zip(painted, padding, strict=True)).rstrip() + "\n"
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from typing import TextIO
+from collections.abc import Mapping
+from typing import Final, TextIO
 
 from kubewright.base import events
 from kubewright.base.durations import format_seconds
@@ -66,11 +67,11 @@ class PlainLines:
         if isinstance(event, events.Warned):
             return f"warning: {event.text}"
         if isinstance(event, events.Waiting) and self._due(event.what):
-            return f"waiting for {event.what} ({format_seconds(event.elapsed)}): {event.reason}"
+            return f"waiting for {event.what} ({format_seconds(event.elapsed)}): {' '.join(event.reason.split())}"
         if isinstance(event, events.Progress) and self._due(event.task):
             return progress_text(event)
         if isinstance(event, events.State):
-            return f"{format_seconds(event.elapsed):>7}  {event.subject}: {event.state}"
+            return f"{format_seconds(event.elapsed):>7}  {state_text(event)}"
         return ""
 
     def _due(self, key: str) -> bool:
@@ -79,6 +80,18 @@ class PlainLines:
             return False
         self._told[key] = now
         return True
+
+
+MILESTONES: Final[Mapping[str, str]] = {"apiReady": "API server ready", "nodesReady": "all nodes ready"}
+"""What the milestones of `up` are called."""
+REACHED: Final = "reached"
+"""The state of a milestone."""
+
+
+def state_text(event: events.State) -> str:
+    """Say what has come to be."""
+    name = MILESTONES.get(event.subject, event.subject)
+    return name if event.state == REACHED else f"{name}: {event.state}"
 
 
 def progress_text(event: events.Progress) -> str:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from kubewright import binaries
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
-from kubewright.base.errors import DocumentError, UsageError
+from kubewright.base.errors import DocumentError, KubewrightError, UsageError
 from kubewright.base.versions import supported
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.reporting import progress
-from kubewright.local.places import places
+from kubewright.cli.watching import Look
+from kubewright.local.places import Places, places
 
 MOST_NODES = 30_000
 
@@ -33,20 +35,37 @@ def up(parsed: Parsed) -> int:
     )
     sources = binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None)
     form = parsed.text("output")
-    with progress(f"cluster {where.name}", form=form) as reporter:
+    with progress(f"cluster {where.name}", form=form, look=_look(where)) as reporter:
         outcome = bring_up(where, wish, sources=sources, reporter=reporter, clock=SystemClock())
-    from kubewright.cli.local import status_text
     from kubewright.local.status import status
 
     found = status(where)
     if form == "json":
         write_result({**found, "changes": [change.as_map() for change in outcome.changes]}, form=form)
         return 0
-    sys.stdout.write(status_text(found))
-    said = "is up" if outcome.changes else "was up already; nothing changed"
-    sys.stdout.write(f"\ncluster {where.name} {said} ({format_seconds(outcome.total)})\n")
-    sys.stdout.write(f"export KUBECONFIG={found['kubeconfig']}\n")
+    from kubewright.cli.clustertext import up_text
+    from kubewright.cli.colours import painter
+
+    sys.stdout.write(up_text(found, paint=painter(sys.stdout), seconds=outcome.total, changed=bool(outcome.changes)))
     return 0
+
+
+def _look(where: Places) -> Look:
+    """Return what looks at the components and nodes of a cluster that is on its way up."""
+    from kubewright.local.control import Control
+
+    control = Control(where)
+
+    def look() -> Mapping[str, str]:
+        try:
+            found = control.status()
+        except KubewrightError:  # the daemon is not there yet, or about to go: whoever needs it says so
+            return {}
+        nodes = found["nodes"]
+        states = {component["name"]: component["state"] for component in found["components"]}
+        return {**states, "nodes": f"{nodes['ready']} of {nodes['total']} ready"} if nodes["total"] else states
+
+    return look
 
 
 def down(parsed: Parsed) -> int:
