@@ -141,7 +141,8 @@ def _loop(setup: Setup, joins: list[Join]) -> Row:
     client.close()
     setup.run("down", "--state-dir", str(state))
     if done.refused or registered != len(joins):
-        raise BenchmarkFailed(f"the replay was not a true one: answers {dict(done.answers)}, {registered} nodes registered")
+        refused = "\n".join(done.refused[:5])
+        raise BenchmarkFailed(f"not a true replay: answers {dict(done.answers)}, {registered} nodes registered\n{refused}")
     return {"loop": done.seconds, "loopAnswers": {str(status): count for status, count in sorted(done.answers.items())}}
 
 

@@ -46,21 +46,16 @@ class Replayed:
 
     seconds: float
     answers: Mapping[int, int]
-
-    @property
-    def refused(self) -> int:
-        """Requests that the server did not do, beside those that looked for something that is not there yet."""
-        return sum(count for status, count in self.answers.items() if status >= 400 and status != 404)
+    refused: Sequence[str] = ()
+    """What the server did not do, beside looks for something that is not there yet."""
 
 
 @dataclass
 class _Known:
-    """What the server said to one node so far: the last object's version and name, the Node's uid, the version of each object by its kind."""
+    """What the server said to one node so far: the metadata of its last answer, and of the last one of each kind."""
 
-    version: str = "0"
-    name: str = ""
-    uid: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
+    last: Mapping[str, str] = field(default_factory=dict)
+    of_kind: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class _Lane:
@@ -71,7 +66,7 @@ class _Lane:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def send(self, request: Request, known: _Known) -> int:
-        """Send a request and read its answer; of a watch only the head."""
+        """Send a request and read its answer, of a watch only the head; return the status."""
         headers = {**self._headers, **({"Content-Type": request.content_type} if request.body is not None else {})}
         self._connection.request(request.method, _target(request.target, known), _body(request.body, known), headers)
         answer = self._connection.getresponse()
@@ -90,23 +85,30 @@ class _Sender:
     target: Target
     open: contextlib.ExitStack
     answers: Counter[int] = field(default_factory=Counter)
+    refused: list[str] = field(default_factory=list)
     _local: threading.local = field(default_factory=threading.local)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, join: Join) -> None:
         """Send everything of one node, in order."""
         known = _Known()
-        statuses = [self._shared().send(request, known) for request in join.anonymous]
+        for request in join.anonymous:
+            self._count(request, self._shared().send(request, known))
         token = _Lane(self.target, self.target.anonymous, token=self.target.token)
-        statuses += [token.send(request, known) for request in join.token]
+        for request in join.token:
+            self._count(request, token.send(request, known))
         token.close()
         identity = self.target.identities[join.node]
         own = self._kept(_Lane(self.target, identity))
         for request in join.own:
             lane = self._kept(_Lane(self.target, identity)) if request.watch else own
-            statuses.append(lane.send(request, known))
+            self._count(request, lane.send(request, known))
+
+    def _count(self, request: Request, status: int) -> None:
         with self._lock:
-            self.answers.update(statuses)
+            self.answers[status] += 1
+            if status >= 400 and status != 404:
+                self.refused.append(f"{status} {request.method} {request.target}")
 
     def _shared(self) -> _Lane:
         if not hasattr(self._local, "lane"):
@@ -128,30 +130,28 @@ def replay(joins: Sequence[Join], target: Target, *, clock: Callable[[], float] 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             list(pool.map(sender.send, joins))
         seconds = clock() - began
-    return Replayed(seconds=seconds, answers=dict(sender.answers))
+    return Replayed(seconds=seconds, answers=dict(sender.answers), refused=sender.refused)
 
 
 def _target(target: str, known: _Known) -> str:
-    fitted = re.sub(r"resourceVersion=\d+", f"resourceVersion={known.version}", target)
-    return re.sub(r"(fieldSelector=metadata\.name(?:=|%3D))csr-[a-z0-9]+", rf"\g<1>{known.name}", fitted)
+    fitted = re.sub(r"resourceVersion=\d+", f"resourceVersion={known.last.get('resourceVersion', '0')}", target)
+    return re.sub(r"(fieldSelector=metadata\.name(?:=|%3D))csr-[a-z0-9]+", rf"\g<1>{known.last.get('name', '')}", fitted)
 
 
 def _body(body: Mapping[str, Any] | None, known: _Known) -> bytes | None:
     if body is None:
         return None
     metadata = dict(body.get("metadata", {}))
-    if "resourceVersion" in metadata:
-        metadata["resourceVersion"] = known.versions.get(body["kind"], known.version)
+    answered = known.of_kind.get(body.get("kind", ""), {})
+    metadata |= {name: answered[name] for name in ("resourceVersion", "uid") if name in metadata}
     if "ownerReferences" in metadata:
-        metadata["ownerReferences"] = [{**owner, "uid": known.uid} for owner in metadata["ownerReferences"]]
+        node = known.of_kind["Node"]
+        metadata["ownerReferences"] = [{**owner, "uid": node["uid"]} for owner in metadata["ownerReferences"]]
     return json.dumps({**body, "metadata": metadata} if metadata else body).encode()
 
 
 def _learn(content: bytes, known: _Known) -> None:
     found = json.loads(content)
-    metadata = found.get("metadata", {})
-    known.version = metadata.get("resourceVersion", known.version)
-    known.name = metadata.get("name", known.name)
-    known.versions[found["kind"]] = known.version
-    if found["kind"] == "Node":
-        known.uid = metadata["uid"]
+    known.last = found.get("metadata", {})
+    if found["kind"] != "Status":
+        known.of_kind[found["kind"]] = known.last
