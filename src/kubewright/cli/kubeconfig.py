@@ -50,6 +50,8 @@ def _person(parsed: Parsed) -> Person:
         raise UsageError("the flag --client-name is required", remedy="name the user, who becomes the certificate's common name")
     period = Duration.parse(parsed.text("validity-period"))
     token = _token(parsed)
+    if period <= 0:
+        raise UsageError(f"a validity period of {period} is none", remedy="write one like 24h")
     if period > DEFAULT_CERTIFICATE_VALIDITY and not token:
         sys.stderr.write(
             f"warning: a validity period of {period} is longer than {DEFAULT_CERTIFICATE_VALIDITY}: a client certificate cannot be revoked\n"

@@ -71,7 +71,12 @@ def test_the_endpoint_counts_as_name_or_address(endpoint, dns, ips):
 
 @pytest.mark.parametrize(
     ("subnets", "first"),
-    [("10.96.0.0/12", "10.96.0.1"), ("fd00:10:96::/112,10.96.0.0/16", "fd00:10:96::1"), ("10.96.0.0/16,fd00::/112", "10.96.0.1")],
+    [
+        ("10.96.0.0/12", "10.96.0.1"),
+        ("fd00:10:96::/112,10.96.0.0/16", "fd00:10:96::1"),
+        ("10.96.0.0/16,fd00::/112", "10.96.0.1"),
+        ("010.096.0.0/012", "10.96.0.1"),
+    ],
 )
 def test_the_service_address_is_the_first_of_the_first_subnet(subnets, first):
     config = configuration(networking=Networking(service_subnet=subnets))

@@ -1,0 +1,280 @@
+"""`certs renew`, `certs generate-csr`, `certs certificate-key` and `kubeconfig user` as commands."""
+
+from __future__ import annotations
+
+import base64
+import io
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
+
+from kubewright.base import yaml
+from kubewright.cli import certs, credential_commands
+from kubewright.cli.commands import BY_WORDS
+from kubewright.host.locks import Lock
+from kubewright.lifecycle.certs import rows
+from kubewright.pki import bundles, certificates, csr, keys, pairs
+
+PERIOD = "certificateValidityPeriod: 240h\n"
+
+
+@pytest.fixture
+def plane(tmp_path, capsys, monkeypatch):
+    plane = ControlPlane(tmp_path / "machine", capsys)
+    monkeypatch.setattr(certs, "machine", lambda: plane.host)
+    monkeypatch.setattr(certs.os, "geteuid", lambda: 0)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return plane
+
+
+def test_the_commands_are_the_rows_of_the_table():
+    assert [(row.name, row.long_name) for row in rows.everything()] == list(credential_commands._RENEWED)
+    assert len(rows.everything()) == 11
+    for alias in ("certs", "certificates"):
+        assert all((alias, "renew", row.name) in BY_WORDS for row in rows.everything())
+
+
+def test_all_are_renewed_in_order_and_authorities_stay(plane):
+    before = plane.fill().snapshot()
+    run = plane.run("certs", "renew", "all", "--config", plane.config)
+    after = plane.snapshot()
+    assert (run.code, run.err) == (0, "")
+    lines = run.out.splitlines()
+    assert lines[:11] == [f"{row.long_name} renewed" for row in rows.everything()]
+    assert lines[11] == ""
+    assert "kube-apiserver, kube-controller-manager, kube-scheduler and etcd" in lines[12]
+    assert sorted(after) == sorted(before)
+    same = {name for name in before if after[name] == before[name]}
+    assert same == {
+        "kubelet.conf", "pki/ca.crt", "pki/ca.key", "pki/etcd/ca.crt", "pki/etcd/ca.key", "pki/front-proxy-ca.crt", "pki/front-proxy-ca.key",
+        "pki/sa.key", "pki/sa.pub",
+    }  # fmt: skip
+
+
+def test_one_is_renewed_and_the_others_stay(plane):
+    before = plane.fill().snapshot()
+    run = plane.run("certs", "renew", "etcd-peer", "--config", plane.config)
+    after = plane.snapshot()
+    assert run.out == "certificate for etcd nodes to communicate with each other renewed\n"
+    assert {name for name in before if after[name] != before[name]} == {"pki/etcd/peer.crt", "pki/etcd/peer.key"}
+
+
+def test_period_and_algorithm_are_those_of_the_configuration(plane):
+    plane.fill()
+    plane.config.write_text(CONFIG.replace("P256", "P384") + PERIOD)
+    assert plane.run("certs", "renew", "apiserver", "--config", plane.config).code == 0
+    found = plane.certificate("apiserver.crt")
+    assert found.key_kind == "ECDSA-P384"
+    assert found.lifetime == timedelta(hours=240, minutes=5)
+
+
+def test_the_certificate_directory_of_the_configuration_counts_and_a_given_one_more(plane, tmp_path):
+    """kubeadm takes the default of the flag instead (kubernetes#110708)."""
+    plane.fill()
+    moved = tmp_path / "moved"
+    plane.pki.rename(moved)
+    plane.config.write_text(f"{CONFIG}certificatesDir: {moved}\n")
+    assert plane.run("certs", "renew", "apiserver", "--config", plane.config).out.endswith("renewed\n")
+    assert plane.run("certs", "check-expiration", "--config", plane.config).code == 0
+    empty = plane.run("certs", "renew", "apiserver", "--config", plane.config, "--cert-dir", tmp_path / "none")
+    assert empty.out == "MISSING! certificate for serving the Kubernetes API\n"
+
+
+def test_missing_and_external_ones_are_told_and_are_no_errors(plane):
+    plane.fill()
+    (plane.pki / "ca.key").unlink()
+    (plane.kubernetes / "super-admin.conf").unlink()
+    before = plane.snapshot()
+    run = plane.run("certs", "renew", "all", "--config", plane.config)
+    assert (run.code, run.err) == (0, "")
+    lines = run.out.splitlines()
+    assert lines[1] == "Detected external ca, certificate for serving the Kubernetes API can't be renewed"
+    assert lines[10] == "MISSING! certificate embedded in the kubeconfig file for the super-admin"
+    assert sum("renewed" in line and "can't" not in line for line in lines[:11]) == 5
+    assert {name for name, text in plane.snapshot().items() if text != before[name]} == {
+        f"pki/{base}.{end}"
+        for base in ("etcd/server", "etcd/peer", "etcd/healthcheck-client", "apiserver-etcd-client", "front-proxy-client")
+        for end in ("crt", "key")
+    }
+
+
+def test_with_an_external_etcd_its_certificates_are_left_alone(plane):
+    before = plane.fill().snapshot()
+    plane.config.write_text(CONFIG + EXTERNAL_ETCD)
+    run = plane.run("certs", "renew", "all", "--config", plane.config)
+    assert len([line for line in run.out.splitlines() if line.endswith(" renewed")]) == 7
+    after = plane.snapshot()
+    assert all(after[name] == before[name] for name in before if "etcd" in name)
+
+
+def test_a_structured_result_names_what_became_of_each(plane):
+    plane.fill()
+    (plane.pki / "apiserver.crt").unlink()
+    run = plane.run("certs", "renew", "all", "--config", plane.config, "-o", "json")
+    results = {row["name"]: row["result"] for row in run.json["certificates"]}
+    assert len(results) == 11
+    assert {name for name, result in results.items() if result != "renewed"} == {"apiserver"}
+
+
+def test_an_authority_that_is_missing_is_an_error(plane):
+    plane.fill()
+    (plane.pki / "front-proxy-ca.crt").unlink()
+    before = plane.snapshot()
+    run = plane.run("certs", "renew", "front-proxy-client", "--config", plane.config)
+    assert (run.code, run.out) == (1, "")
+    assert "front-proxy-ca.crt is missing" in run.err
+    assert plane.snapshot() == before
+
+
+def test_two_at_once_are_refused(plane):
+    before = plane.fill().snapshot()
+    plane.run("certs", "renew", "apiserver-etcd-client", "--config", plane.config)
+    before = plane.snapshot()
+    with Lock(plane.layout.run / "init.lock", doing="init"):
+        run = plane.run("certs", "renew", "all", "--config", plane.config)
+    assert run.code == 1
+    assert "another kubewright is at work" in run.err
+    assert plane.snapshot() == before
+
+
+def test_without_a_file_and_a_cluster_the_defaults_count_silently(plane):
+    plane.fill()
+    run = plane.run("certs", "renew", "apiserver", "--kubeconfig", plane.root / "none")
+    assert (run.code, run.out, run.err) == (0, "certificate for serving the Kubernetes API renewed\n", "")
+    assert plane.certificate("apiserver.crt").key_kind == "RSA-2048"
+
+
+def test_a_cluster_that_does_not_answer_is_told(plane):
+    plane.fill()
+    text = (plane.kubernetes / "admin.conf").read_text().replace("https://10.98.0.11:6443", "https://127.0.0.1:1")
+    (plane.kubernetes / "admin.conf").write_text(text)
+    run = plane.run("certs", "check-expiration")
+    lines = run.out.splitlines()
+    assert run.code == 0
+    assert [line.partition(" ")[0] for line in lines[:5]] == ["[check-expiration]"] * 3 + ["", "CERTIFICATE"]
+    assert "127.0.0.1:1" in run.err
+    assert plane.run("certs", "check-expiration", "-o", "json").json["kind"] == "CertificateExpirationInfo"
+
+
+LEAVES = (
+    "apiserver", "apiserver-kubelet-client", "front-proxy-client", "etcd/server", "etcd/peer", "etcd/healthcheck-client",
+    "apiserver-etcd-client",
+)  # fmt: skip
+CONFS = ("admin.conf", "super-admin.conf", "kubelet.conf", "controller-manager.conf", "scheduler.conf")
+
+
+def requests(plane, directory):
+    return plane.run("certs", "generate-csr", "--config", plane.config, "--cert-dir", directory / "pki", "--kubeconfig-dir", directory)
+
+
+def test_requests_are_made_with_their_keys(plane, tmp_path):
+    place = tmp_path / "out"
+    run = requests(plane, place)
+    assert (run.code, run.err) == (0, "")
+    assert [line.strip() for line in run.out.splitlines() if line.startswith("  ")] == [*LEAVES, *CONFS]
+    found = {str(path.relative_to(place)): path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
+    wanted = {f"pki/{base}.{end}" for base in LEAVES for end in ("key", "csr")} | {f"{conf}{end}" for conf in CONFS for end in ("", ".csr")}
+    assert found == dict.fromkeys(wanted, 0o600)
+    request = csr.parse((place / "pki" / "etcd" / "server.csr").read_bytes())
+    key = keys.load((place / "pki" / "etcd" / "server.key").read_bytes(), source="key")
+    assert request.signature_valid
+    assert request.public_key == key.public_der()
+    assert (request.common_name, request.extensions) == ("node1", ("subjectAltName",))
+    assert request.names.dns == ("localhost", "node1")
+    assert request.names.ips == ("10.98.0.11", "127.0.0.1", "::1")
+
+
+def test_a_kubeconfig_that_waits_for_its_certificate(plane, tmp_path):
+    requests(plane, tmp_path / "out")
+    document = yaml.load((tmp_path / "out" / "admin.conf").read_bytes())
+    assert document["clusters"] == [{"cluster": {"server": "https://10.98.0.11:6443"}, "name": "kubernetes"}]
+    assert list(document["users"][0]["user"]) == ["client-key-data"]
+    request = csr.parse((tmp_path / "out" / "admin.conf.csr").read_bytes())
+    key = keys.load(base64.b64decode(document["users"][0]["user"]["client-key-data"]), source="admin.conf")
+    assert request.public_key == key.public_der()
+    assert (request.common_name, request.organizations) == ("kubernetes-admin", ("kubeadm:cluster-admins",))
+
+
+def test_no_key_and_no_request_is_overwritten(plane, tmp_path):
+    """kubeadm writes until it meets the first one that exists."""
+    place = tmp_path / "out"
+    place.mkdir()
+    (place / "scheduler.conf.csr").write_text("mine")
+    run = requests(plane, place)
+    assert (run.code, run.out) == (1, "")
+    assert "scheduler.conf.csr" in run.err
+    assert [path.name for path in place.rglob("*")] == ["scheduler.conf.csr"]
+
+
+def user(plane, *argv: object):
+    return plane.run("kubeconfig", "user", "--config", plane.config, "--client-name", "ada", *argv)
+
+
+def test_a_kubeconfig_for_a_user(plane):
+    plane.fill()
+    run = user(plane, "--org", "a,b", "--org", "c", "--validity-period", "24h")
+    assert (run.code, run.err) == (0, "")
+    assert run.out.endswith("\n\n")
+    document = yaml.load(run.out)
+    assert document["current-context"] == "ada@kubernetes"
+    entry = document["users"][0]["user"]
+    pair = pairs.of(base64.b64decode(entry["client-certificate-data"]), base64.b64decode(entry["client-key-data"]), source="x")
+    assert (pair.leaf.common_name, sorted(pair.leaf.organizations), pair.leaf.usages) == ("ada", ["a", "b", "c"], ("clientAuth",))
+    assert pair.leaf.not_before == plane.certificate("ca.crt").not_before
+    assert timedelta(hours=24) <= pair.leaf.lifetime < timedelta(hours=25)
+    assert bundles.chains_to(pair.leaf, roots=[plane.certificate("ca.crt")])
+    assert base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]) == (plane.pki / "ca.crt").read_bytes()
+
+
+def test_more_than_a_year_is_warned_of(plane):
+    plane.fill()
+    run = user(plane, "--validity-period", "8760h1s")
+    assert run.code == 0
+    assert run.err.startswith("warning: a validity period of 8760h0m1s")
+    found = certificates.first(base64.b64decode(yaml.load(run.out)["users"][0]["user"]["client-certificate-data"]), source="x")
+    assert found.lifetime > timedelta(days=365)
+
+
+@pytest.mark.parametrize("period", ["0s", "-5h"])
+def test_a_period_without_length_is_refused(plane, period):
+    """kubeadm takes it for a year, or prints a certificate that has ended."""
+    run = user(plane.fill(), f"--validity-period={period}")
+    assert (run.code, run.out) == (1, "")
+
+
+def test_a_token_needs_no_key_of_the_ca(plane, tmp_path, monkeypatch):
+    """kubeadm wants ca.key in both cases."""
+    plane.fill()
+    (plane.pki / "ca.key").unlink()
+    (tmp_path / "token").write_text("from-file\n")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from-input\n"))
+    given = (("--token", "visible"), ("--token-file", tmp_path / "token"), ("--token", "-"))
+    found = [yaml.load(user(plane, *argv).out)["users"] for argv in given]
+    assert found == [[{"name": "ada", "user": {"token": token}}] for token in ("visible", "from-file", "from-input")]
+    assert user(plane).code == 1
+
+
+def test_a_user_must_be_named(plane):
+    run = plane.run("kubeconfig", "user")
+    assert (run.code, run.out) == (1, "")
+    assert "--client-name" in run.err
+
+
+def test_the_group_alone_shows_its_help_and_succeeds(plane):
+    run = plane.run("kubeconfig")
+    assert (run.code, run.err) == (0, "")
+    assert "kubeconfig" in run.out
+
+
+def test_a_certificate_key_is_64_digits_and_cheap(plane):
+    run = plane.run("certs", "certificate-key")
+    assert (len(run.out), set(run.out) <= set("0123456789abcdef\n")) == (65, True)
+    source = (
+        "import sys; sys.argv = ['kubewright', 'certs', 'certificate-key']; from kubewright.cli.main import main; main();"
+        " print(sorted({'typing', 'cryptography', 'msgspec', 'dataclasses', 'json'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[1:] == ["[]"]
