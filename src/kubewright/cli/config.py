@@ -150,12 +150,11 @@ def _warn(warnings: Sequence[str]) -> None:
 def _exists(path: str) -> bool:
     """Tell whether a path is there; as for kubeadm, one that cannot be looked at counts as there."""
     try:
-        Path(path).stat()
+        return bool(path and Path(path).stat())
     except FileNotFoundError:
         return False
     except (OSError, ValueError):
         return True
-    return True
 
 
 def _write(path: Path, text: str) -> None:
