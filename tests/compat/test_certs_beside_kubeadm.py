@@ -1,0 +1,212 @@
+"""`certs` and `kubeconfig user` beside real kubeadm on the same files: output, and every field of what is made."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+
+import pytest
+from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
+
+from kubewright.base import yaml
+from kubewright.lifecycle.certs import rows
+from kubewright.pki import bundles, certificates, csr, keys, pairs, pem, summaries
+
+EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"
+CONFIG = ("--config", "/kubeadm.yaml")
+
+
+@pytest.fixture(scope="module")
+def program():
+    return find_kubeadm()
+
+
+@pytest.fixture
+def machines(program, tmp_path):
+    return Pair.make(program, tmp_path, DEFAULT)
+
+
+def without_seconds(text: str) -> str:
+    """The residual time of two runs may differ by the seconds between them."""
+    return re.sub(r"(residualTime\"?: )(\d+)", lambda found: f"{found[1]}{round(int(found[2]), -2)}", text)
+
+
+# What is taken away from the machine before both look at it.
+LOSSES = {
+    "nothing": (),
+    "super-admin.conf": ("super-admin.conf",),
+    "a leaf": ("pki/apiserver.crt", "pki/etcd/peer.crt"),
+    "the CA's key": ("pki/ca.key",),
+    "all keys of authorities": ("pki/ca.key", "pki/etcd/ca.key", "pki/front-proxy-ca.key"),
+    "a leaf's key": ("pki/apiserver.key",),
+    "an unneeded file": ("pki/sa.pub",),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+def test_expiry_is_shown_the_same(machines, loss, form):
+    for name in LOSSES[loss]:
+        machines.remove(name)
+    ours, theirs = machines.both("certs", "check-expiration", *CONFIG, "-o", form)
+    assert theirs.code == 0
+    assert ours.code == 0
+    assert without_seconds(ours.out) == without_seconds(theirs.out)
+
+
+@pytest.mark.parametrize("period", ["45s", "3m30s", "59m30s", "5h3m30s", "24h1m", "49h1m", "150h1m", "200h", "9000h", "19000h", "80000h"])
+def test_residual_times_are_said_the_same(program, tmp_path, period):
+    machines = Pair.make(program, tmp_path, DEFAULT + f"certificateValidityPeriod: {period}\ncaCertificateValidityPeriod: 90000h\n")
+    ours, theirs = machines.both("certs", "check-expiration", *CONFIG)
+    seconds = re.compile(r"\b\d+s\b")
+    assert seconds.sub("0s", ours.out) == seconds.sub("0s", theirs.out)
+
+
+def test_with_an_external_etcd_the_same_rows_are_shown(machines):
+    machines.write("kubeadm.yaml", INIT + DEFAULT + EXTERNAL_ETCD)
+    ours, theirs = machines.both("certs", "check-expiration", *CONFIG)
+    assert (ours, theirs.out.count("\n")) == (theirs, 12)
+
+
+def summary(text: bytes) -> dict[str, object]:
+    return {"blocks": [block.label for block in pem.blocks(text, source="x")], **summaries.of_certificate(bundles.parse(text)[0])}
+
+
+def tree(root):
+    """Every certificate, key and kubeconfig of a machine by its fields, with modes."""
+    base, found = root / "etc" / "kubernetes", {}
+    for path in sorted(path for path in base.rglob("*") if path.is_file()):
+        name, text = str(path.relative_to(base)), path.read_bytes()
+        found[name] = {"mode": path.stat().st_mode & 0o777, **fields(name, text, base)}
+    return found
+
+
+def fields(name, text, base):
+    if name.endswith(".crt"):
+        key = base / name.replace(".crt", ".key")
+        fits = key.exists() and pairs.fits(certificates.first(text, source=name), keys.load(key.read_bytes(), source=name))
+        return {**summary(text), "fits": fits}
+    if name.endswith(".key"):
+        return summaries.of_key(text, source=name)
+    if not name.endswith(".conf"):
+        return {}
+    document = yaml.load(text)
+    user = document["users"][0]["user"]
+    pair = pairs.of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source=name)
+    document["users"][0]["user"] = {**summary(pair.certificate_pem()), "kind": pair.key.kind, "keys": list(user)}
+    return {"order": list(document), "document": document}
+
+
+RENEWALS = {
+    "nothing": (),
+    "the CA's key": ("pki/ca.key",),
+    "two files": ("super-admin.conf", "pki/apiserver.crt"),
+    "a key": ("pki/apiserver.key",),
+}
+
+
+@pytest.mark.parametrize("loss", RENEWALS)
+@pytest.mark.parametrize("changes", ["", "certificateValidityPeriod: 100h\n"])
+def test_all_are_renewed_the_same(machines, loss, changes):
+    for name in RENEWALS[loss]:
+        machines.remove(name)
+    machines.write("kubeadm.yaml", INIT + DEFAULT.replace("P256", "P384") + changes)
+    serials = {name: (machines.ours / "etc/kubernetes" / name).read_bytes() for name in ("pki/front-proxy-client.crt", "kubelet.conf")}
+    ours, theirs = machines.both("certs", "renew", "all", *CONFIG)
+    assert (ours.code, theirs.code) == (0, 0)
+    assert ours.out.splitlines()[:11] == theirs.out.splitlines()[:11]
+    assert len(ours.out.splitlines()) == len(theirs.out.splitlines()) == 13
+    found = tree(machines.ours)
+    assert len(found) == 27 - len(RENEWALS[loss]) + (loss == "a key")
+    assert found == tree(machines.theirs)
+    changed = {name: (machines.ours / "etc/kubernetes" / name).read_bytes() != text for name, text in serials.items()}
+    assert changed == {"pki/front-proxy-client.crt": True, "kubelet.conf": False}
+
+
+@pytest.mark.parametrize("name", [row.name for row in rows.everything()])
+def test_each_is_renewed_the_same(machines, name):
+    ours, theirs = machines.both("certs", "renew", name, *CONFIG)
+    assert ours == theirs
+    assert tree(machines.ours) == tree(machines.theirs)
+
+
+def test_a_bundle_is_kept_where_kubeadm_cuts_it(machines):
+    """The accepted difference: kubeadm leaves one certificate in the kubeconfig (docs/compat/certs.md)."""
+    other = (machines.theirs / "etc/kubernetes/pki/front-proxy-ca.crt").read_text()
+    bundle = (machines.theirs / "etc/kubernetes/pki/ca.crt").read_text() + other
+    machines.write("etc/kubernetes/pki/ca.crt", bundle)
+    ours, theirs = machines.both("certs", "renew", "admin.conf", *CONFIG)
+    assert ours == theirs
+    embedded = []
+    for root in (machines.ours, machines.theirs):
+        document = yaml.load((root / "etc/kubernetes/admin.conf").read_bytes())
+        embedded.append(base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]))
+    assert [len(bundles.parse(text)) for text in embedded] == [2, 1]
+
+
+@pytest.mark.parametrize("algorithm", ["ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072"])
+def test_requests_are_the_same_field_for_field(program, tmp_path, algorithm):
+    machines = Pair.make(program, tmp_path, DEFAULT)
+    more = f"encryptionAlgorithm: {algorithm}\nclusterName: other\napiServer: {{certSANs: [b.example, 10.9.9.9, A.example]}}\n"
+    machines.write("kubeadm.yaml", INIT + more)
+    ours, theirs = machines.both("certs", "generate-csr", *CONFIG, "--cert-dir", "/csr/pki", "--kubeconfig-dir", "/csr")
+    assert (ours.code, theirs.code) == (0, 0)
+    assert sorted(ours.out.replace(str(machines.ours), "").splitlines()) == sorted(theirs.out.splitlines())
+    found = requests_of(machines.ours / "csr")
+    assert len(found) == 24
+    assert found == requests_of(machines.theirs / "csr")
+
+
+def requests_of(place):
+    found = {}
+    for path in sorted(path for path in place.rglob("*") if path.is_file()):
+        text, name = path.read_bytes(), str(path.relative_to(place))
+        shown: dict[str, object] = {"mode": path.stat().st_mode & 0o777}
+        if name.endswith(".csr"):
+            request = csr.parse(text)
+            shown |= {name: getattr(request, name) for name in ("subject", "names", "extensions", "key_kind", "signature_valid")}
+            shown["algorithm"] = signature_algorithm(text)
+        elif name.endswith(".key"):
+            shown |= summaries.of_key(text, source=name)
+        else:
+            document = yaml.load(text)
+            key = base64.b64decode(document["users"][0]["user"].pop("client-key-data"))
+            shown |= {"document": document, "key": summaries.of_key(key, source=name)}
+        found[name] = shown
+    return found
+
+
+def signature_algorithm(text):
+    from cryptography import x509
+
+    return x509.load_pem_x509_csr(text).signature_algorithm_oid.dotted_string
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [(), ("--org", "a,b"), ("--org", "b", "--org", "a"), ("--validity-period", "48h"), ("--validity-period", "9000h"), ("--token", "x.y")],
+)
+@pytest.mark.parametrize("endpoint", ["", "controlPlaneEndpoint: cluster.example\nclusterName: other\n"])
+def test_a_users_kubeconfig_is_the_same(machines, argv, endpoint):
+    machines.write("kubeadm.yaml", INIT + DEFAULT + endpoint)
+    ours, theirs = machines.both("kubeconfig", "user", "--client-name", "ada", *CONFIG, *argv)
+    assert (ours.code, theirs.code) == (0, 0)
+    assert ours.out.endswith("\n\n") == theirs.out.endswith("\n\n")
+    documents = [yaml.load(run.out) for run in (ours, theirs)]
+    for document in documents:
+        user = document["users"][0]["user"]
+        if "client-certificate-data" in user:
+            pair = pairs.of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source="x")
+            shown = summary(pair.certificate_pem())
+            shown["validity_seconds"] = round(int(shown["validity_seconds"]), -2)  # it begins with the CA: the runs are apart
+            document["users"][0]["user"] = {**shown, "kind": pair.key.kind}
+    assert documents[0] == documents[1]
+    assert json.dumps(documents[0]) == json.dumps(documents[1])
+
+
+def test_a_certificate_key_looks_the_same(machines):
+    ours, theirs = machines.both("certs", "certificate-key")
+    shape = re.compile(r"[0-9a-f]{64}\n")
+    assert shape.fullmatch(ours.out)
+    assert shape.fullmatch(theirs.out)
