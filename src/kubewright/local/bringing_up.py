@@ -93,7 +93,7 @@ def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
         )
     changes = tuple(change for change in done.changes if change)
     ready = ctx.milestones["apiReady"]
-    if changes:
+    if changes or not work.places.timings.exists():  # a run that was killed may have left the last one nothing to change
         save_timings(work, ctx.milestones)
     return changes, ready
 
@@ -147,4 +147,4 @@ def _healthy(control: Control, name: str) -> str | None:
 def save_timings(work: Work, milestones: Mapping[str, float]) -> None:
     """Keep the milestones of this run for `local status`."""
     content = json.dumps(milestones).encode()
-    Files(durable=False).write(File(path=PurePosixPath(work.places.root / "timings.json"), content=content, mode=0o600))
+    Files(durable=False).write(File(path=PurePosixPath(work.places.timings), content=content, mode=0o600))

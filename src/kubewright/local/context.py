@@ -29,8 +29,6 @@ class LocalContext(InitContext):
     within: float
     start: float
     milestones: dict[str, float] = field(default_factory=dict)
-    joining: list[str] = field(default_factory=list)
-    """The ids of the tokens that were made for nodes that join in this run."""
 
     @functools.cached_property
     def control(self) -> Control:

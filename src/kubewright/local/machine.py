@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -48,17 +49,19 @@ class Daemon:
         return launch.identity(self._places) is not None
 
     def start(self) -> None:
-        """Start it, unless it runs: then components that wait for the end of their back-off are started at once."""
+        """Start it, unless it runs."""
         if not self.runs:
             self._process = launch.spawn(self._places)
-        elif self._process is None:
-            with suppress(APIError, HostError):  # it does not listen yet, or hangs: whoever waits for it will tell
-                Control(self._places).retry()
+
+    def retry(self) -> None:
+        """Start components at once that wait for the end of their back-off: what they lacked may have come."""
+        with suppress(APIError, HostError):  # it does not listen yet, so nothing has failed; or it hangs: whoever waits for it will tell
+            Control(self._places).retry()
 
     def require_alive(self) -> None:
         """Raise ComponentFailed, with its last words, if it has ended."""
         if not self.runs:
-            code = "" if self._process is None else f" with exit code {self._process.returncode}"
+            code = "" if self._process is None else _how(self._process.returncode)
             raise ComponentFailed(
                 f"the daemon of cluster {self._places.name!r} ended{code}",
                 detail="\n".join(launch.last_lines(self._places.daemon_log)),
@@ -75,6 +78,10 @@ class Daemon:
 
         waiter.until(ready, within=20.0, saying="the cluster's daemon", every=0.01, at_most=0.1)
         return control
+
+
+def _how(code: int) -> str:
+    return f" with exit code {code}" if code >= 0 else f", killed by {signal.Signals(-code).name}"
 
 
 class _Services:

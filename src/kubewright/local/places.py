@@ -41,6 +41,11 @@ class Places:
         return self.root / "journal.jsonl"
 
     @property
+    def timings(self) -> Path:
+        """How long the last `up` took that changed something."""
+        return self.root / "timings.json"
+
+    @property
     def daemon_record(self) -> Path:
         """Which process is the daemon."""
         return self.root / "daemon.json"

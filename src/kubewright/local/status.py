@@ -161,7 +161,7 @@ def _state(components: list[dict[str, Any]], nodes: dict[str, int], *, running: 
 def read_timings(places: Places) -> dict[str, float]:
     """Return how many seconds the last `up` that changed something took to reach each milestone; empty before the first."""
     try:
-        found = json.loads((places.root / "timings.json").read_bytes())
+        found = json.loads(places.timings.read_bytes())
     except (OSError, ValueError):
         return {}
     return {str(name): float(seconds) for name, seconds in found.items()} if isinstance(found, dict) else {}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable
 from typing import Final, cast
+
+from msgspec.structs import replace
 
 from kubewright import tokens
 from kubewright.apis.kubeadm.image_names import component_image
@@ -20,7 +23,10 @@ from kubewright.tokens import secrets
 from kubewright.workflow.phases import Phase, Phases
 
 TOKEN_SECONDS: Final = 900
-"""How long the token of a join lives if `up` is killed before it removes it: kube-controller-manager's token cleaner does it then."""
+"""How long the token of a join lives if `up` is killed before it removes it, and never run again: then kube-controller-manager removes it."""
+
+TOKEN_PURPOSE: Final = "kubewright up: for the nodes that join now"  # noqa: S105 - a purpose, not a password
+"""The description of such a token, by which a later run knows it."""
 
 REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 """Phases of an agent that has seen its Node."""
@@ -32,6 +38,12 @@ def images(ctx: InitContext) -> Iterable[Change]:
     """Require the programs of the static pods; images of pods that are only played need not be there."""
     for component in STATIC_PODS:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
+
+
+def retry(ctx: InitContext) -> Iterable[Change]:
+    """Let components try again at once that failed before, now that every file is there."""
+    cast("LocalContext", ctx).daemon.retry()
+    return ()
 
 
 def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
@@ -53,7 +65,7 @@ def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
         for name in lost:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="its Node was deleted")
     if fresh:
-        token = joining.short_lived(tokens.generate(ctx.random).text, seconds=TOKEN_SECONDS)
+        token = replace(joining.short_lived(tokens.generate(ctx.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
         yield from joining.token_secrets(ctx, [token])
         yield joining.publish(ctx, [*ctx.configuration.init.bootstrap_tokens, token])
         local.control.join(
@@ -62,7 +74,6 @@ def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
             token=token.token,
             pins=[str(pin) for pin in pins.of_bundle(ctx.certificates.read("ca.crt") or b"")],
         )
-        local.joining.append(tokens.parse(token.token).id)
         for name in fresh:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
 
@@ -92,10 +103,17 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
     yield ctx.waiter.until(
         lambda: _service_account(ctx), within=local.within, saying="the default service account", every=0.02, at_most=0.1
     )
-    for token_id in local.joining:
-        change = remove_object(ctx.api, named("Secret"), secrets.name_of(token_id), "kube-system")
-        yield Change(target=change.target, action=change.action, lifetime=Lifetime.EPHEMERAL)
+    yield from remove_tokens(ctx)
     local.mark("nodesReady")
+
+
+def remove_tokens(ctx: InitContext) -> Iterable[Change]:
+    """Remove the tokens of joins: of this run, and of those that were killed."""
+    purpose = base64.b64encode(TOKEN_PURPOSE.encode()).decode()
+    for secret in ctx.api.list(named("Secret"), secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}"):
+        if secret.get("data", {}).get("description") == purpose:
+            change = remove_object(ctx.api, named("Secret"), secret["metadata"]["name"], secrets.NAMESPACE)
+            yield Change(target=change.target, action=change.action, lifetime=Lifetime.EPHEMERAL)
 
 
 def _service_account(ctx: InitContext) -> str | None:
@@ -113,6 +131,7 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     phases.ETCD,
     phases.CONTROL_PLANE,
     phases.KUBELET_START,
+    Phase("retry", "Start components at once that wait for the end of their back-off", run=retry, hidden=True),
     phases.WAIT,
     phases.UPLOAD_CONFIG,
     phases.BOOTSTRAP_TOKEN,

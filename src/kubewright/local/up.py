@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from kubewright import binaries
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.errors import KubewrightError, PortInUse
+from kubewright.base.errors import APIError, KubewrightError, PortInUse
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.waiting import PollingWaiter
@@ -27,6 +27,8 @@ from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
 
 PRIVATE = 0o700
+DYING = 0.1
+"""Seconds between the end of a dying process's connections and its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,8 @@ def up(
                 within=wish.within,
                 start=start,
             )
-            changes, api_ready = bring_up(work)
+            with _told_of_a_dead_daemon(daemon, clock):
+                changes, api_ready = bring_up(work)
         if not cluster.made:
             record.save(replace(cluster, made=True), places.record)
         total = clock.monotonic() - start
@@ -169,6 +172,17 @@ def _readable(path: Path) -> ClusterRecord | None:
         return record.load(path)
     except KubewrightError:  # somebody else's broken record must not keep this cluster from starting
         return None
+
+
+@contextmanager
+def _told_of_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
+    """Say that the daemon died, and its last words, where all that a phase could say is that nobody answered."""
+    try:
+        yield
+    except APIError:
+        clock.sleep(DYING)
+        daemon.require_alive()
+        raise
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def ensure_kubeconfig(
     key_source: KeySource | None = None,
     started: datetime | None = None,
 ) -> Change:
-    """Keep a kubeconfig that fits its spec; make one, with a new key and client certificate, where there is none.
+    """Keep a kubeconfig that fits its spec; make one, with a new key and client certificate, where there is none or an empty file.
 
     `files` is the Kubernetes directory, `certificates` that of the certificates. A file fits if it can be used, and its first authority
     is one of ca.crt; an embedded client certificate must fit its key. Another server than wanted is kept and told in the reason.
@@ -43,7 +43,7 @@ def ensure_kubeconfig(
     means = Means(clock, random, key_source or FreshKeys(), started)
     authority = authorities.require(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
-    if found is None:
+    if not found:  # empty: made by the volume of a static pod (hostPath, FileOrCreate) whose file had been lost
         pair = issue(spec, authority, means)
         files.write(spec.file, yaml.dump(document(spec, authority, pair)).encode(), mode=KUBECONFIG_MODE)
         expiry = bundles.expiry(pair.leaf, clock.now())

@@ -109,6 +109,7 @@ class Unit:
         """Forget earlier failures, and do not wait for the end of the back-off: somebody may have removed the reason."""
         if self._process is None:
             self.failures = 0
+            self._set(ComponentPhase.WAITING, pid=None, started_at=None)
             self._wake.set()
 
     def last_words(self, lines: int) -> list[str]:
