@@ -68,7 +68,7 @@ def test_up_prints_machines_components_nodes_times_and_how_to_go_on():
         "\n"
         "times: API server ready 2.7s, all nodes ready 3.0s\n"
         "\n"
-        "The control plane is real; the nodes play their pods without running them (see `kubewright local status --name demo`).\n"
+        "The control plane is real; pods are played, not run: see `kubewright local status --name demo`.\n"
         "\n"
         "cluster demo is up (3.1s)\n"
         "export KUBECONFIG=/state/admin.conf\n"
@@ -78,7 +78,7 @@ def test_up_prints_machines_components_nodes_times_and_how_to_go_on():
 def test_an_up_that_changed_nothing_says_so_and_repeats_no_old_times():
     text = up_text(found(name="default"), paint=PLAIN, seconds=0.4, changed=False)
     assert "times:" not in text
-    assert "(see `kubewright local status`)" in text
+    assert ": see `kubewright local status`" in text
     assert text.endswith("\ncluster default was up already; nothing changed (0.40s)\nexport KUBECONFIG=/state/admin.conf\n")
 
 

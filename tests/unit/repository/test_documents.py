@@ -1,0 +1,57 @@
+"""The documents hang together: links lead somewhere, pictures are there and small, and commands that are shown exist."""
+
+from __future__ import annotations
+
+import re
+import xml.dom.minidom
+from pathlib import Path
+
+import pytest
+
+from kubewright.cli import commands
+
+ROOT = Path(__file__).parents[3]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SHOWN = re.compile(r"(?:`|\$ )kubewright ([a-z]+)")
+MADE_BY_BENCH = ROOT / "docs" / "performance"
+"""What `make bench` writes is there after its first run."""
+MOST_PICTURE_BYTES = 100_000
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that a page's headings get where repositories are read: lower case, blanks to hyphens, marks dropped."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_somewhere():
+    broken, seen = [], 0
+    for page in PAGES:
+        for target in LINK.findall(page.read_text()):
+            if "://" in target:
+                continue
+            seen += 1
+            path, _, anchor = target.partition("#")
+            place = (page.parent / path).resolve() if path else page
+            if place.is_relative_to(MADE_BY_BENCH):
+                continue
+            if not place.exists() or (anchor and anchor not in anchors(place)):
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert seen > 20
+    assert broken == []
+
+
+def test_commands_that_are_shown_exist():
+    known = {command.words[0] for command in commands.COMMANDS if command.words}
+    shown = {(page.name, word) for page in PAGES for word in SHOWN.findall(page.read_text())}
+    assert len(shown) > 10
+    assert [(page, word) for page, word in sorted(shown) if word not in known] == []
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.name)
+def test_pictures_are_small_and_load_nothing_from_elsewhere(picture):
+    text = picture.read_text()
+    xml.dom.minidom.parseString(text)
+    assert len(text.encode()) < MOST_PICTURE_BYTES
+    assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}
