@@ -53,10 +53,11 @@ bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.bench $(ARGS)
 
+# --no-strip-extras: pip before 23.1 does not connect `name[extra]`, as others require it, with a pinned `name`.
 lock: ## Resolve the dependencies again (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
 	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" pyproject.toml requirements-build.in -o requirements.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate \
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
 	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" --extra test -c requirements.lock pyproject.toml requirements-build.in -o requirements-test.lock
 
 clean: ## Remove the virtual environment, caches of tools, and the cache of component binaries
@@ -69,6 +70,7 @@ $(VENV)/bin/python:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.core: requirements.lock pyproject.toml | $(VENV)/bin/python
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) # one whose making was killed
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
