@@ -72,3 +72,12 @@ def _days(hours: int) -> str:
 
 def _two(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
+
+
+def short_duration(seconds: float) -> str:
+    """Say a length of time in its largest unit only (apimachinery `duration.ShortHumanDuration`): `23h`, `1y`, `<invalid>` if it is past."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    units = ((365 * 86400, "y"), (86400, "d"), (3600, "h"), (60, "m"))
+    return next((f"{whole // size}{unit}" for size, unit in units if whole >= size), f"{max(whole, 0)}s")

@@ -121,7 +121,7 @@ def list_tokens(parsed: Parsed) -> int:
         sys.stderr.write(mask(f"warning: {problem.what}\n"))
     form, maps = parsed.text("output"), [tokens.as_map(token) for token in found.tokens]
     if form == "text" and maps:
-        sys.stdout.write(columns.lay_out(_table(found.tokens)))
+        sys.stdout.write(text_list(found.tokens, now=SystemClock().now()))
     elif form == "yaml":
         sys.stdout.write("---\n".join(yaml.dump(one) for one in maps))
     elif form == "json":
@@ -130,18 +130,20 @@ def list_tokens(parsed: Parsed) -> int:
     return 0
 
 
-def _table(found: Sequence[StoredToken]) -> list[list[str]]:
-    now = SystemClock().now()
-    return [["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"], *(_cells(token, now) for token in found)]
+def text_list(found: Sequence[StoredToken], *, now: datetime) -> str:
+    """Return kubeadm's table: the first token is aligned with the heading, each further one stands for itself."""
+    first, *others = ([_cells(token, now)] for token in found)
+    head = ["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"]
+    return "".join(columns.lay_out(block) for block in ([head, *first], *others))
 
 
 def _cells(token: StoredToken, now: datetime) -> list[str]:
     expires = token.expires
     return [
         token.token.text,
-        "<forever>" if expires is None else columns.human_duration((expires - now).total_seconds()),
+        f"{'<forever>' if expires is None else columns.short_duration((expires - now).total_seconds()):9}",
         "<never>" if expires is None else rfc3339(expires),
-        ",".join(token.usages) or "<none>",
+        f"{','.join(token.usages) or '<none>':22}",
         f"{token.description or '<none>':56}",
         ",".join(token.groups) or "<none>",
     ]

@@ -189,6 +189,26 @@ def test_lengths_of_time_are_said_as_kubernetes_does(seconds, text):
     assert columns.human_duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-2, "<invalid>"),
+        (-1, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (3599, "59m"),
+        (5399, "1h"),
+        (86399, "23h"),
+        (86400, "1d"),
+        (365 * 86400 - 1, "364d"),
+        (365 * 86400, "1y"),
+        (3 * 365 * 86400, "3y"),
+    ],
+)
+def test_lengths_of_time_are_said_shortly_for_tokens(seconds, text):
+    assert columns.short_duration(seconds) == text
+
+
 @given(st.lists(st.lists(st.text(alphabet="ab ", max_size=14), max_size=4), max_size=6))
 def test_columns_keep_every_cell_and_line(lines):
     text = columns.lay_out(lines)

@@ -1,0 +1,360 @@
+"""`token create`, `list` and `delete` against a real API server, beside real kubeadm on the same cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from kubewright import binaries
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+from kubewright.base import yaml
+from kubewright.base.errors import AlreadyExists
+from kubewright.base.level import KUBERNETES
+from kubewright.cli.main import main
+from kubewright.kube.resources import SECRET
+from kubewright.pki import pins
+from kubewright.tokens import is_valid
+
+TOKEN = "abcdef.0123456789abcdef"
+SPACE = "kube-system"
+CONFIG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+bootstrapTokens:
+- {token: aaaaaa.0123456789abcdef, description: from a file, ttl: 2h, usages: [authentication]}
+- {token: bbbbbb.0123456789abcdef, ttl: 0s, groups: ['system:bootstrappers:x']}
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    out: str
+    err: str
+
+
+class Cluster:
+    """One API server, its administrator's kubeconfig, and both tools."""
+
+    def __init__(self, apiserver, client, place) -> None:
+        self.client, self.place, self.ca_pem, self.url = client, place, apiserver.ca_pem, apiserver.url
+        identity = apiserver.identity("kubernetes-admin", "system:masters")
+        credentials = EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem)
+        document = kubeconfig_document(
+            server=apiserver.url, cluster_name="kubernetes", user="admin", ca_pem=apiserver.ca_pem, credentials=credentials
+        )
+        self.kubeconfig = place / "admin.conf"
+        self.kubeconfig.write_text(yaml.dump(document))
+
+    def kubewright(self, *argv: object, named: bool = True) -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        words = [*map(str, argv), *(("--kubeconfig", str(self.kubeconfig)) if named else ())]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["token", *words])
+        return Run(code, out.getvalue(), err.getvalue())
+
+    def kubeadm(self, *argv: object) -> Run:
+        found = binaries.locate(("kubeadm",), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
+        if "kubeadm" not in found:
+            pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
+        words = [str(found["kubeadm"].path), "token", *map(str, argv), "--kubeconfig", str(self.kubeconfig)]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+        return Run(done.returncode, done.stdout, done.stderr)
+
+    def both(self, *argv: object) -> tuple[Run, Run]:
+        return self.kubewright(*argv), self.kubeadm(*argv)
+
+    def secret(self, token_id):
+        return self.client.get(SECRET, f"bootstrap-token-{token_id}", SPACE)
+
+    def names(self):
+        return sorted(one["metadata"]["name"] for one in self.client.list(SECRET, SPACE))
+
+    def clear(self):
+        for one in self.client.list(SECRET, SPACE):
+            self.client.delete(SECRET, one["metadata"]["name"], SPACE)
+
+
+@pytest.fixture
+def cluster(apiserver, admin, tmp_path):
+    with contextlib.suppress(AlreadyExists):
+        admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    cluster = Cluster(apiserver, admin, tmp_path)
+    cluster.clear()
+    yield cluster
+    cluster.clear()
+
+
+def test_a_token_is_made_and_printed(cluster):
+    run = cluster.kubewright("create")
+    assert (run.code, run.err) == (0, "")
+    assert is_valid(run.out.removesuffix("\n"))
+    assert cluster.names() == [f"bootstrap-token-{run.out[:6]}"]
+
+
+ARGUMENTS = [
+    (),
+    ("--ttl", "0"),
+    ("--ttl", "1h30m"),
+    ("--ttl", "50h"),
+    ("--ttl", "9000h"),
+    ("--description", "for the lab", "--groups", "system:bootstrappers:a,system:bootstrappers:b"),
+    ("--usages", "authentication"),
+    ("--usages", "authentication", "--usages", "signing"),
+]
+
+
+@pytest.mark.parametrize("argv", ARGUMENTS)
+def test_the_secret_is_kubeadms(cluster, argv):
+    found = []
+    for create in (cluster.kubewright, cluster.kubeadm):
+        assert create("create", TOKEN, *argv).out == f"{TOKEN}\n"
+        secret = cluster.secret("abcdef")
+        expiration = secret["data"].pop("expiration", None)
+        found.append((secret["data"], secret["type"], sorted(secret["metadata"]), expiration is None))
+        cluster.clear()
+    ours, theirs = found
+    assert ours == theirs
+
+
+def test_groups_need_authentication(cluster):
+    ours, theirs = cluster.both("create", TOKEN, "--usages", "signing")
+    assert (ours.code, theirs.code) == (1, 1)
+    assert cluster.names() == []
+
+
+def masked(text):
+    """Seconds pass between two runs."""
+    return re.sub(r"\b(\d+m)?\d+s\b", "0s", text)
+
+
+def test_the_list_is_kubeadms_in_every_form(cluster):
+    for index, argv in enumerate(ARGUMENTS):
+        assert cluster.kubewright("create", f"{index}bcdef.0123456789abcdef", *argv).code == 0
+    for form in ("text", "json", "yaml"):
+        ours, theirs = cluster.both("list", "-o", form)
+        assert (ours.code, theirs.code) == (0, 0)
+        assert masked(ours.out) == masked(theirs.out)
+        assert ours.out.count("0123456789abcdef") == len(ARGUMENTS)
+
+
+def altered(cluster, which, **data: str):
+    import base64
+
+    assert cluster.kubewright("create", f"{which}.0123456789abcdef").code == 0
+    secret = cluster.secret(which)
+    secret["data"] |= {key.replace("_", "-"): base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    cluster.client.update(secret)
+
+
+def test_odd_tokens_are_listed_as_kubeadm_does(cluster):
+    altered(cluster, "aaaaaa", expiration="2020-01-01T00:00:00Z")
+    altered(cluster, "bbbbbb", usage_bootstrap_signing="false", usage_bootstrap_authentication="false", auth_extra_groups="")
+    altered(cluster, "cccccc", description="x" * 70)
+    altered(cluster, "dddddd", usage_bootstrap_other="true")
+    for form in ("text", "json", "yaml"):
+        ours, theirs = cluster.both("list", "-o", form)
+        assert masked(ours.out) == masked(theirs.out)
+        assert ours.err == ""
+
+
+@pytest.mark.parametrize("data", [{"expiration": "tomorrow"}, {"token_secret": "short"}, {"token_id": "another"}])
+def test_secrets_that_hold_no_token_are_told_and_skipped(cluster, data):
+    altered(cluster, "aaaaaa")
+    altered(cluster, "bbbbbb", **data)
+    ours, theirs = cluster.both("list")
+    assert (ours.code, theirs.code) == (0, 0)
+    assert ours.out == theirs.out
+    assert ours.out.count("\n") == 2
+    assert "bootstrap-token-bbbbbb" in ours.err
+    assert "0123456789abcdef" not in ours.err
+
+
+def test_an_empty_list_prints_nothing(cluster):
+    for form in ("text", "json", "yaml"):
+        ours, theirs = cluster.both("list", "-o", form)
+        assert (ours.code, ours.out, theirs.out) == (0, "", "")
+
+
+def test_an_id_that_is_taken_is_an_error_and_changes_nothing(cluster):
+    cluster.kubewright("create", TOKEN, "--description", "first")
+    before = cluster.secret("abcdef")
+    ours, theirs = cluster.both("create", "abcdef.aaaaaaaaaaaaaaaa")
+    assert (ours.code, theirs.code, ours.out) == (1, 1, "")
+    assert "exists already" in ours.err
+    assert cluster.secret("abcdef") == before
+
+
+def test_tokens_are_deleted_by_id_and_as_a_whole(cluster):
+    for token in (TOKEN, "bbbbbb.0123456789abcdef", "cccccc.0123456789abcdef"):
+        cluster.kubewright("create", token)
+    run = cluster.kubewright("delete", "abcdef", "bbbbbb.0123456789abcdef")
+    assert (run.code, run.out) == (0, 'bootstrap token "abcdef" deleted\nbootstrap token "bbbbbb" deleted\n')
+    assert cluster.names() == ["bootstrap-token-cccccc"]
+    cluster.kubewright("create", TOKEN)
+    ours, theirs = (delete("delete", "abcdef") for delete in (cluster.kubewright, cluster.kubeadm))
+    assert (ours.code, theirs.code) == (0, 1)
+    cluster.kubewright("create", TOKEN)
+    assert cluster.kubeadm("delete", "abcdef").out == ours.out
+
+
+@pytest.mark.parametrize("argv", [(), ("abcde",), ("abcdef.short",), ("ABCDEF",), ("cccccc", "nonsense")])
+def test_what_is_no_token_is_refused_before_anything_is_deleted(cluster, argv):
+    cluster.kubewright("create", "cccccc.0123456789abcdef")
+    ours = cluster.kubewright("delete", *argv)
+    assert (ours.code, ours.out) == (1, "")
+    assert cluster.names() == ["bootstrap-token-cccccc"]
+    if argv != ("cccccc", "nonsense"):  # kubeadm deletes until it meets the first that is none
+        assert cluster.kubeadm("delete", *argv).code == 1
+
+
+KEY = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize("argv", [(), ("--certificate-key", KEY)])
+def test_the_join_command_is_kubeadms(cluster, argv):
+    ours, theirs = (
+        run("create", token, "--print-join-command", *argv).out.replace(token, TOKEN)
+        for run, token in ((cluster.kubewright, "aaaaaa.0123456789abcdef"), (cluster.kubeadm, "bbbbbb.0123456789abcdef"))
+    )
+    assert ours == theirs
+    assert pins.pin(cluster.ca_pem) in ours
+
+
+def test_a_bundle_is_pinned_as_a_whole(cluster):
+    document = yaml.load(cluster.kubeconfig.read_text())
+    import base64
+
+    import trustme
+
+    bundle = cluster.ca_pem + trustme.CA().cert_pem.bytes()
+    document["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(bundle).decode()
+    cluster.kubeconfig.write_text(yaml.dump(document))
+    run = cluster.kubewright("create", TOKEN, "--print-join-command")
+    assert run.out.count("--discovery-token-ca-cert-hash sha256:") == 2
+    cluster.clear()
+    assert run.out == cluster.kubeadm("create", TOKEN, "--print-join-command").out
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--certificate-key", KEY),
+        ("--certificate-key", "short", "--print-join-command"),
+        ("--usages", "flying"),
+        ("--groups", "system:masters"),
+        ("--print-join-command", "--print-bootstrap-kubeconfig"),
+    ],
+)
+def test_what_cannot_be_done_makes_no_token(cluster, argv):
+    """kubeadm makes the token, then finds that the certificate key has nowhere to go (spec 14.2)."""
+    run = cluster.kubewright("create", TOKEN, *argv)
+    assert (run.code, run.out) == (1, "")
+    assert KEY not in run.err
+    assert cluster.names() == []
+
+
+def test_the_kubeconfig_of_a_kubelet(cluster):
+    run = cluster.kubewright("create", TOKEN, "--print-bootstrap-kubeconfig")
+    document = yaml.load(run.out)
+    assert document["users"] == [{"name": "tls-bootstrap-token-user", "user": {"token": TOKEN}}]
+    assert document["current-context"] == "tls-bootstrap-token-user@kubernetes"
+    assert document["clusters"][0]["cluster"]["server"] == cluster.url
+    assert cluster.names() == ["bootstrap-token-abcdef"]
+
+
+def test_tokens_of_a_file(cluster):
+    path = cluster.place / "kubeadm.yaml"
+    path.write_text(CONFIG)
+    found = []
+    for run in (cluster.kubewright, cluster.kubeadm):
+        assert run("create", "--config", path).out == "aaaaaa.0123456789abcdef\n"
+        found.append(
+            [{**cluster.secret(one)["data"], "expiration": "expiration" in cluster.secret(one)["data"]} for one in ("aaaaaa", "bbbbbb")]
+        )
+        cluster.clear()
+    assert found[0] == found[1]
+    ours, theirs = cluster.both("create", "--config", path, "--ttl", "1h")
+    assert (ours.code, theirs.code) == (1, 1)
+    assert cluster.names() == []
+
+
+def test_of_the_tokens_of_a_file_all_are_made_or_none(cluster):
+    """kubeadm makes those before the one whose id is taken."""
+    path = cluster.place / "kubeadm.yaml"
+    path.write_text(CONFIG)
+    cluster.kubewright("create", "bbbbbb.aaaaaaaaaaaaaaaa")
+    assert cluster.kubewright("create", "--config", path).code == 1
+    assert cluster.names() == ["bootstrap-token-bbbbbb"]
+
+
+def test_a_token_need_not_stand_on_the_command_line(cluster, monkeypatch):
+    path = cluster.place / "token"
+    path.write_text(f"{TOKEN}\n")
+    assert cluster.kubewright("create", path).out == f"{TOKEN}\n"
+    assert cluster.kubewright("delete", path).out == 'bootstrap token "abcdef" deleted\n'
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{TOKEN}\n"))
+    assert cluster.kubewright("create", "-").out == f"{TOKEN}\n"
+    assert cluster.kubewright("create", cluster.place / "none").code == 1
+
+
+def test_a_dry_run_sends_nothing_and_hides_secrets(cluster):
+    run = cluster.kubewright("create", TOKEN, "--dry-run")
+    theirs = cluster.kubeadm("create", TOKEN, "--dry-run")
+    assert (run.code, theirs.code) == (0, 0)
+    assert run.out.splitlines()[-1] == theirs.out.splitlines()[-1] == TOKEN
+    assert [line for line in run.out.splitlines() if "CREATE" in line] == [line for line in theirs.out.splitlines() if "CREATE" in line]
+    assert "MDEyMzQ1Njc4OWFiY2RlZg" not in run.out
+    assert cluster.names() == []
+    cluster.kubewright("create", TOKEN)
+    assert cluster.kubewright("create", TOKEN, "--dry-run").code == 1
+    assert 'bootstrap token "abcdef" deleted' in cluster.kubewright("delete", "abcdef", "--dry-run").out
+    assert cluster.names() == ["bootstrap-token-abcdef"]
+
+
+def test_a_dry_run_goes_on_without_the_cluster(cluster):
+    document = yaml.load(cluster.kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    cluster.kubeconfig.write_text(yaml.dump(document))
+    assert cluster.kubewright("create", TOKEN).code == 1
+    assert cluster.kubewright("create", TOKEN, "--dry-run").code == 0
+    run = cluster.kubewright("delete", "abcdef", "--dry-run")
+    assert run.out.endswith('bootstrap token "abcdef" deleted\n') or 'bootstrap token "abcdef" deleted\n' in run.out
+    assert "which tokens exist is not known" in run.err
+
+
+def test_the_kubeconfig_is_the_flag_the_environment_or_the_home(cluster, monkeypatch):
+    home = cluster.place / "home"
+    (home / ".kube").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("KUBECONFIG", f"{cluster.place / 'none'}:{cluster.kubeconfig}")
+    assert cluster.kubewright("create", TOKEN, named=False).code == 0
+    monkeypatch.delenv("KUBECONFIG")
+    (home / ".kube" / "config").write_text(cluster.kubeconfig.read_text())
+    assert TOKEN in cluster.kubewright("list", named=False).out
+    (home / ".kube" / "config").unlink()
+    run = cluster.kubewright("list", named=False)
+    if not os.path.exists("/etc/kubernetes/admin.conf"):  # noqa: PTH110
+        assert run.code == 1
+        assert "/etc/kubernetes/admin.conf" in run.err
+
+
+def test_structured_results_of_create_and_delete(cluster):
+    made = json.loads(cluster.kubewright("create", TOKEN, "--print-join-command", "-o", "json").out)
+    assert (made["kind"], made["token"], made["joinCommand"].split()[:2]) == ("BootstrapToken", TOKEN, ["kubeadm", "join"])
+    assert json.loads(cluster.kubewright("delete", "abcdef", "-o", "json").out) == {"deleted": ["abcdef"]}
+
+
+def test_a_flag_may_stand_before_the_sub_command(cluster):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["token", "--kubeconfig", str(cluster.kubeconfig), "create", TOKEN]) == 0
+    assert out.getvalue() == f"{TOKEN}\n"

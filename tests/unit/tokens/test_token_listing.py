@@ -1,0 +1,54 @@
+"""What `token list` prints, and the objects of `-o json` and `-o yaml`, beside what kubeadm printed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base import yaml
+from kubewright.cli.tokens import text_list
+from kubewright.lifecycle import tokens
+from kubewright.tokens import BootstrapTokenString
+from kubewright.tokens.secrets import StoredToken
+
+REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "structured-output"
+NOW = datetime(2026, 11, 20, 19, 24, 20, tzinfo=UTC)
+TOKEN = StoredToken(
+    token=BootstrapTokenString("abcdef", "0123456789abcdef"),
+    expiration="2026-11-21T19:24:14Z",
+    usages=("authentication", "signing"),
+    groups=("system:bootstrappers:kubeadm:default-node-token",),
+)
+
+
+def test_one_token_is_printed_as_kubeadm_prints_it():
+    assert text_list([TOKEN], now=NOW) == (REFERENCE / "token-list.txt").read_text()
+    assert json.dumps(tokens.as_map(TOKEN), indent=4) == (REFERENCE / "token-list.json").read_text().rstrip("\n")
+    assert yaml.dump(tokens.as_map(TOKEN)) == (REFERENCE / "token-list.yaml").read_text()
+
+
+def test_empty_fields_are_left_out_of_objects_and_named_in_text():
+    bare = StoredToken(token=TOKEN.token)
+    assert list(tokens.as_map(bare)) == ["kind", "apiVersion", "token"]
+    cells = text_list([bare], now=NOW).splitlines()[1].split()
+    assert cells == ["abcdef.0123456789abcdef", "<forever>", "<never>", "<none>", "<none>", "<none>"]
+
+
+def test_every_token_but_the_first_is_laid_out_alone():
+    never = replace(TOKEN, expiration="")
+    lines = text_list([TOKEN, never], now=NOW).splitlines()
+    assert len(lines) == 3
+    assert lines[2] == text_list([never, never], now=NOW).splitlines()[2]
+    assert lines[2].startswith("abcdef.0123456789abcdef   <forever>   <never>   authentication,signing   <none>")
+
+
+@given(st.builds(StoredToken, token=st.just(TOKEN.token), description=st.text(), usages=st.tuples(st.text()), expiration=st.just("")))
+def test_any_token_becomes_an_object_that_yaml_and_json_give_back(token):
+    shown = tokens.as_map(token)
+    assert json.loads(json.dumps(shown)) == shown
+    assert shown["token"] == "abcdef.0123456789abcdef"
