@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -10,7 +11,7 @@ from kubewright.apis.kubeconfig import CertificateFiles, Resolved, kubeconfig_do
 from kubewright.base import yaml
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError
-from kubewright.host.desired import Directory, File
+from kubewright.host.desired import File
 from kubewright.host.failures import explaining
 from kubewright.host.files import Files
 from kubewright.kube.credentials import Access
@@ -18,6 +19,7 @@ from kubewright.pki import pairs
 from kubewright.pki.pairs import Pair
 
 _PREFIX: Final = "kubelet-client"
+_PLACE: Final = "PLACE-OF-THE-CERTIFICATE"
 
 
 class DirectoryHome:
@@ -53,16 +55,9 @@ class DirectoryHome:
         return None if found is None else Access(server=found.cluster.server, ca_pem=found.cluster.certificate_authority_data or None)
 
     def keep_cluster(self, access: Access) -> None:
-        document = kubeconfig_document(
-            server=access.server,
-            cluster_name="default-cluster",
-            user="default-auth",
-            credentials=CertificateFiles(certificate=str(self.current), key=str(self.current)),
-            ca_pem=access.ca_pem,
-            context="default-context",
-            namespace="default",
+        self._write(
+            self._kubeconfig, _document(access.server, access.ca_pem).replace(_PLACE, yaml.dump(str(self.current)).strip()).encode()
         )
-        self._write(self._kubeconfig, yaml.dump(document).encode())
 
     def pair(self) -> Pair | None:
         if not self.current.exists() and self._updated.is_symlink():
@@ -125,5 +120,19 @@ class DirectoryHome:
         return path
 
     def _write(self, path: Path, content: bytes) -> None:
-        self._files.make(Directory(path=PurePosixPath(path.parent)))
         self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))
+
+
+@functools.lru_cache(maxsize=4)
+def _document(server: str, ca_pem: bytes | None) -> str:
+    """Render the kubeconfig that a kubelet writes for itself, once for all nodes of a cluster: `_PLACE` stands for the certificate."""
+    document = kubeconfig_document(
+        server=server,
+        cluster_name="default-cluster",
+        user="default-auth",
+        credentials=CertificateFiles(certificate=_PLACE, key=_PLACE),
+        ca_pem=ca_pem,
+        context="default-context",
+        namespace="default",
+    )
+    return yaml.dump(document)

@@ -10,16 +10,18 @@ from typing import Protocol, TypeVar
 
 from kubewright.agent import certificates
 from kubewright.agent.home import Home
+from kubewright.agent.requests import Single
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import Clock
-from kubewright.base.errors import CertificateError, KubewrightError
+from kubewright.base.errors import CertificateError, CertificateMismatch, KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.discovery import csr
+from kubewright.discovery.csr import Wanted
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.credentials import Identity as Credentials
-from kubewright.pki import keys, pairs
+from kubewright.pki import bundles, keys, pairs
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pairs import Pair
 
@@ -48,14 +50,21 @@ class Client(AsyncKubeAPI, Protocol):
 Connect = Callable[[Access], Client]
 
 
+class Issuer(Protocol):
+    """Who is asked for a certificate."""
+
+    async def obtain(self, wanted: Wanted, *, within: float) -> bytes:
+        """Ask, wait for the answer for so many seconds, and return the certificate as PEM."""
+        ...
+
+
 class Bootstrap(Protocol):
     """How to reach a cluster before there is a certificate. Implemented in `joining`."""
 
-    async def admit(self) -> tuple[Access, AsyncKubeAPI]:
-        """Find the cluster, know that it is the right one, and return where it is and a client that may ask for a certificate there.
+    async def admit(self) -> tuple[Access, Issuer]:
+        """Find the cluster, know that it is the right one, and return where it is and who there may be asked for a certificate.
 
-        Called anew for each attempt. The client stays the bootstrap's own. Raises TrustError, APIError, or whatever else of the error
-        tree says why not.
+        Called anew for each attempt. Raises TrustError, APIError, or whatever else of the error tree says why not.
         """
         ...
 
@@ -138,13 +147,17 @@ class Identity:
         expired = self.expires is not None and self._clock.now() >= self.expires
         if expired and self._bootstrap is not None:
             return (await self._join())[1]
-        return await self._obtain(self.api())
+        return await self._obtain(Single(self.api()))
 
-    async def _obtain(self, api: AsyncKubeAPI) -> Pair:
+    async def _obtain(self, issuer: Issuer) -> Pair:
         """Make a key, have it certified and keep both. The key is in memory only until it has its certificate."""
         key = keys.generate(Algorithm.ECDSA_P256)
-        content = await csr.obtain(api, csr.node_client(self._node_name, key), within=self._timings.certificate_wait)
-        pair = pairs.of(content, key.pem(), source=f"the certificate of node {self._node_name}")
+        content = await issuer.obtain(csr.node_client(self._node_name, key), within=self._timings.certificate_wait)
+        pair = Pair(certificates=tuple(bundles.parse(content, source=f"the certificate of node {self._node_name}")), key=key)
+        if not pairs.fits(pair.leaf, key):
+            raise CertificateMismatch(
+                f"the certificate that node {self._node_name} was given is for another key", remedy="see which signer the cluster has"
+            )
         self._home.keep_pair(pair)
         return pair
 
@@ -155,8 +168,8 @@ class Identity:
                 detail=self.trouble,
                 remedy="join it again with a bootstrap token",
             )
-        access, api = await self._bootstrap.admit()
-        pair = await self._obtain(api)
+        access, issuer = await self._bootstrap.admit()
+        pair = await self._obtain(issuer)
         self._home.keep_cluster(access)
         return access, pair
 
@@ -193,7 +206,8 @@ def stored(home: Home, node_name: str, *, now: datetime) -> tuple[Access, Pair] 
 
     Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
     """
-    access, pair = home.cluster(), home.pair()
+    access = home.cluster()
+    pair = home.pair() if access is not None else None
     if access is None or pair is None or now >= pair.leaf.not_after:
         return None
     return (access, pair) if certificates.satisfies(pair.leaf, node_name=node_name) else None

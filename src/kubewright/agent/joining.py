@@ -6,23 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from kubewright.agent.identity import Client, Connect
+from kubewright.agent.identity import Client, Connect, Issuer
+from kubewright.agent.requests import Desk
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import AsyncClient, Question
-from kubewright.http.messages import Limits
 from kubewright.kube.aio import AsyncKubeClient
-from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
 
-_CONNECTIONS = 64
-"""One bootstrap serves all nodes that join with it, and each of them has a watch for a moment."""
-
 
 def connect(access: Access) -> AsyncKubeClient:
     """Make the client of a node: it names itself as the kubelet does."""
-    return AsyncKubeClient(access, field_manager="kubelet", limits=Limits(connections=_CONNECTIONS))
+    return AsyncKubeClient(access, field_manager="kubelet")
 
 
 class Known:
@@ -30,10 +26,10 @@ class Known:
 
     def __init__(self, access: Access, *, connect: Connect = connect) -> None:
         self._access = access.as_identity(Anonymous())
-        self._client = connect(access)
+        self._desk = Desk(connect(access))
 
-    async def admit(self) -> tuple[Access, AsyncKubeAPI]:
-        return self._access, self._client
+    async def admit(self) -> tuple[Access, Issuer]:
+        return self._access, self._desk
 
 
 class TokenBootstrap:
@@ -56,14 +52,19 @@ class TokenBootstrap:
         self._question = Question(server=server, token=token, pins=pins, within=within)
         self._connect = connect
         self._clients: dict[Access, _Lent] = {}
+        self._desks: dict[Access, Desk] = {}
 
-    async def admit(self) -> tuple[Access, AsyncKubeAPI]:
+    async def admit(self) -> tuple[Access, Issuer]:
         """Find the cluster. Raises TrustError for one that cannot be believed, WaitTimeout where nothing could be read."""
         access = await discovery.discover_async(self._question, connect=self._client)
-        return access.as_identity(Anonymous()), self._client(access)
+        if access not in self._desks:
+            self._desks[access] = Desk(self._client(access))
+        return access.as_identity(Anonymous()), self._desks[access]
 
     async def close(self) -> None:
         """Close every connection; one that is needed later is opened again. Idempotent."""
+        desks, self._desks = list(self._desks.values()), {}
+        await asyncio.gather(*(desk.close() for desk in desks))
         clients, self._clients = list(self._clients.values()), {}
         await asyncio.gather(*(client.owned.close() for client in clients))
 

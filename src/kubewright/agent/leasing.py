@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from kubewright.agent import lease
 from kubewright.agent.timings import Timings
@@ -26,11 +27,16 @@ class LeaseKeeper:
         self._clock = clock
         self._lease: Object | None = None
         self._accepted = accepted
-        self._registered: Object | None = None
 
-    def registered(self, node: Object | None) -> None:
-        """Take the Node that was registered just now: it need not be read to own a new Lease."""
-        self._registered = node
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a Lease that we renew."""
+        return self._lease is not None
+
+    async def begin(self, node: Object) -> None:
+        """Create the Lease of a Node that was created just now, in one try and without reading anything; rounds make good what fails."""
+        with suppress(APIError):
+            self._accept(await self._api().create(lease.new_lease(node, **self._terms())))
 
     async def round(self) -> None:
         """Renew once: from the known Lease without reading, else after looking it up. Never raises what the API raises."""
@@ -77,9 +83,8 @@ class LeaseKeeper:
 
     async def _create(self) -> tuple[Object | None, bool] | None:
         """Create the Lease. Returns None when that failed and another look is due."""
-        node, self._registered = self._registered, None
         try:
-            node = node or await self._api().get(NODE, self._name)
+            node = await self._api().get(NODE, self._name)
         except APIError:
             self._lease = None
             return None, False

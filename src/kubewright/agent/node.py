@@ -161,7 +161,7 @@ class NodeAgent:
             phase=self._phase,
             ready=self._presence.is_ready and self._phase is not NodePhase.STOPPED,
             certificate_expires=self._identity.expires,
-            pods=len(self.pods.all()),
+            pods=len(self.pods),
             reached=dict(self._reached),
             trouble=self._presence.trouble or self._identity.trouble,
         )
@@ -182,14 +182,15 @@ class NodeAgent:
         self._enter(NodePhase.REGISTERING)
         await self._presence.register()
         self._enter(NodePhase.CONNECTING)
-        await self._presence.find_pod_range()
         self._identity.keep_renewed()
-        self._lease.registered(self._presence.node)
-        # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves.
+        # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
+        # goes first, because the pod range needs a moment.
+        if self._presence.is_new:
+            await self._lease.begin(self._present_node())
+        await self._presence.find_pod_range()
         await self._presence.round()
-        await self._lease.round()
         self._status_rounds.start(self._timings.status_wait(self._seams.random))
-        self._lease_rounds.start(self._lease_wait())
+        self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
 

@@ -60,6 +60,10 @@ class Pods:
         self.listed = asyncio.Event()
         """Set once the pods of the node are known."""
 
+    def __len__(self) -> int:
+        """Return how many pods the node has."""
+        return len(self._pods)
+
     def all(self) -> list[Object]:
         """Return the node's pods as they are known."""
         return list(self._pods.values())

@@ -52,6 +52,8 @@ class Presence:
         self._sign_at = 0.0
         self._doubted = False
         self.node: Object | None = None
+        self.is_new = False
+        """Whether registration created the Node, rather than find it."""
         self.trouble = ""
 
     @property
@@ -115,9 +117,12 @@ class Presence:
     async def _register_once(self) -> Object:
         first = status.first_node(self._facts, now=self._now())
         try:
-            return await self._api().create(first)
+            created = await self._api().create(first)
         except (AlreadyExists, Conflict, Forbidden):
             existing = await self._api().get(NODE, self._facts.name)
+        else:
+            self.is_new = True
+            return created
         corrected = registration.reconcile(existing, first)
         return existing if corrected is None else await self._send(existing, corrected)
 

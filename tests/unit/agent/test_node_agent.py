@@ -13,7 +13,7 @@ from agent_values import facts, stored
 from fake_api import FakeAPI
 from fake_controllers import START, Controllers, LoopClock, made_pair
 
-from kubewright.agent import status
+from kubewright.agent import lease, status
 from kubewright.agent.home import MemoryHome
 from kubewright.agent.joining import Known
 from kubewright.agent.node import NodeAgent, NodePhase, Seams
@@ -44,6 +44,10 @@ async def running(agent: NodeAgent):
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+def last_request(api: FakeAPI) -> str:
+    return [name for plural, _, name in api.objects if plural == "certificatesigningrequests"][-1]
 
 
 def joined(**changes: Any) -> MemoryHome:
@@ -77,7 +81,6 @@ async def test_the_request_goes_with_the_token_and_everything_else_with_the_cert
     requests = [call for call in api.calls if call.what == "certificatesigningrequests"]
     others = [call for call in api.calls if call.what != "certificatesigningrequests"]
     assert [(call.verb, call.identity) for call in requests] == [("create", TOKEN.identity), ("watch", TOKEN.identity)]
-    assert requests[1].name == "metadata.name=csr-00000"
     assert len(others) >= 6
     assert {type(call.identity) for call in others} == {ClientCertificate}
     assert len({call.identity for call in others}) == 1
@@ -238,14 +241,36 @@ async def test_the_lease_is_renewed_without_reading_it():
         await asyncio.sleep(200)
     moments = [call.at for call in api.made("update", "leases")]
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    assert len(api.made("get", "leases")) == 1
+    assert len(api.made("get", "leases")) == 0
     assert len(api.made("create", "leases")) == 1
     assert 17 <= len(gaps) <= 20
     assert all(10.0 <= round(gap, 3) <= 10.4 for gap in gaps)
-    lease = api.get(LEASE, "node-1", "kube-node-lease")
-    assert lease["spec"]["holderIdentity"] == "node-1"
-    assert lease["metadata"]["ownerReferences"][0]["uid"] == api.get(NODE, "node-1")["metadata"]["uid"]
-    assert len(lease["spec"]["renewTime"].partition(".")[2]) == 7
+    found = api.get(LEASE, "node-1", "kube-node-lease")
+    assert found["spec"]["holderIdentity"] == "node-1"
+    assert found["metadata"]["ownerReferences"][0]["uid"] == api.get(NODE, "node-1")["metadata"]["uid"]
+    assert len(found["spec"]["renewTime"].partition(".")[2]) == 7
+
+
+async def test_a_lease_that_cannot_be_created_does_not_keep_the_node_from_being_ready():
+    api = FakeAPI()
+    Controllers(api)
+    api.fail("create", "leases", times=3)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        assert len(api.made("create", "leases")) == 1
+        await asyncio.sleep(12)
+    assert len(api.made("create", "leases")) == 4
+    assert api.get(LEASE, "node-1", "kube-node-lease")["spec"]["holderIdentity"] == "node-1"
+
+
+async def test_a_node_that_was_there_renews_its_lease_at_once():
+    api = FakeAPI()
+    api.put(stored(status.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
+    api.put(lease.new_lease(api.get(NODE, "node-1"), duration=40, now="2026-01-01T00:00:00.000000Z"))
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+    assert [call.verb for call in api.calls if call.what == "leases"] == ["get", "update"]
 
 
 async def test_a_conflict_on_the_lease_is_read_and_put_again():
@@ -254,9 +279,9 @@ async def test_a_conflict_on_the_lease_is_read_and_put_again():
     async with running(agent_of(api, home=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
-        lease = api.get(LEASE, "node-1", "kube-node-lease")
-        lease["spec"]["holderIdentity"] = "somebody else"
-        api.put(lease)
+        held = api.get(LEASE, "node-1", "kube-node-lease")
+        held["spec"]["holderIdentity"] = "somebody else"
+        api.put(held)
         before = len(api.calls)
         await asyncio.sleep(10.5)
     assert [(call.verb, call.what) for call in api.calls[before:] if call.what == "leases"] == [
@@ -334,6 +359,7 @@ async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
         assert first != second
         creations = api.made("create", "certificatesigningrequests")
         assert [call.identity for call in creations] == [TOKEN.identity, first]
+        assert [call.name for call in api.made("watch", "certificatesigningrequests")] == ["", f"metadata.name={last_request(api)}"]
         assert 0.7 * 1300 - 300 <= creations[1].at < 0.9 * 1300 - 300 + 1
         await asyncio.sleep(30)
         recent = [call for call in api.calls if call.at > creations[1].at + 12]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from fake_api import FakeAPI
-from fake_controllers import START, made_pair
+from fake_controllers import START, Controllers, made_pair
 
 from kubewright.agent.joining import TokenBootstrap
-from kubewright.base.errors import TrustError
+from kubewright.agent.requests import Desk
+from kubewright.base.errors import CertificateError, Invalid, TrustError, WaitTimeout
+from kubewright.discovery import csr
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.pki import bundles, keys
+from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import Pin, of_bundle
 from kubewright.tokens import cluster_info, jws
 from kubewright.tokens.strings import BootstrapTokenString
@@ -32,10 +40,12 @@ async def test_the_cluster_is_found_believed_and_asked_with_the_token():
     api = FakeAPI()
     published(api)
     bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), connect=api.connect)
-    access, client = await bootstrap.admit()
+    access, issuer = await bootstrap.admit()
     assert access == Access(server=NAMED, ca_pem=CA)
-    assert client.access == access.as_identity(BearerToken(TOKEN.text))
     assert [(call.verb, call.what, call.identity) for call in api.calls] == [("get", "configmaps", Anonymous())] * 2
+    Controllers(api)
+    await issuer.obtain(wanted("node-1"), within=10)
+    assert api.made("create", "certificatesigningrequests")[0].identity == BearerToken(TOKEN.text)
     await bootstrap.close()
 
 
@@ -48,11 +58,10 @@ async def test_machines_that_join_together_share_connections_and_look_for_themse
 
     published(api)
     bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), connect=connect)
-    clients = [(await bootstrap.admit())[1] for _ in range(3)]
+    issuers = [(await bootstrap.admit())[1] for _ in range(3)]
     assert len(made) == 3
-    assert len({id(client) for client in clients}) == 1
+    assert len({id(issuer) for issuer in issuers}) == 1
     assert len(api.calls) == 6
-    await clients[0].close()
     assert not any(client.closed for client in made)
     await bootstrap.close()
     assert all(client.closed for client in made)
@@ -70,3 +79,108 @@ async def test_a_forged_signature_ends_the_attempt():
     published(api, token=BootstrapTokenString("abcdef", "fedcba9876543210"))
     with pytest.raises(TrustError):
         await TokenBootstrap(TYPED, TOKEN, connect=api.connect).admit()
+
+
+def wanted(name: str) -> csr.Wanted:
+    return csr.node_client(name, keys.generate(Algorithm.ECDSA_P256))
+
+
+def desk_of(api: FakeAPI) -> Desk:
+    return Desk(api.connect(Access(server=NAMED, ca_pem=CA)))
+
+
+def put_status(api: FakeAPI, name: str, **status: Any) -> None:
+    api.put({**api.get(CERTIFICATE_SIGNING_REQUEST, name), "status": status})
+
+
+async def test_requests_of_many_nodes_are_watched_together():
+    api = FakeAPI()
+    Controllers(api, sign_after=0.5)
+    desk = desk_of(api)
+    found = await asyncio.gather(*(desk.obtain(wanted(f"node-{number}"), within=10) for number in range(8)))
+    names = {bundles.parse(content)[0].common_name for content in found}
+    assert names == {f"system:node:node-{number}" for number in range(8)}
+    assert len(api.made("create", "certificatesigningrequests")) == 8
+    assert len(api.made("watch", "certificatesigningrequests")) == 1
+    assert api.watchers == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await desk.obtain(wanted("late"), within=10)
+    assert len(api.made("watch", "certificatesigningrequests")) == 2
+
+
+async def test_an_answer_that_comes_before_the_request_is_known_to_be_made_counts():
+    api = FakeAPI()
+    controllers, desk = Controllers(api), desk_of(api)
+    controllers.sign_after = None
+    patient = asyncio.create_task(desk.obtain(wanted("patient"), within=5))
+    await asyncio.sleep(0.1)
+    controllers.sign_after = 0.0
+    client = desk._api
+    create, arrived = client.create, asyncio.Event()
+
+    async def late(obj: Any, **changes: Any) -> Any:
+        created = await create(obj, **changes)
+        await arrived.wait()
+        return created
+
+    client.create = late  # type: ignore[method-assign]
+    second = asyncio.create_task(desk.obtain(wanted("second"), within=5))
+    await asyncio.sleep(1)
+    arrived.set()
+    assert bundles.parse(await second)[0].common_name == "system:node:second"
+    assert len(api.made("watch", "certificatesigningrequests")) == 1
+    patient.cancel()
+    await asyncio.gather(patient, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "words"),
+    [
+        ([{"type": "Denied", "reason": "Policy", "message": "not here"}], "was denied: Policy: not here"),
+        ([{"type": "Failed"}], "could not sign"),
+    ],
+)
+async def test_a_refusal_reaches_the_node_that_asked_and_no_other(conditions: list[dict[str, str]], words: str):
+    api = FakeAPI()
+    desk = desk_of(api)
+    refused, patient = (asyncio.create_task(desk.obtain(wanted(name), within=10)) for name in ("a", "b"))
+    await asyncio.sleep(0.1)
+    first = api.made("create", "certificatesigningrequests")
+    assert len(first) == 2
+    put_status(api, "csr-00000", conditions=conditions)
+    with pytest.raises(CertificateError, match=words):
+        await refused
+    assert not patient.done()
+    with pytest.raises(WaitTimeout, match="not signed within 10 s"):
+        await patient
+
+
+async def test_a_deleted_request_ends_its_wait():
+    api = FakeAPI()
+    desk = desk_of(api)
+    asking = asyncio.create_task(desk.obtain(wanted("a"), within=10))
+    await asyncio.sleep(0.1)
+    put_status(api, "csr-00000", conditions=[])
+    await asyncio.sleep(0.1)
+    api.remove(CERTIFICATE_SIGNING_REQUEST, "csr-00000")
+    with pytest.raises(CertificateError, match="deleted"):
+        await asking
+
+
+async def test_an_end_that_no_waiting_mends_ends_every_wait():
+    api = FakeAPI()
+    api.fail("watch", "certificatesigningrequests", error=Invalid("no such watch", code=422))
+    desk = desk_of(api)
+    with pytest.raises(Invalid):
+        await desk.obtain(wanted("a"), within=10)
+
+
+async def test_a_node_that_gives_up_leaves_nothing_behind():
+    api = FakeAPI()
+    desk = desk_of(api)
+    asking = asyncio.create_task(desk.obtain(wanted("a"), within=10))
+    await asyncio.sleep(0.1)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    assert api.watchers == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
