@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from kubewright.base.errors import HostError, Unreachable
@@ -13,6 +13,8 @@ from kubewright.http import unix
 from kubewright.local.places import Places
 
 Answer = dict[str, Any]
+STOP_WITHIN: Final = 15.0
+"""Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
 
 
 class Control:
@@ -23,7 +25,7 @@ class Control:
 
     def status(self) -> Answer:
         """Return components, nodes and timings as of now."""
-        return self._call("GET", "/status")
+        return self._call("GET", "/status", timeout=5.0)
 
     def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> Answer:
         """Let nodes join that have not yet; returns at once. The token goes through the socket, never through arguments or files."""
@@ -43,7 +45,7 @@ class Control:
 
     def stop(self) -> Answer:
         """Stop every component and the daemon; returns when the components have ended."""
-        return self._call("POST", "/stop", {}, timeout=30.0)
+        return self._call("POST", "/stop", {}, timeout=STOP_WITHIN)
 
     def last_words(self, component: str) -> list[str]:
         """Return the last lines of a component that is not well."""

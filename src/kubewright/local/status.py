@@ -34,7 +34,7 @@ def status(places: Places) -> dict[str, Any]:
     nodes = live.get("nodes", {"ready": 0, "total": cluster.nodes + 1})
     return {
         "name": cluster.name,
-        "state": _state(components, nodes, running=bool(live)),
+        "state": _state(places, components, nodes, running=bool(live)),
         "problem": _problem(places, components, running=bool(live)),
         "kubernetesVersion": cluster.kubernetes_version,
         "kubeconfig": str(kubeconfig(places, cluster)),
@@ -151,9 +151,9 @@ def _problem(places: Places, components: list[dict[str, Any]], *, running: bool)
     return f"its daemon does not run, nothing is restarted; `kubewright up --name {name}` starts one" if components else ""
 
 
-def _state(components: list[dict[str, Any]], nodes: dict[str, int], *, running: bool) -> str:
+def _state(places: Places, components: list[dict[str, Any]], nodes: dict[str, int], *, running: bool) -> str:
     if not running:
-        return "NoDaemon" if components else "Stopped"
+        return "NoAnswer" if launch.identity(places) is not None else "NoDaemon" if components else "Stopped"
     healthy = bool(components) and all(component["state"] == "Ready" for component in components)
     return "Ready" if healthy and nodes["ready"] == nodes["total"] else "NotReady"
 

@@ -1,0 +1,163 @@
+"""`down`: whatever state a cluster is in, nothing of it is left; with --keep-data the next `up` finds what was there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from local_kit import COMPONENTS, Bench, address_of, bench, config_map, eventually, leftovers
+
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.kube.resources import named
+from kubewright.local.down import down
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Bench]:
+    yield from bench()
+
+
+def _stop_daemon(home: Bench) -> None:
+    """Let the daemon hang: it answers nobody, and goes on when it is killed only."""
+    os.kill(home.daemon().pid, signal.SIGSTOP)
+
+
+def _kill_daemon_and_a_component(home: Bench) -> None:
+    scheduler = home.components()["kube-scheduler"]["pid"]
+    home.kill_daemon()
+    os.kill(scheduler, signal.SIGKILL)
+
+
+def _lose_the_records(home: Bench) -> None:
+    """Remove what `down` could look up: it has to find processes all the same."""
+    for path in home.places().root.glob("*.json"):
+        path.unlink()
+
+
+def _litter(home: Bench) -> None:
+    """Leave links, read-only directories and odd names in the state directory."""
+    machine = home.places().machines / "one-control-plane"
+    outside = home.root / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "precious").write_text("not ours")
+    (machine / "link").symlink_to(outside)
+    (machine / "loop").symlink_to(machine)
+    (machine / "run" / "a b\nc").mkdir()
+    (machine / "run" / "read-only").mkdir(mode=0o500)
+
+
+@pytest.mark.parametrize(
+    "disturb", [None, _kill_daemon_and_a_component, _lose_the_records, _litter], ids=lambda f: f.__name__ if f else "well"
+)
+def test_down_leaves_nothing(home: Bench, disturb: Callable[[Bench], None] | None) -> None:
+    home.up(nodes=1)
+    root, address = home.places().root, address_of(home.places())
+    assert len(leftovers(root, address)) >= 50
+    if disturb is not None:
+        disturb(home)
+
+    ran = home.run("down")
+
+    assert (ran.code, leftovers(root, address)) == (0, []), ran.err
+    assert "is gone" in ran.out
+    if disturb is _litter:
+        assert (home.root / "outside" / "precious").read_text() == "not ours"
+
+
+def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.up(nodes=1)
+    root, address = home.places().root, address_of(home.places())
+    _stop_daemon(home)
+    assert home.status()["state"] == "NoAnswer"
+    monkeypatch.setattr("kubewright.local.control.STOP_WITHIN", 1.0)
+
+    down(home.places())
+
+    assert leftovers(root, address) == []
+
+
+def test_down_of_what_is_not_there_is_no_error(home: Bench) -> None:
+    ran = home.run("down", "--name", "nobody")
+    assert (ran.code, ran.out) == (0, "cluster nobody does not exist; nothing to do\n")
+
+
+def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
+    home.up()
+    with home.client() as api:
+        api.create(config_map("before"))
+        uid = api.get(named("ConfigMap"), "before", "default")["metadata"]["uid"]
+    root, address = home.places().root, address_of(home.places())
+    authority = _authority(home)
+
+    ran = home.run("down", "--keep-data")
+
+    assert ran.code == 0, ran.err
+    left = [line for line in leftovers(root, address) if not line.startswith("file")]
+    assert left == []
+    kept = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    machine = "machines/one-control-plane/"
+    assert {path for path in kept if not path.startswith((f"{machine}etcd/", f"{machine}kubernetes/pki/"))} == {"cluster.json", "lock"}
+    assert home.status()["state"] == "Stopped"
+
+    home.up()
+
+    assert address_of(home.places()) == address
+    assert _authority(home) == authority
+    assert home.ready()
+    with home.client() as api:
+        assert api.get(named("ConfigMap"), "before", "default")["metadata"]["uid"] == uid
+        nodes = [node["metadata"]["name"] for node in api.list(named("Node"))]
+    assert sorted(nodes) == ["one-control-plane", "one-worker-1"]
+    assert home.up().changes == ()
+    down(home.places())
+    assert leftovers(root, address) == []
+
+
+def _authority(home: Bench) -> bytes:
+    return Path(home.places().layout("one-control-plane").certificate("ca")).read_bytes()
+
+
+OWNER = textwrap.dedent(
+    """
+    import os, sys, time
+    from kubewright.host.processes import Identity
+    from kubewright.local.cluster import LocalCluster
+
+    LocalCluster("owned", nodes=0, state_dir=sys.argv[1], owner=str(Identity.of(os.getpid()))).up()
+    print("up", flush=True)
+    time.sleep(600)
+    """
+)
+
+
+def test_a_cluster_goes_with_its_owner_however_that_ends(home: Bench) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(home.root)], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "up\n"
+    root, address = home.places("owned").root, address_of(home.places("owned"))
+    assert len(home.components("owned")) == len(COMPONENTS)
+
+    owner.kill()
+    owner.communicate()
+
+    eventually(lambda: not leftovers(root, address), "the cluster to go with its owner")
+
+
+def test_a_cluster_whose_owner_ended_before_its_daemon_looked_goes_too(home: Bench) -> None:
+    gone = subprocess.Popen(["sleep", "600"])
+    owner = Identity.of(gone.pid)
+    gone.kill()
+    gone.wait()
+    assert owner is not None
+    assert not RealProcesses().alive(owner)
+    with pytest.raises(Exception, match="ended"):
+        home.up("owned", nodes=0, owner=str(owner))
+    eventually(lambda: not [line for line in leftovers(home.root / "owned") if not line.startswith("file")], "everything to end")
+    shutil.rmtree(home.root / "owned", ignore_errors=True)
