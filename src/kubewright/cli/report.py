@@ -24,7 +24,7 @@ class KubeadmText:
     def emit(self, event: events.Event, /) -> None:
         with self._lock:
             if isinstance(event, events.Line):
-                self._out.write(f"[{event.topic}] {event.text}\n")
+                self._out.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
             elif isinstance(event, events.Warned):
                 self._err.write(f"warning: {event.text}\n")
 
@@ -37,10 +37,19 @@ class JsonLines:
         self._lock = threading.Lock()
 
     def emit(self, event: events.Event, /) -> None:
-        line = mask(json.dumps(events.as_map(event), default=str))
+        line = json.dumps(_masked(events.as_map(event)), default=str)
         with self._lock:
             self._err.write(line + "\n")
             self._err.flush()
+
+
+def _masked(value: object) -> object:
+    """Mask the texts of a JSON value one by one: in the whole line a mask could swallow a quote."""
+    if isinstance(value, str):
+        return mask(value)
+    if isinstance(value, Mapping):
+        return {name: _masked(part) for name, part in value.items()}
+    return [_masked(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 class PlainLines:
