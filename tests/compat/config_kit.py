@@ -21,10 +21,10 @@ def maybe(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
 
 
 def of(*values: object) -> st.SearchStrategy[Any]:
-    return st.sampled_from(values)
+    """One of these values, the first two more often than the others: they are valid, and so are whole files often enough."""
+    return st.sampled_from((*values[:2] * 4, *values))
 
 
-# Values that stand first are valid; the others are so seldom enough that whole files are often valid.
 _TEXT = of("a", "b-c", "v", "", "x y", "ü", "1", "true", "null")
 _NAMES = of("node1", "node1", "node1", "Node-A", "a.b.c", "-bad", "", "a_b")
 _PATHS = of("/etc/kubernetes/pki", "/opt/x", "/opt/x", "/", "relative", "", "./x")
@@ -262,7 +262,7 @@ def configurations(draw: st.DrawFn) -> list[dict[str, Any]]:
     return documents
 
 
-_ODD = of(None, True, 0, -1, 1.5, 10**30, "", "x", "yes", [], {}, [None], {"a": 1}, "2030-01-01", "\t", "ü€")
+_ODD = st.sampled_from((None, True, 0, -1, 1.5, 10**30, "", "x", "yes", [], {}, [None], {"a": 1}, "2030-01-01", "\t", "ü€"))
 
 
 @st.composite

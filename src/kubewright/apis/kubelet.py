@@ -1,7 +1,4 @@
-"""KubeletConfiguration: read a user's document, put kubeadm's defaults into it, write it as Go would (spec/kubeadm.md 3.13).
-
-Values are not validated beyond their types yet.
-"""
+"""KubeletConfiguration: read a user's document, put kubeadm's defaults into it, write it as Go would (spec/kubeadm.md 3.13)."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from kubewright.apis import component_rules, kubelet_rules
 from kubewright.apis.components import Default, fill
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
 from kubewright.apis.kubelet_fields import KUBELET
@@ -24,8 +22,13 @@ _FALLBACK_DNS: Final = "10.96.0.10"
 
 
 def decode(value: object, at: Place) -> dict[str, Any]:
-    """Read a document without its apiVersion and kind into a map with all fields; what is wrong is noted at its place."""
-    return dict(KUBELET.decode(value, at))
+    """Read a document without its apiVersion and kind into a map with all fields.
+
+    What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
+    """
+    found = dict(KUBELET.decode(value, at))
+    component_rules.warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
+    return found
 
 
 def defaulted(

@@ -1,6 +1,6 @@
 """KubeProxyConfiguration: read a user's document, put kubeadm's defaults into it, write it as Go would (spec/kubeadm.md 3.13).
 
-Values are not validated beyond their types yet. The fields are those of k8s.io/kube-proxy v0.36; nearly all are written even when empty.
+The fields are those of k8s.io/kube-proxy v0.36; nearly all are written even when empty.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis import formats
+from kubewright.apis import component_rules, formats, kubeproxy_rules
 from kubewright.apis.components import CLIENT_CONNECTION, LOGGING, Default, fields_of, fill
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
 from kubewright.apis.scalars import FLAG, INT32, SPAN, TEXT
@@ -84,8 +84,13 @@ KUBE_PROXY: Final = Plain(
 
 
 def decode(value: object, at: Place) -> dict[str, Any]:
-    """Read a document without its apiVersion and kind into a map with all fields; what is wrong is noted at its place."""
-    return dict(KUBE_PROXY.decode(value, at))
+    """Read a document without its apiVersion and kind into a map with all fields.
+
+    What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
+    """
+    found = dict(KUBE_PROXY.decode(value, at))
+    component_rules.warn(KIND, found, at, rows=kubeproxy_rules.ROWS, several=kubeproxy_rules.SEVERAL)
+    return found
 
 
 def defaulted(

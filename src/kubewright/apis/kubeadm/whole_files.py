@@ -91,4 +91,5 @@ def _component_warnings(selection: files.Selection) -> list[str]:
     reading = Reading(selection=selection)
     for kind, decoder in _COMPONENTS:
         reading.decode(kind, decoder)
-    return [str(error) for found in reading.findings.values() for error in (*found.errors, *found.surplus)]
+    found = reading.findings.values()
+    return [*(str(error) for one in found for error in (*one.errors, *one.surplus)), *(text for one in found for text in one.warnings)]

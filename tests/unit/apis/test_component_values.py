@@ -1,0 +1,162 @@
+"""Values of component documents that the component would refuse when it starts: warnings, one for each, and none for good values."""
+
+from __future__ import annotations
+
+import pytest
+from apis_documents import KUBE_PROXY, KUBELET, cluster, init, load
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kubewright.apis import kubelet, kubelet_rules, kubeproxy, kubeproxy_rules
+from kubewright.apis.walking import Findings
+
+# For each row of the table: a value that is refused, and one that is not.
+KUBELET_VALUES = {
+    "nodeLeaseDurationSeconds": (-1, 40),
+    "maxParallelImagePulls": (-1, 1),
+    "containerLogMaxWorkers": (-1, 1),
+    "eventBurst": (-1, 100),
+    "eventRecordQPS": (-1, 0),
+    "kubeAPIBurst": (-1, 1),
+    "kubeAPIQPS": (-1, 0),
+    "maxOpenFiles": (-1, 1),
+    "maxPods": (-1, 110),
+    "podsPerCore": (-1, 1),
+    "registryBurst": (-1, 1),
+    "registryPullQPS": (-1, 0),
+    "healthzPort": (65536, 10248),
+    "port": (-1, 10250),
+    "readOnlyPort": (70000, 0),
+    "imageGCHighThresholdPercent": (101, 100),
+    "imageGCLowThresholdPercent": (-1, 0),
+    "iptablesDropBit": (32, 31),
+    "iptablesMasqueradeBit": (-1, 0),
+    "imageMinimumGCAge": ("-1s", "2m"),
+    "imageMaximumGCAge": ("-1s", "1h"),
+    "shutdownGracePeriod": ("1ms", "30s"),
+    "nodeStatusMaxImages": (-2, -1),
+    "oomScoreAdj": (-1001, -999),
+    "cpuCFSQuotaPeriod": ("2s", "100ms"),
+    "containerLogMonitorInterval": ("2s", "3s"),
+    "containerLogMaxFiles": (1, 2),
+    "runOnce": (True, False),
+    "topologyManagerPolicy": ("best", "restricted"),
+    "topologyManagerScope": ("node", "pod"),
+    "memorySwap": ({"swapBehavior": "UnlimitedSwap"}, {"swapBehavior": "NoSwap"}),
+    "hairpinMode": ("hairpin", "hairpin-veth"),
+    "imagePullCredentialsVerificationPolicy": ("Never", "AlwaysVerify"),
+    "enforceNodeAllocatable": (["pods", "pods"], ["pods"]),
+    "memoryReservationPolicy": ("none", "None"),
+    "memoryThrottlingFactor": (1.5, 0.9),
+    "podLogsDir": ("logs", "/var/log/pods"),
+    "logging": ({"format": "xml"}, {"format": "json"}),
+    "crashLoopBackOff": ({"maxContainerRestartPeriod": "301s"}, {"maxContainerRestartPeriod": "1m"}),
+    "userNamespaces": ({"idsPerPod": 1000}, {"idsPerPod": 131072}),
+}
+KUBE_PROXY_VALUES = {
+    "mode": ("userspace", "ipvs"),
+    "detectLocalMode": ("Local", "NodeCIDR"),
+    "bindAddress": ("localhost", "0.0.0.0"),
+    "healthzBindAddress": ("0.0.0.0", "0.0.0.0:10256"),
+    "metricsBindAddress": ("localhost:1", "127.0.0.1:10249"),
+    "iptables": ({"masqueradeBit": 32}, {"masqueradeBit": 14}),
+    "nftables": ({"syncPeriod": "-1s"}, {"syncPeriod": "1s", "minSyncPeriod": "1s"}),
+    "ipvs": ({"excludeCIDRs": ["10.0.0.1"]}, {"excludeCIDRs": ["10.0.0.0/8"], "tcpTimeout": "1s"}),
+    "oomScoreAdj": (1001, 1000),
+    "conntrack": ({"min": -1}, {"min": 0, "tcpEstablishedTimeout": "24h"}),
+    "clientConnection": ({"burst": -1}, {"burst": 10}),
+    "configSyncPeriod": ("-1s", "15m"),
+    "nodePortAddresses": (["10.0.0.1"], ["primary"]),
+    "logging": ({"format": "xml"}, {"format": "text"}),
+}
+_TOGETHER = [
+    ({"imageGCLowThresholdPercent": 85}, "imageGCLowThresholdPercent"),
+    ({"imageMinimumGCAge": "2h", "imageMaximumGCAge": "1h"}, "imageMaximumGCAge"),
+    ({"shutdownGracePeriod": "1s", "shutdownGracePeriodCriticalPods": "2s"}, "shutdownGracePeriodCriticalPods"),
+    ({"shutdownGracePeriod": "1s", "shutdownGracePeriodCriticalPods": "1ms"}, "shutdownGracePeriodCriticalPods"),
+    (
+        {"shutdownGracePeriod": "1s", "shutdownGracePeriodByPodPriority": [{"priority": 1, "shutdownGracePeriodSeconds": 1}]},
+        "shutdownGracePeriodByPodPriority",
+    ),
+    ({"systemCgroups": "/s"}, "systemCgroups"),
+    ({"enforceNodeAllocatable": ["kube-reserved"]}, "enforceNodeAllocatable"),
+    ({"enforceNodeAllocatable": ["pods", "none"]}, "enforceNodeAllocatable"),
+    (
+        {"enforceNodeAllocatable": ["kube-reserved", "kube-reserved-compressible"], "kubeReservedCgroup": "/k"},
+        "enforceNodeAllocatable",
+    ),
+    ({"enforceNodeAllocatable": ["pods"], "cgroupsPerQOS": False}, "enforceNodeAllocatable"),
+    ({"reservedSystemCPUs": "0-1", "kubeReservedCgroup": "/k"}, "reservedSystemCPUs"),
+    ({"maxParallelImagePulls": 2}, "maxParallelImagePulls"),
+    ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, "enableSystemLogQuery"),
+    ({"preloadedImagesVerificationAllowlist": ["a"]}, "preloadedImagesVerificationAllowlist"),
+    ({"registerWithTaints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2030-01-01T00:00:00Z"}]}, "registerWithTaints"),
+]
+
+
+def warnings(decode, **fields: object) -> list[str]:
+    findings = Findings()
+    decode(fields, findings.root)
+    assert findings.errors == findings.surplus == []
+    return [warning.split(": ")[1] for warning in findings.warnings]
+
+
+@pytest.mark.parametrize("name", KUBELET_VALUES)
+def test_a_value_that_the_kubelet_refuses_draws_one_warning(name):
+    bad, good = KUBELET_VALUES[name]
+    assert [path.partition(".")[0] for path in warnings(kubelet.decode, **{name: bad})] == [name]
+    assert warnings(kubelet.decode, **{name: good}) == []
+
+
+@pytest.mark.parametrize("name", KUBE_PROXY_VALUES)
+def test_a_value_that_kube_proxy_refuses_draws_one_warning(name):
+    bad, good = KUBE_PROXY_VALUES[name]
+    assert [path.partition(".")[0] for path in warnings(kubeproxy.decode, **{name: bad})] == [name]
+    assert warnings(kubeproxy.decode, **{name: good}) == []
+
+
+def test_every_row_of_the_kubelets_table_is_tried():
+    tried = {row.path.partition(".")[0] for row in kubelet_rules.ROWS}
+    together = {path for _, path in _TOGETHER}
+    assert len(kubelet_rules.ROWS) == 41
+    assert tried - set(KUBELET_VALUES) - together == set()
+    assert {row.path.partition(".")[0] for row in kubeproxy_rules.ROWS} == set(KUBE_PROXY_VALUES)
+
+
+@pytest.mark.parametrize(("fields", "path"), _TOGETHER)
+def test_fields_that_do_not_go_together_draw_one_warning(fields, path):
+    assert warnings(kubelet.decode, **fields) == [path]
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"iptables": {"syncPeriod": "1s", "minSyncPeriod": "2s"}}, "iptables.syncPeriod"),
+        ({"detectLocalMode": "BridgeInterface"}, "detectLocal.bridgeInterface"),
+        ({"nodePortAddresses": ["primary", "10.0.0.0/8"]}, "nodePortAddresses"),
+    ],
+)
+def test_fields_of_kube_proxy_that_do_not_go_together_draw_one_warning(fields, path):
+    assert warnings(kubeproxy.decode, **fields) == [path]
+
+
+def test_the_warnings_name_the_kind_and_reach_the_user():
+    found = load(init(), cluster(), {**KUBELET, "maxPods": -1}, {**KUBE_PROXY, "mode": "userspace"}).warnings
+    assert found == [
+        "KubeletConfiguration: maxPods: -1 must be at least 0 (the component does not start with this)",
+        "KubeProxyConfiguration: mode: 'userspace' must be one of iptables, ipvs, nftables (the component does not start with this)",
+    ]
+
+
+_VALUES = (
+    st.none() | st.booleans() | st.integers(-5, 70000) | st.text(max_size=5) | st.lists(st.sampled_from(["pods", "none", "x"]), max_size=3)
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fields=st.dictionaries(st.sampled_from([*KUBELET_VALUES, *KUBE_PROXY_VALUES]), _VALUES, max_size=6))
+def test_no_document_breaks_the_rules_themselves(fields):
+    for decode in (kubelet.decode, kubeproxy.decode):
+        findings = Findings()
+        decode(fields, findings.root)
+        assert len(findings.warnings) <= 3 * len(fields)
