@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Forbidden, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
+from kubewright.base.retry import Backoff, retry
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object, PatchType, Propagation
@@ -19,8 +20,7 @@ from kubewright.kube.resources import Resource
 
 T = TypeVar("T")
 
-_FIRST_PAUSE: Final = 0.02
-_LONGEST_PAUSE: Final = 0.5
+_PAUSES: Final = Backoff(first=0.02, factor=2.0, limit=0.5)
 _PASSING: Final[tuple[type[APIError], ...]] = (Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized)
 
 
@@ -91,13 +91,5 @@ class SettlingKube:
         return self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
 
     def _persist(self, call: Callable[[], T], *, also: tuple[type[APIError], ...] = ()) -> T:
-        end = self._clock.monotonic() + self._within
-        pause, passing = _FIRST_PAUSE, _PASSING + also
-        while True:
-            try:
-                return call()
-            except passing:
-                if self._clock.monotonic() + pause > end:
-                    raise
-            self._clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        passing = (*_PASSING, *also)
+        return retry(call, clock=self._clock, on=passing, within=self._within, backoff=_PAUSES)
