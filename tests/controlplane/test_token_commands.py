@@ -212,8 +212,8 @@ def test_what_is_no_token_is_refused_before_anything_is_deleted(cluster, argv):
     ours = cluster.kubewright("delete", *argv)
     assert (ours.code, ours.out) == (1, "")
     assert cluster.names() == ["bootstrap-token-cccccc"]
-    if argv != ("cccccc", "nonsense"):  # kubeadm deletes until it meets the first that is none
-        assert cluster.kubeadm("delete", *argv).code == 1
+    assert cluster.kubeadm("delete", *argv).code == 1
+    assert cluster.names() == ([] if argv == ("cccccc", "nonsense") else ["bootstrap-token-cccccc"])
 
 
 KEY = "0123456789abcdef" * 4
@@ -262,6 +262,11 @@ def test_what_cannot_be_done_makes_no_token(cluster, argv):
     assert cluster.names() == []
 
 
+def test_kubeadm_makes_the_token_before_it_refuses_the_certificate_key(cluster):
+    assert cluster.kubeadm("create", TOKEN, "--certificate-key", KEY).code == 1
+    assert cluster.names() == ["bootstrap-token-abcdef"]
+
+
 def test_the_kubeconfig_of_a_kubelet(cluster):
     run = cluster.kubewright("create", TOKEN, "--print-bootstrap-kubeconfig")
     document = yaml.load(run.out)
@@ -294,6 +299,8 @@ def test_of_the_tokens_of_a_file_all_are_made_or_none(cluster):
     cluster.kubewright("create", "bbbbbb.aaaaaaaaaaaaaaaa")
     assert cluster.kubewright("create", "--config", path).code == 1
     assert cluster.names() == ["bootstrap-token-bbbbbb"]
+    assert cluster.kubeadm("create", "--config", path).code == 1
+    assert cluster.names() == ["bootstrap-token-aaaaaa", "bootstrap-token-bbbbbb"]
 
 
 def test_a_token_need_not_stand_on_the_command_line(cluster, monkeypatch):

@@ -1,0 +1,93 @@
+"""Where the configuration of the `certs` commands comes from: a file, the cluster, the defaults."""
+
+from __future__ import annotations
+
+import pytest
+from certs_kit import CONFIG
+
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import DocumentError, Unreachable, ValidationError
+from kubewright.base.events import Line, RecordingReporter, Warned
+from kubewright.kube.recording import RecordingKube
+from kubewright.lifecycle.certs import source
+from kubewright.lifecycle.certs.source import Asked
+
+STORED = f"{CONFIG}certificatesDir: /cluster\ncertificateValidityPeriod: 100h\n"
+
+
+def config_map(text=STORED):
+    metadata = {"name": "kubeadm-config", "namespace": "kube-system"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ClusterConfiguration": text} if text else {}}
+
+
+def load(asked=Asked(), *, api=None):  # noqa: B008 - a frozen value
+    reporter = RecordingReporter()
+    cluster = source.cluster_configuration(asked, connect=lambda: api, reporter=reporter, topic="renew", layout=Layout())
+    lines = [event.text for event in reporter.events if isinstance(event, Line)]
+    return cluster, lines, [event.text for event in reporter.events if isinstance(event, Warned)]
+
+
+def cluster_of(text=STORED):
+    return RecordingKube(stand_ins=[config_map(text)])
+
+
+def test_a_file_counts_more_than_the_cluster_and_nothing_is_said():
+    documents = yaml.load_all(f"{CONFIG}certificatesDir: /file\n", source="kubeadm.yaml")
+    api = cluster_of()
+    cluster, lines, warnings = load(Asked(documents=documents), api=api)
+    assert (cluster.certificates_dir, lines, warnings, api.actions) == ("/file", [], [], [])
+
+
+def test_the_clusters_configuration_is_announced():
+    cluster, lines, warnings = load(api=cluster_of())
+    assert (cluster.certificates_dir, str(cluster.certificate_validity_period)) == ("/cluster", "100h0m0s")
+    assert cluster.encryption_algorithm == "ECDSA-P256"
+    assert len(lines) == 3
+    assert lines[2] == ""
+    assert "kubeadm-config" in lines[0]
+    assert warnings == []
+
+
+def test_without_a_kubeconfig_the_defaults_are_taken_silently():
+    cluster, lines, warnings = load()
+    assert (cluster.certificates_dir, cluster.encryption_algorithm, lines, warnings) == ("/etc/kubernetes/pki", "RSA-2048", [], [])
+
+
+@pytest.mark.parametrize("directory", ["/flag"])
+def test_a_given_directory_counts_more_than_any_configuration(directory):
+    documents = yaml.load_all(f"{CONFIG}certificatesDir: /file\n", source="kubeadm.yaml")
+    for asked, api in ((Asked(cert_dir=directory), cluster_of()), (Asked(cert_dir=directory), None)):
+        assert load(asked, api=api)[0].certificates_dir == directory
+    assert load(Asked(documents=documents, cert_dir=directory))[0].certificates_dir == directory
+
+
+@pytest.mark.parametrize("text", ["", "[]", "kind: {", "kind: Nonsense\napiVersion: v1\n", f"{CONFIG}networking: 5\n"])
+def test_what_the_cluster_cannot_mean_is_told_and_the_defaults_are_taken(text):
+    cluster, lines, warnings = load(api=cluster_of(text))
+    assert cluster.certificates_dir == "/etc/kubernetes/pki"
+    assert len(lines) == 4
+    assert "defaults" in lines[2]
+    assert len(warnings) == 1
+
+
+def test_a_cluster_that_does_not_answer_is_told():
+    class Silent(RecordingKube):
+        def get(self, *_: object):
+            raise Unreachable("no answer")
+
+    assert load(api=Silent())[2] == ["no answer"]
+
+
+@pytest.mark.parametrize("version", ["v1.20.0", "v1.99.0", "nonsense"])
+def test_the_version_of_the_cluster_does_not_matter(version):
+    cluster, _, warnings = load(api=cluster_of(STORED.replace("v1.36.3", version)))
+    assert (cluster.certificates_dir, warnings) == ("/cluster", [])
+
+
+def test_a_file_that_is_wrong_is_an_error():
+    wrong = yaml.load_all(f"{CONFIG}networking: 5\n", source="kubeadm.yaml")
+    with pytest.raises(ValidationError):
+        load(Asked(documents=wrong), api=cluster_of())
+    with pytest.raises(DocumentError):
+        load(Asked(documents=[]), api=cluster_of())
