@@ -12,15 +12,12 @@ from kubewright.agent import certificates
 from kubewright.agent.home import Home
 from kubewright.agent.requests import Single
 from kubewright.agent.rounds import Tasks
+from kubewright.agent.seams import Client, Seams
 from kubewright.agent.timings import Timings
-from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, CertificateMismatch, KubewrightError
-from kubewright.base.randomness import Random
 from kubewright.discovery import csr
 from kubewright.discovery.csr import Wanted
-from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, ClientCertificate
-from kubewright.kube.credentials import Identity as Credentials
 from kubewright.pki import bundles, keys, pairs
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pairs import Pair
@@ -33,21 +30,6 @@ _PAUSE = 1.0
 """Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
 _LONGEST_SLEEP = 3600.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
-
-
-class Client(AsyncKubeAPI, Protocol):
-    """A client whose identity can be exchanged while it is in use. `kube.aio.AsyncKubeClient` is one."""
-
-    async def set_identity(self, identity: Credentials) -> None:
-        """Be somebody else from now on; calls in flight finish, watches are cut."""
-        ...
-
-    async def close(self) -> None:
-        """Close every connection. Idempotent."""
-        ...
-
-
-Connect = Callable[[Access], Client]
 
 
 class Issuer(Protocol):
@@ -83,19 +65,15 @@ class Identity:
         node_name: str,
         *,
         home: Home,
-        connect: Connect,
         bootstrap: Bootstrap | None,
         timings: Timings,
-        clock: Clock,
-        random: Random,
+        seams: Seams,
     ) -> None:
         self._node_name = node_name
         self._home = home
-        self._connect = connect
         self._bootstrap = bootstrap
         self._timings = timings
-        self._clock = clock
-        self._random = random
+        self._seams = seams
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._rotate_at: datetime | None = None
@@ -114,12 +92,12 @@ class Identity:
         stored = self._stored()
         access, pair = stored if stored is not None else await self._patiently(self._join)
         self._take(pair)
-        self.client = self._connect(access.as_identity(_credentials(pair)))
+        self.client = self._seams.connect(access.as_identity(_credentials(pair)))
 
     def keep_renewed(self) -> None:
         """Replace the certificate when its time has come, from now on."""
         if self._rotate_at is not None:
-            wait = (self._rotate_at - self._clock.now()).total_seconds()
+            wait = (self._rotate_at - self._seams.clock.now()).total_seconds()
             self._timer = asyncio.get_running_loop().call_later(min(max(_PAUSE, wait), _LONGEST_SLEEP), self._look_at_the_clock)
 
     async def stop(self) -> None:
@@ -131,7 +109,7 @@ class Identity:
             await self.client.close()
 
     def _look_at_the_clock(self) -> None:
-        if self._rotate_at is not None and self._clock.now() < self._rotate_at:
+        if self._rotate_at is not None and self._seams.clock.now() < self._rotate_at:
             self.keep_renewed()
         else:
             self._tasks.start(self._renew())
@@ -144,7 +122,7 @@ class Identity:
 
     async def _request(self) -> Pair:
         """Ask for the next pair: with the certificate, or with the bootstrap credentials once it has expired."""
-        expired = self.expires is not None and self._clock.now() >= self.expires
+        expired = self.expires is not None and self._seams.clock.now() >= self.expires
         if expired and self._bootstrap is not None:
             return (await self._join())[1]
         return await self._obtain(Single(self.api()))
@@ -183,12 +161,12 @@ class Identity:
             except KubewrightError as error:
                 self.trouble = str(error)
                 _log.info("node %s has no new certificate yet: %s", self._node_name, error)
-            await asyncio.sleep(self._timings.certificate_retry(tried, self._random))
+            await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random))
 
     def _stored(self) -> tuple[Access, Pair] | None:
         """Return what the home has if it can be used; what cannot is replaced by joining again."""
         try:
-            return stored(self._home, self._node_name, now=self._clock.now())
+            return stored(self._home, self._node_name, now=self._seams.clock.now())
         except KubewrightError as error:
             self.trouble = str(error)
             _log.warning("node %s joins again: %s", self._node_name, error)
@@ -198,7 +176,7 @@ class Identity:
         leaf = pair.leaf
         self.trouble = ""
         self.expires = leaf.not_after
-        self._rotate_at = certificates.rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._random)
+        self._rotate_at = certificates.rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
 
 
 def stored(home: Home, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:

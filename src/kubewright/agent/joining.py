@@ -6,19 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from kubewright.agent.identity import Client, Connect, Issuer
+from kubewright.agent.identity import Issuer
 from kubewright.agent.requests import Desk
+from kubewright.agent.seams import Client, Connect, connect
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import AsyncClient, Question
-from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
-
-
-def connect(access: Access) -> AsyncKubeClient:
-    """Make the client of a node: it names itself as the kubelet does."""
-    return AsyncKubeClient(access, field_manager="kubelet")
 
 
 class Known:

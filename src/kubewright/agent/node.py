@@ -6,26 +6,26 @@ import asyncio
 import enum
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from kubewright.agent.home import Home
-from kubewright.agent.identity import Bootstrap, Connect, Identity
-from kubewright.agent.joining import connect
+from kubewright.agent.identity import Bootstrap, Identity
 from kubewright.agent.leasing import LeaseKeeper
 from kubewright.agent.mirroring import Mirrors
 from kubewright.agent.podlife import Rules
 from kubewright.agent.pods import Pods
 from kubewright.agent.presence import Presence
 from kubewright.agent.rounds import Rounds, Tasks
+from kubewright.agent.seams import Seams
 from kubewright.agent.static_pods import StaticPods
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
-from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.events import Reporter, SilentReporter, State
-from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.events import State
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
+
+__all__ = ["NodeAgent", "NodePhase", "NodeView", "Seams"]
 
 
 class NodePhase(enum.Enum):
@@ -57,16 +57,6 @@ class NodeView:
     reached: Mapping[str, float]
     trouble: str = ""
     """Why the last attempt at something failed; '' if none did since."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seams:
-    """What an agent reaches the world through. `connect` makes a client for an access."""
-
-    connect: Connect = connect
-    clock: Clock = field(default_factory=SystemClock)
-    random: Random = field(default_factory=SystemRandom)
-    reporter: Reporter = field(default_factory=SilentReporter)
 
 
 class NodeAgent:
@@ -106,38 +96,20 @@ class NodeAgent:
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
-        self._identity = Identity(
-            facts.name,
-            home=home,
-            connect=seams.connect,
-            bootstrap=bootstrap,
-            timings=self._timings,
-            clock=seams.clock,
-            random=seams.random,
-        )
-        self._presence = Presence(
-            self._api,
-            facts,
-            timings=self._timings,
-            clock=seams.clock,
-            random=seams.random,
-            changed=self._node_changed,
-        )
+        self._identity = Identity(facts.name, home=home, bootstrap=bootstrap, timings=self._timings, seams=seams)
+        self._presence = Presence(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
         self._lease = LeaseKeeper(self._api, facts.name, timings=self._timings, clock=seams.clock, accepted=self._presence.heard)
         self.pods = Pods(
             self._api,
             facts.name,
             host=facts.addresses,
             rules=rules or Rules(),
-            clock=seams.clock,
-            random=seams.random,
+            seams=seams,
             mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
         )
         self._mirrors = Mirrors(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
-        self._status_rounds = Rounds(
-            self._presence.round, wait=lambda: self._timings.status_wait(seams.random), idle=self._presence.is_idle
-        )
+        self._status_rounds = Rounds(self._presence.round, wait=self._status_wait, idle=self._presence.is_idle)
 
     @property
     def name(self) -> str:
@@ -189,10 +161,13 @@ class NodeAgent:
             await self._lease.begin(self._present_node())
         await self._presence.find_pod_range()
         await self._presence.round()
-        self._status_rounds.start(self._timings.status_wait(self._seams.random))
+        self._status_rounds.start(self._status_wait())
         self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
+
+    def _status_wait(self) -> float:
+        return self._timings.status_wait(self._seams.random)
 
     def _lease_wait(self) -> float:
         """Return the wait before the next renewal. Where asked for, the first one is anywhere in the period: see `Timings.spread_start`."""

@@ -10,9 +10,8 @@ from kubewright.agent import podlife
 from kubewright.agent.pod_addresses import PodAddresses
 from kubewright.agent.podlife import Delete, Rules, Step, Wait, Write
 from kubewright.agent.rounds import Tasks
-from kubewright.base.clock import Clock
+from kubewright.agent.seams import Seams
 from kubewright.base.errors import APIError, NotFound
-from kubewright.base.randomness import Random
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
@@ -38,16 +37,14 @@ class Pods:
         *,
         host: tuple[str, ...],
         rules: Rules,
-        clock: Clock,
-        random: Random,
+        seams: Seams,
         mirrors_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
         self._selector = f"spec.nodeName={node_name}"
         self._host = host
         self._rules = rules
-        self._clock = clock
-        self._random = random
+        self._seams = seams
         self._mirrors_changed = mirrors_changed
         self._pods: dict[str, Object] = {}
         self._ranges: tuple[str, ...] = ()
@@ -84,7 +81,7 @@ class Pods:
 
     async def run(self) -> None:
         """List and watch the node's pods for ever, through errors and new connections."""
-        informer = Informer(self._api(), POD, field_selector=self._selector, random=self._random)
+        informer = Informer(self._api(), POD, field_selector=self._selector, random=self._seams.random)
         async with aclosing(informer.events()) as events:
             async for event in events:
                 self._apply(event)
@@ -138,7 +135,7 @@ class Pods:
         if pod is None or not self.listed.is_set() or uid in self._busy or podlife.is_mirror(pod):
             return
         self._cancel_timer(uid)
-        now = self._clock.now()
+        now = self._seams.clock.now()
         step = podlife.decide(pod, now=now, host=self._host, addresses=self._addresses_of(pod), rules=self._rules)
         if isinstance(step, Wait):
             self._later(uid, (step.until - now).total_seconds())

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from kubewright.agent import conditions, registration, reporting, status
 from kubewright.agent.reporting import Report
+from kubewright.agent.seams import Seams
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
-from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden
-from kubewright.base.randomness import Random
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
@@ -36,16 +36,14 @@ class Presence:
         facts: NodeFacts,
         *,
         timings: Timings,
-        clock: Clock,
-        random: Random,
+        seams: Seams,
         changed: Callable[[], None],
     ) -> None:
         """Keep the arguments; nothing happens yet."""
         self._api = api
         self._facts = facts
         self._timings = timings
-        self._clock = clock
-        self._random = random
+        self._seams = seams
         self._changed = changed
         self._report = Report()
         self._fresh = False
@@ -134,7 +132,7 @@ class Presence:
         new = status.compute(old, self._facts, now=self._now())
         changed = reporting.labels_changed(old, new) or reporting.status_changed(old["status"], new["status"])
         if changed or self._is_due():
-            self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._random)
+            self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
             old = await self._send(old, new)
             self._report = self._report.sent(self._loop_time())
             self.heard()
@@ -169,4 +167,4 @@ class Presence:
         return asyncio.get_running_loop().time()
 
     def _now(self) -> str:
-        return rfc3339(self._clock.now())
+        return rfc3339(self._seams.clock.now())

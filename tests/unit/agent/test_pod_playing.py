@@ -14,6 +14,7 @@ from fake_controllers import LoopClock
 
 from kubewright.agent.podlife import Rules
 from kubewright.agent.pods import Pods
+from kubewright.agent.seams import Seams
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import POD
@@ -29,8 +30,7 @@ async def playing(api: FakeAPI, *, ranges: tuple[str, ...] = ("10.128.1.0/29",),
         "node-1",
         host=("127.0.0.21",),
         rules=changes.pop("rules", Rules()),
-        clock=LoopClock(),
-        random=SeededRandom(1),
+        seams=Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(1)),
         **changes,
     )
     pods.give_ranges(ranges)
