@@ -8,7 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, that of the configuration", default="", metavar="dir")
+_OWN_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, that of the configuration", default="", metavar="dir")
+_CERT_DIR = Flag("cert-dir", _OWN_CERT_DIR.summary, default="/etc/kubernetes/pki", metavar="dir")
 _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with", default="/etc/kubernetes/admin.conf", metavar="file")
 _TEMPLATES = (
     Flag("allow-missing-template-keys", "accepted for kubeadm's scripts; without effect", kind=BOOL, default=True, hidden=True),
@@ -68,7 +69,7 @@ def certs(*, config: Flag, formats: Flag) -> tuple[Command, ...]:
             "Make keys and signing requests for an authority that is kept elsewhere",
             handler="kubewright.cli.certs:generate_csr",
             flags=(
-                _CERT_DIR,
+                _OWN_CERT_DIR,
                 config,
                 Flag("kubeconfig-dir", "directory of the kubeconfig files", default="/etc/kubernetes", metavar="dir"),
                 formats,
@@ -113,9 +114,8 @@ _TOKEN_FLAGS = (
     Flag("dry-run", "send nothing; say what would be sent", kind=BOOL, default=False),
     Flag(
         "kubeconfig",
-        "kubeconfig to talk to the cluster with; if not given, the first that exists of those in $KUBECONFIG (or ~/.kube/config)"
-        " and /etc/kubernetes/admin.conf",
-        default="",
+        "kubeconfig to talk to the cluster with; if not given, those in $KUBECONFIG (or ~/.kube/config) come before the default",
+        default="/etc/kubernetes/admin.conf",
         metavar="file",
     ),
 )

@@ -112,8 +112,8 @@ def _with_credentials(document: object, *, ca_pem: bytes, certificate_pem: bytes
     made = kubeconfig_document(server="", ca_pem=ca_pem, cluster_name="", user="", credentials=credentials)
     cluster, user = (_map(_entry(made, plural, "")[plural[:-1]]) for plural in ("clusters", "users"))
     cluster.pop("server")
-    replaced = _replaced(whole, "clusters", str(context.get("cluster", "")), cluster, drop=("certificate-authority",))
-    return _replaced(replaced, "users", str(context.get("user", "")), user, drop=("client-key",))
+    replaced = _replaced(whole, "clusters", str(context.get("cluster") or ""), cluster, drop=("certificate-authority",))
+    return _replaced(replaced, "users", str(context.get("user") or ""), user, drop=("client-key",))
 
 
 def _replaced(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
@@ -35,6 +37,27 @@ def test_the_commands_are_the_rows_of_the_table():
     assert len(rows.everything()) == 11
     for alias in ("certs", "certificates"):
         assert all((alias, "renew", row.name) in BY_WORDS for row in rows.everything())
+
+
+COMMANDS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
+MINE = [row for row in COMMANDS if row["command"].split()[1:2] and row["command"].split()[1] in {"certs", "kubeconfig", "token"}]
+OURS = {"output", "fail-within", "token-file", "print-bootstrap-kubeconfig"}
+
+
+@pytest.mark.parametrize("row", MINE, ids=lambda row: row["command"])
+def test_commands_and_flags_are_kubeadms(row):
+    command = BY_WORDS[tuple(row["command"].split()[1:])]
+    wanted = {flag["name"]: flag.get("default", "") for flag in row["flags"]}
+    found = {flag.name: flag.default for flag in command.flags}
+    inherited = set(row["inherited_flags"]) - {"rootfs", "v", "vmodule"}
+    assert {*wanted, *inherited} - set(found) == set()
+    assert set(found) - set(wanted) - inherited <= OURS
+    for name in wanted.keys() & found.keys() - {"groups", "usages"}:  # lists: their defaults are those of the configuration
+        assert str(found[name] or "").lower() == str(wanted[name] or "").lower()
+
+
+def test_there_are_as_many_commands_as_kubeadm_has():
+    assert len(MINE) == 24
 
 
 def test_all_are_renewed_in_order_and_authorities_stay(plane):
