@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pki_kit import ADDRESSES, CONFIG, DAY, SPECS, START, authority, full_store, means
 
 from kubewright.base import yaml
@@ -184,4 +186,44 @@ def test_a_kubeconfig_without_embedded_certificate_is_not_renewed(user, said):
     with pytest.raises(CertificateError, match="embeds no client certificate") as caught:
         renew_admin(files, store)
     assert said in caught.value.detail
+    assert files.written == ["admin.conf"]
+
+
+STORE = {name: text for store in [full_store()] for name in store for text in [store[name]]}
+CONFIG_FILE = kubeconfig_store(MemoryStore(dict(STORE)))["admin.conf"]
+ENTRIES = st.sampled_from([None, "", "kubernetes", "kubernetes-admin", "kubernetes-admin@kubernetes", 5, [], {}])
+
+
+@given(
+    path=st.sampled_from(["current-context", "contexts", "clusters", "users"]), value=ENTRIES, inner=st.sampled_from(["", "name", "body"])
+)
+def test_a_kubeconfig_of_any_shape_is_renewed_or_refused(path, value, inner):
+    store = MemoryStore(dict(STORE))
+    document = yaml.load(CONFIG_FILE)
+    if not inner or path == "current-context":
+        document[path] = value
+    else:
+        document[path][0]["name" if inner == "name" else path[:-1]] = value
+    files = MemoryStore({"admin.conf": yaml.dump(document).encode()})
+    try:
+        renew_admin(files, store)
+    except CertificateError:
+        assert files.written == []
+    else:
+        assert renewing.client_certificate(files.read("admin.conf"), source="admin.conf").not_after == LATER + 200 * DAY
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_kubeconfig_is_refused(text):
+    files = MemoryStore({"admin.conf": text})
+    with pytest.raises(CertificateError):
+        renew_admin(files, MemoryStore(dict(STORE)))
+
+
+def test_entries_without_a_name_are_found_by_it():
+    document = yaml.load(CONFIG_FILE)
+    document["clusters"][0]["name"] = None
+    document["contexts"][0]["context"]["cluster"] = None
+    files = MemoryStore({"admin.conf": yaml.dump(document).encode()})
+    renew_admin(files, MemoryStore(dict(STORE)))
     assert files.written == ["admin.conf"]
