@@ -20,7 +20,7 @@ def number(one: Figure, value: float) -> str:
         return f"{value:.2f} ×"
     if one.unit == MEBIBYTES:
         return f"{value:.0f} MiB"
-    if one.unit == SECONDS and value < 0.1:
+    if one.unit == SECONDS and abs(value) < 0.1:
         return f"{value * 1000:.1f} ms"
     return f"{value:.2f} s" if value < 100 else f"{value:.0f} s"
 
