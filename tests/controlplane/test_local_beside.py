@@ -1,0 +1,194 @@
+"""Several clusters, and several commands on one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from local_kit import Bench, address_of, bench, config_map, eventually, leftovers
+
+from kubewright.base.errors import ConfigurationChanged
+from kubewright.host.listeners import Listener
+from kubewright.host.network import RealNetwork
+from kubewright.kube.resources import named
+from kubewright.local import record
+from kubewright.local.down import down
+
+RETAIN = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+  - {name: event-ttl, value: 2h0m0s}
+"""
+OTHER = RETAIN.replace("2h0m0s", "3h0m0s")
+SAME = "# a comment\nkind: ClusterConfiguration\n" + RETAIN.replace("kind: ClusterConfiguration\n", "")
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Bench]:
+    yield from bench()
+
+
+def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Bench) -> None:
+    beside: list[subprocess.Popen[str]] = []
+    for other in bench():  # another state directory: its clusters are not looked up, only their addresses are met
+        benches = {"left": home, "right": home, "far": other}
+        beside = [benches[name].spawn("up", "--name", name, "--nodes", "0") for name in benches]
+        ended = [process.communicate(timeout=120) for process in beside]
+        assert [process.returncode for process in beside] == [0, 0, 0], ended
+
+        addresses = {name: address_of(place.places(name)) for name, place in benches.items()}
+        assert len(set(addresses.values())) == 3
+        with home.client("left") as left, home.client("right") as right:
+            left.create(config_map("only-left"))
+            assert [one["metadata"]["name"] for one in right.list(named("ConfigMap"), "default")] == ["kube-root-ca.crt"]
+        pids = {row["pid"] for row in home.components("right").values()}
+
+        down(home.places("left"))
+
+        assert leftovers(home.places("left").root, addresses["left"]) == []
+        assert {row["pid"] for row in home.components("right").values()} == pids
+        rows = home.run("local", "list", "-o", "json").json["clusters"]
+        assert [(row["name"], row["state"]) for row in rows] == [("right", "Ready")]
+        assert other.ready("far")
+    down(home.places("right"))
+
+
+def test_of_two_ups_of_the_same_name_one_works_and_the_other_says_so(home: Bench) -> None:
+    racers = [home.spawn("up", "--nodes", "0") for _ in range(2)]
+    ended = {process.pid: process.communicate(timeout=120) for process in racers}
+
+    codes = sorted(process.returncode for process in racers)
+    assert codes == [0, 75], ended
+    winner, loser = sorted(racers, key=lambda process: process.returncode)
+    said = ended[loser.pid][1]
+    assert f"held by pid {winner.pid}" in said
+    assert "up of cluster one" in said
+    assert "run the same command again" in said
+    assert home.ready()
+
+
+def test_down_during_an_up_says_who_is_at_work(home: Bench) -> None:
+    working = home.spawn("up", "--name", "busy", "--nodes", "0")
+    eventually(home.places("busy").record.exists, "the other up to begin")
+    ran = home.run("down", "--name", "busy")
+    assert (ran.code, f"held by pid {working.pid}" in ran.err) == (75, True), ran.err
+    working.communicate(timeout=120)
+    assert working.returncode == 0
+    assert home.run("down", "--name", "busy").code == 0
+
+
+def test_another_configuration_is_refused_with_the_difference(home: Bench) -> None:
+    home.up("configured", nodes=0, config=RETAIN)
+    pids = {row["pid"] for row in home.components("configured").values()}
+
+    assert home.up("configured", config=SAME).changes == ()
+    assert home.up("configured").changes == ()
+    with pytest.raises(ConfigurationChanged) as caught:
+        home.up("configured", config=OTHER)
+    assert "-  - {name: event-ttl, value: 2h0m0s}" in caught.value.detail
+    assert "+  - {name: event-ttl, value: 3h0m0s}" in caught.value.detail
+    assert "kubewright down --name configured" in caught.value.remedy
+
+    (home.root / "other.yaml").write_text(OTHER)
+    ran = home.run("up", "--name", "configured", "--config", str(home.root / "other.yaml"))
+    assert (ran.code, "event-ttl" in ran.err) == (1, True), ran.err
+    ran = home.run("up", "--name", "configured", "--kubernetes-version", "v1.35.4")
+    assert (ran.code, "runs Kubernetes v1.36.3, not v1.35.4" in ran.err) == (1, True), ran.err
+    assert {row["pid"] for row in home.components("configured").values()} == pids
+    down(home.places("configured"))
+
+
+def test_a_configuration_may_change_until_the_cluster_has_come_up_once(home: Bench) -> None:
+    killed = home.spawn("up", "--name", "early", "--nodes", "0")
+    eventually((home.root / "early" / "machines").exists, "the first up to begin")
+    killed.kill()
+    killed.communicate()
+
+    home.up("early", config=RETAIN)
+
+    assert home.ready("early")
+    manifest = Path(home.places("early").layout("early-control-plane").manifest("kube-apiserver"))
+    assert "--event-ttl=2h0m0s" in manifest.read_text()
+    down(home.places("early"))
+
+
+@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.4), (signal.SIGINT, 1.5)])
+def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_works(home: Bench, number: signal.Signals, delay: float) -> None:
+    place = home.places("stopped")
+    began = time.monotonic()
+    working = home.spawn("up", "--name", "stopped", "--nodes", "0")
+    eventually(place.record.exists, "the up to begin")
+    threading.Event().wait(max(0.0, delay - (time.monotonic() - began)))
+    working.send_signal(number)
+    _, said = working.communicate(timeout=30)
+
+    assert working.returncode == 130, said
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert [line for line in leftovers(place.root, address_of(place)) if not line.startswith("file")] == []
+    assert [path for path in place.root.rglob("*") if ".kubewright-" in path.name] == []
+    if delay > 1:
+        home.up("stopped")
+        assert home.ready("stopped")
+    down(place)
+
+
+def test_an_interrupted_repair_leaves_the_cluster_running(home: Bench) -> None:
+    if not home.places().record.exists():
+        home.up(nodes=0)
+    server = home.components()["kube-apiserver"]["pid"]
+    os.kill(server, signal.SIGKILL)
+    working = home.spawn("up")
+    eventually(lambda: "up of cluster one" in home.places().lock.read_text(), "the up to begin")
+    working.send_signal(signal.SIGINT)
+    _, said = working.communicate(timeout=30)
+    assert working.returncode == 130, said
+    home.up()
+    assert home.ready()
+
+
+def test_a_listener_on_all_addresses_makes_a_new_cluster_take_other_ports(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listeners are pretended: another cluster on this machine, on its own address, keeps everybody from taking its ports on all."""
+    real = RealNetwork.listeners
+    everywhere = [Listener(address="0.0.0.0", port=port, user=0, inode=1) for port in (6443, 2379, 10257)]
+    monkeypatch.setattr(RealNetwork, "listeners", lambda network: [*real(network), *everywhere])
+
+    home.up("crowded", nodes=1)
+
+    found = record.load(home.places("crowded").record)
+    assert found is not None
+    ports = found.control_plane.ports
+    assert not {listener.port for listener in everywhere} & set(ports.values())
+    assert len(set(ports.values())) == len(ports)
+    with home.client("crowded") as api:
+        assert api.access.server == f"https://{found.control_plane.address}:{ports['api_server']}"
+    assert home.up("crowded").changes == ()
+    assert home.ready("crowded")
+    listening = {one.port for one in real(RealNetwork()) if one.address == found.control_plane.address}
+    assert listening == set(ports.values())
+    down(home.places("crowded"))
+
+
+def test_a_port_that_somebody_took_while_the_cluster_was_down_is_named(home: Bench) -> None:
+    home.up("resting", nodes=0)
+    address = address_of(home.places("resting"))
+    down(home.places("resting"), keep_data=True)
+    with socket.create_server((address, 2379)):
+        ran = home.run("up", "--name", "resting")
+        assert ran.code == 4
+        assert f"port 2379 at {address}, for etcd, is held by" in ran.err
+        assert f"(pid {os.getpid()})" in ran.err
+        assert f"`kill {os.getpid()}`" in ran.err
+        assert [line for line in leftovers(home.places("resting").root) if line.startswith("process")] == []
+    home.up("resting")
+    assert home.ready("resting")
+    down(home.places("resting"))
