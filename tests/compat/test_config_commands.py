@@ -155,6 +155,29 @@ def test_a_missing_discovery_file_is_found_out(run, tmp_path):
     assert "discovery.file.kubeConfigPath" in err
 
 
+def test_a_field_is_explained_as_text_and_as_json(run):
+    code, out, err = run("explain", "etcd.local.dataDir")
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [
+        "field:   etcd.local.dataDir",
+        "kind:    ClusterConfiguration",
+        "type:    string",
+        "default: /var/lib/etcd",
+        "since:   v1beta3 or before",
+        "",
+        "directory of etcd's data",
+    ]
+    _, out, _ = run("explain", "timeouts.discovery", "-o", "json")
+    assert [one["kind"] for one in json.loads(out)] == [f"{name}Configuration" for name in ("Init", "Join", "Reset", "Upgrade")]
+
+
+@pytest.mark.parametrize(("asked", "meant"), [("dataDi", "dataDir"), ("clustername", "clusterName"), ("zzz", "JoinConfiguration")])
+def test_a_field_that_does_not_exist_is_an_error_with_a_suggestion(run, asked, meant):
+    code, out, err = run("explain", asked)
+    assert (code, out) == (1, "")
+    assert meant in err
+
+
 def test_commands_have_all_flags_of_kubeadm_with_its_defaults():
     ours = {row.words: row for row in commands.COMMANDS if row.words[:1] == ("config",)}
     theirs = {words: row for words, row in KUBEADMS.items() if words[:1] == ("config",)}

@@ -44,15 +44,15 @@ class Pointer(Kind):
     """A Go pointer: None is null or not given; a zero value that is given is kept and written."""
 
     def __init__(self, inner: Kind) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def read(self, value: Any, at: Place) -> Any:
         before = len(at.findings.errors)
-        found = self._inner.decode(value, at)
+        found = self.inner.decode(value, at)
         return found if len(at.findings.errors) == before else None
 
     def encode(self, value: Any) -> Any:
-        return None if value is None else self._inner.encode(value)
+        return None if value is None else self.inner.encode(value)
 
 
 class List(Kind):
@@ -62,15 +62,15 @@ class List(Kind):
     holds_others = True
 
     def __init__(self, inner: Kind) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def read(self, value: Any, at: Place) -> Any:
         if not isinstance(value, list | tuple):
             return super().read(value, at)
-        return tuple(self._inner.decode(element, at[index]) for index, element in enumerate(value))
+        return tuple(self.inner.decode(element, at[index]) for index, element in enumerate(value))
 
     def encode(self, value: Any) -> Any:
-        return None if value is None else [self._inner.encode(element) for element in value]
+        return None if value is None else [self.inner.encode(element) for element in value]
 
     def empty(self, value: Any) -> bool:
         return not value
@@ -83,15 +83,15 @@ class Map(Kind):
     holds_others = True
 
     def __init__(self, inner: Kind) -> None:
-        self._inner = inner
+        self.inner = inner
 
     def read(self, value: Any, at: Place) -> Any:
         if not isinstance(value, Mapping):
             return super().read(value, at)
-        return {str(name): self._inner.decode(element, at.key(str(name))) for name, element in value.items()}
+        return {str(name): self.inner.decode(element, at.key(str(name))) for name, element in value.items()}
 
     def encode(self, value: Any) -> Any:
-        return None if value is None else {name: self._inner.encode(element) for name, element in value.items()}
+        return None if value is None else {name: self.inner.encode(element) for name, element in value.items()}
 
     def empty(self, value: Any) -> bool:
         return not value
@@ -174,14 +174,14 @@ class Only(Kind):
     """A pointer to a struct with a single string field that is kept as that string; the empty string is no struct at all."""
 
     def __init__(self, field: Field) -> None:
-        self._name = field.name
+        self.field = field
         self._plain = Plain([field])
 
     def read(self, value: Any, at: Place) -> str:
-        return str(self._plain.decode(value, at)[self._name])
+        return str(self._plain.decode(value, at)[self.field.name])
 
     def encode(self, value: Any) -> dict[str, Any]:
-        return {self._name: value}
+        return {self.field.name: value}
 
     def zero(self) -> str:
         return ""

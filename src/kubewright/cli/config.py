@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import InitOverrides, images, load_init, load_whole
@@ -15,12 +16,15 @@ from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask
-from kubewright.cli.output import write_result
+from kubewright.cli.output import table, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.desired import File
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.request import feature_gates
+
+if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.explaining import Explanation
 
 OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
 _NEW_FILE_MODE = 0o644
@@ -86,6 +90,40 @@ def migrate(parsed: Parsed) -> int:
     else:
         sys.stdout.write(text)
     return 0
+
+
+def explain(parsed: Parsed) -> int:
+    """Explain a field of the configuration kinds; kubeadm has no such command."""
+    from kubewright.apis.kubeadm import explaining
+
+    asked = parsed.text("field")
+    found = explaining.explain(asked)
+    if not found:
+        raise UsageError(f"no configuration kind has a field {asked!r}", remedy=_meant(asked))
+    rows = [{**asdict(one), "children": list(one.children)} for one in found]
+    form = parsed.text("output")
+    if form != "text":
+        write_result(rows, form=form)
+    elif len(rows) == 1:
+        sys.stdout.write(_explained(found[0]))
+    else:
+        sys.stdout.write(table(rows, columns=[(name, name.upper()) for name in ("kind", "path", "type", "default", "meaning")]))
+    return 0
+
+
+def _explained(found: Explanation) -> str:
+    rows = [("field", found.path), ("kind", found.kind), ("type", found.type), ("default", found.default or "-"), ("since", found.since)]
+    rows += [("fields", ", ".join(found.children))] if found.children else []
+    return "".join(f"{name}:".ljust(9) + f"{value}\n" for name, value in rows) + f"\n{found.meaning}\n"
+
+
+def _meant(asked: str) -> str:
+    from kubewright.apis.kubeadm import explaining
+    from kubewright.apis.walking import closest
+
+    known = {one.path for kind in explaining.ROOTS for one in explaining.every(kind)}
+    near = closest(asked, [*sorted(known), *explaining.ROOTS]) or closest(asked, sorted({path.rpartition(".")[2] for path in known}))
+    return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explaining.ROOTS)}"
 
 
 def images_list(parsed: Parsed) -> int:

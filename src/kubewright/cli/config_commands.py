@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import BOOL, KUBEADM, LIST, Command, Flag
+from kubewright.cli.model import BOOL, KUBEADM, LIST, Argument, Command, Flag
 
 _FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
 _KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file", hidden=True)
@@ -18,6 +18,9 @@ _TEMPLATES = (
     Flag("show-managed-fields", "taken and not used", kind=BOOL, default=False, hidden=True),
 )
 _FORMATS = ("text", "json", "yaml")
+
+
+_OUTPUT = Flag("output", f"form of the result: {', '.join(_FORMATS)}", default="text", short="o", choices=_FORMATS, metavar="format")
 
 
 def _row(path: str, summary: str, handler: str = "", *flags: Flag, description: str = "") -> Command:
@@ -63,6 +66,15 @@ ROWS = (
         description="The result holds what the configuration means on this machine: defaults, its name and address, resolved versions."
         " Documents of components are left out.",
     ),
+    Command(
+        "config explain",
+        "Explain a field of the configuration kinds: type, default, since when, meaning",
+        handler="kubewright.cli.config:explain",
+        arguments=(Argument("field", "a field such as etcd.local.dataDir, or a kind"),),
+        flags=(_OUTPUT, _KUBECONFIG),
+        examples=("config explain etcd.local.dataDir", "config explain JoinConfiguration", "config explain timeouts"),
+        exit_scheme=KUBEADM,
+    ),
     _row("images", "List and pull the images of a control plane"),
     _row(
         "images list",
@@ -70,7 +82,7 @@ ROWS = (
         "images_list",
         *_IMAGES,
         *_TEMPLATES,
-        Flag("output", f"form of the result: {', '.join(_FORMATS)}", default="text", short="o", choices=_FORMATS, metavar="format"),
+        _OUTPUT,
     ),
     _row(
         "images pull",

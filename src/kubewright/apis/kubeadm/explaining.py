@@ -1,0 +1,129 @@
+"""What a field of the configuration kinds is: type, default, since when, meaning. Read from the tables that decode it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kubewright.apis.kubeadm import documents, fields, node_fields
+from kubewright.apis.kubeadm.meanings import MEANINGS, OLDER, SINCE
+from kubewright.apis.kubeadm.node_types import Patches
+from kubewright.apis.scalars import Kind
+from kubewright.apis.schema import Field, Fields, List, Map, Only, Pointer, Struct
+
+ROOTS: Final[dict[str, Struct[Any]]] = {
+    documents.INIT: fields.INIT,
+    documents.CLUSTER: fields.CLUSTER,
+    documents.JOIN: node_fields.JOIN,
+    documents.RESET: node_fields.RESET,
+    documents.UPGRADE: node_fields.UPGRADE,
+}
+_INDEX: Final = re.compile(r"\[[^\]]*\]")
+# Defaults that depend on the machine or on other fields, which the structs therefore do not hold.
+_COMPUTED: Final = {
+    "bootstrapTokens": "one random token",
+    "bootstrapTokens.token": "random",
+    "bootstrapTokens.ttl": "24h0m0s, unless expires is set",
+    "nodeRegistration.name": "the host's name",
+    "nodeRegistration.criSocket": "the socket that is found, else containerd's",
+    "criSocket": "the socket that is found, else containerd's",
+    "localAPIEndpoint.advertiseAddress": "the address of the default route",
+    "controlPlane.localAPIEndpoint.advertiseAddress": "the address of the default route",
+    "kubernetesVersion": "stable-1",
+    "etcd.local": "given, unless external is",
+    "etcd.external.httpEndpoints": "the endpoints",
+    "discovery.tlsBootstrapToken": "bootstrapToken.token",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One field. `children` are the fields below it."""
+
+    kind: str
+    path: str
+    type: str
+    default: str
+    since: str
+    meaning: str
+    children: tuple[str, ...] = ()
+
+
+def explain(text: str) -> list[Explanation]:
+    """Explain a field of every kind that has it: `etcd.local.dataDir`, or one kind's: `ClusterConfiguration.etcd`. [] if there is none.
+
+    Indexes are left out or ignored. A kind alone means its uppermost fields; the end of a path finds all fields that it fits.
+    """
+    wanted = _INDEX.sub("", text).strip(".")
+    head, _, rest = wanted.partition(".")
+    if head in ROOTS:
+        return [found for found in every(head) if (found.path == rest if rest else "." not in found.path)]
+    exact = [found for kind in ROOTS for found in every(kind) if found.path == wanted]
+    return exact or [found for kind in ROOTS for found in every(kind) if found.path.endswith(f".{wanted}")]
+
+
+def every(kind: str) -> Iterator[Explanation]:
+    """Explain all fields of a kind, in the order of its table."""
+    yield from _below(kind, ROOTS[kind], "")
+
+
+def _below(kind: str, struct: Struct[Any], prefix: str, older: str = OLDER) -> Iterator[Explanation]:
+    """Explain the fields of a struct and those below them. A field is no older than the one that holds it, which is `older`."""
+    zero = struct.make()
+    for field in struct.fields:
+        path = f"{prefix}{field.name}"
+        inner = Struct(Patches, _fields_of(field.kind)) if isinstance(field.kind, Only) else _struct_of(field.kind)
+        since = SINCE.get(struct.make, {}).get(field.name, older)
+        yield Explanation(
+            kind=kind,
+            path=path,
+            type=_type(field.kind),
+            default=_computed(kind, path) or _default(field, zero),
+            since=since,
+            meaning=MEANINGS[struct.make][field.name],
+            children=tuple(child.name for child in _fields_of(field.kind)),
+        )
+        if inner:
+            yield from _below(kind, inner, f"{path}.", since)
+
+
+def _computed(kind: str, path: str) -> str:
+    return _COMPUTED.get(path, "") if kind != documents.UPGRADE else ""
+
+
+def _struct_of(kind: Kind) -> Struct[Any] | None:
+    if isinstance(kind, Pointer | List | Map):
+        return _struct_of(kind.inner)
+    return kind if isinstance(kind, Struct) else None
+
+
+def _fields_of(kind: Kind) -> Fields:
+    if isinstance(kind, Only):
+        return (kind.field,)
+    inner = _struct_of(kind)
+    return inner.fields if inner else ()
+
+
+def _type(kind: Kind) -> str:
+    if isinstance(kind, Pointer):
+        return _type(kind.inner)
+    if isinstance(kind, List):
+        return f"list of {_type(kind.inner)}"
+    if isinstance(kind, Map):
+        return f"map to {_type(kind.inner)}"
+    return kind.expected.removeprefix("a ").removeprefix("an ") or "map"
+
+
+def _default(field: Field, zero: object) -> str:
+    """Write the default that a struct holds; '' for none, and for what has fields of its own."""
+    value = getattr(zero, field.target)
+    if value is None or _fields_of(field.kind):
+        return ""
+    encoded = field.kind.encode(value)
+    if isinstance(encoded, bool):
+        return "true" if encoded else "false"
+    if isinstance(encoded, list):
+        return ", ".join(map(str, encoded))
+    return "" if isinstance(encoded, dict) else str(encoded)

@@ -1,0 +1,70 @@
+"""Explanations of fields: every field has one, and its default is the one that the loader puts in."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubewright.apis.kubeadm import codec
+from kubewright.apis.kubeadm.explaining import ROOTS, every, explain
+from kubewright.apis.kubeadm.meanings import MEANINGS, SINCE
+from kubewright.apis.kubeadm.printed import reset_example, upgrade_example
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, LocalEtcd
+
+_COUNTS = {
+    "InitConfiguration": 33,
+    "ClusterConfiguration": 82,
+    "JoinConfiguration": 37,
+    "ResetConfiguration": 16,
+    "UpgradeConfiguration": 44,
+}
+
+
+@pytest.mark.parametrize("kind", ROOTS)
+def test_every_field_has_a_meaning_a_type_and_a_version(kind):
+    found = list(every(kind))
+    assert len(found) == len({one.path for one in found})
+    assert len(found) == _COUNTS[kind]
+    assert all(one.meaning and one.type and one.since for one in found)
+
+
+def test_no_meaning_is_about_a_field_that_does_not_exist():
+    known = {one.path.rpartition(".")[2] for kind in ROOTS for one in every(kind)}
+    assert {name for texts in (*MEANINGS.values(), *SINCE.values()) for name in texts} == known
+
+
+def leaves(document, prefix=""):
+    for name, value in document.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{name}.")
+        elif name not in {"apiVersion", "kind"}:
+            yield f"{prefix}{name}", value
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        ("ClusterConfiguration", codec.cluster_document(ClusterConfiguration(kubernetes_version="stable-1", etcd=Etcd(local=LocalEtcd())))),
+        ("UpgradeConfiguration", upgrade_example()),
+        ("ResetConfiguration", {name: value for name, value in reset_example().items() if name != "criSocket"}),
+    ],
+)
+def test_defaults_are_those_that_are_printed(kind, document):
+    told = {one.path: one.default for one in every(kind)}
+    printed = {path: {True: "true", False: "false"}.get(value, value) for path, value in leaves(document)}
+    assert len(printed) > 7
+    assert {path: told[path] for path in printed} == printed
+
+
+def test_a_field_is_found_by_path_by_kind_and_by_the_end_of_a_path():
+    assert [one.kind for one in explain("etcd.local.dataDir")] == ["ClusterConfiguration"]
+    assert [one.path for one in explain("ClusterConfiguration.etcd.local.dataDir")] == ["etcd.local.dataDir"]
+    assert [one.path for one in explain("dataDir")] == ["etcd.local.dataDir"]
+    assert [one.path for one in explain("bootstrapTokens[0].ttl")] == ["bootstrapTokens.ttl"]
+    assert [one.path for one in explain("ResetConfiguration")][:2] == ["cleanupTmpDir", "certificatesDir"]
+    assert explain("nothing") == []
+    assert explain("") == []
+
+
+def test_a_field_is_no_older_than_the_one_that_holds_it():
+    assert [one.since[:7] for one in explain("patches.directory")] == ["v1beta3", "v1beta3"]
+    assert [one.since[:7] for one in explain("apply.patches.directory")] == ["v1beta4"]
