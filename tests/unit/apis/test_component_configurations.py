@@ -27,11 +27,11 @@ def _sample(kind):
     if isinstance(kind, schema.Plain):
         return {field.name: _sample(field.kind) for field in kind.fields}
     if isinstance(kind, schema.Pointer):
-        return _sample(kind._inner)
+        return _sample(kind.inner)
     if isinstance(kind, schema.List):
-        return [_sample(kind._inner)]
+        return [_sample(kind.inner)]
     if isinstance(kind, schema.Map):
-        return {"key": _sample(kind._inner)}
+        return {"key": _sample(kind.inner)}
     return _SAMPLES[type(kind)]
 
 
