@@ -282,17 +282,17 @@ def _break(draw: st.DrawFn, documents: list[dict[str, Any]]) -> None:
     holders = [holder for document in documents for holder in _holders(document)]
     holder, key = draw(st.sampled_from(holders))
     if isinstance(holder, list):
-        holder[key] = draw(_ODD)
+        holder[key] = copy.deepcopy(draw(_ODD))
         return
     match draw(st.sampled_from(["replace", "replace", "rename", "remove", "add"])):
         case "replace":
-            holder[key] = draw(_ODD)
+            holder[key] = copy.deepcopy(draw(_ODD))
         case "rename":
             holder[draw(st.sampled_from([f"{key}s", key.upper(), key.lower(), "x"]))] = holder.pop(key)
         case "remove":
             del holder[key]
         case _:
-            holder[draw(of("extra", "name", "kind", "disabled"))] = draw(_ODD)
+            holder[draw(of("extra", "name", "kind", "disabled"))] = copy.deepcopy(draw(_ODD))
 
 
 def _holders(value: Any) -> list[tuple[Any, Any]]:

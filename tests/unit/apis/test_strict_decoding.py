@@ -47,7 +47,7 @@ def _table():
     while pending:
         struct = pending.pop()
         found.append(struct)
-        kinds = [getattr(field.kind, "_inner", field.kind) for field in struct.fields]
+        kinds = [getattr(field.kind, "inner", field.kind) for field in struct.fields]
         pending += [kind for kind in kinds if isinstance(kind, Struct)]
     return found
 
