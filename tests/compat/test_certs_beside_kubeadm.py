@@ -145,10 +145,12 @@ def test_a_bundle_is_kept_where_kubeadm_cuts_it(machines):
     assert [len(bundles.parse(text)) for text in embedded] == [2, 1]
 
 
-@pytest.mark.parametrize("algorithm", ["ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072"])
-def test_requests_are_the_same_field_for_field(program, tmp_path, algorithm):
+@pytest.mark.parametrize(
+    ("algorithm", "more"), [("ECDSA-P256", ""), ("ECDSA-P384", ""), ("RSA-2048", ""), ("RSA-3072", ""), ("ECDSA-P256", EXTERNAL_ETCD)]
+)
+def test_requests_are_the_same_field_for_field(program, tmp_path, algorithm, more):
     machines = Pair.make(program, tmp_path, DEFAULT)
-    more = f"encryptionAlgorithm: {algorithm}\nclusterName: other\napiServer: {{certSANs: [b.example, 10.9.9.9, A.example]}}\n"
+    more += f"encryptionAlgorithm: {algorithm}\nclusterName: other\napiServer: {{certSANs: [b.example, 10.9.9.9, A.example]}}\n"
     machines.write("kubeadm.yaml", INIT + more)
     ours, theirs = machines.both("certs", "generate-csr", *CONFIG, "--cert-dir", "/csr/pki", "--kubeconfig-dir", "/csr")
     assert (ours.code, theirs.code) == (0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -16,6 +17,7 @@ from kubewright.base import events
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import CheckFailed, UsageError
+from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import cluster_access, columns
 from kubewright.cli.failure import write_error
@@ -25,6 +27,7 @@ from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.certs import expiration, renewal, requests, rows, source
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.lifecycle.certs.places import Places
@@ -144,13 +147,14 @@ def generate_csr(parsed: Parsed) -> int:
 def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfiguration:
     """Return the configuration that counts for this call."""
     kubeconfig = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else str(host.layout.kubeconfig("admin"))
-    return source.cluster_configuration(
-        asked(parsed),
-        connect=lambda: cluster_access.of_file(kubeconfig),
-        reporter=Said(parsed.text("output")),
-        topic=topic,
-        layout=host.layout,
-    )
+    with ExitStack() as opened:
+
+        def connect() -> KubeAPI | None:
+            client = cluster_access.of_file(kubeconfig)
+            return None if client is None else opened.enter_context(closing(client))
+
+        said = Said(parsed.text("output"))
+        return source.cluster_configuration(asked(parsed), connect=connect, reporter=said, topic=topic, layout=host.layout)
 
 
 def asked(parsed: Parsed) -> source.Asked:
@@ -169,7 +173,7 @@ class Said:
 
     def emit(self, event: events.Event, /) -> None:
         if isinstance(event, events.Warned):
-            sys.stderr.write(f"warning: {event.text}\n")
+            sys.stderr.write(mask(f"warning: {event.text}\n"))
         elif isinstance(event, events.Line) and self._lines:
             sys.stdout.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
 

@@ -292,6 +292,13 @@ def test_the_group_alone_shows_its_help_and_succeeds(plane):
     assert "kubeconfig" in run.out
 
 
+def test_a_word_that_is_no_command_is_refused(plane):
+    """kubeadm prints the help and succeeds."""
+    run = plane.run("kubeconfig", "nonsense")
+    assert (run.code > 0, run.out) == (True, "")
+    assert "nonsense" in run.err
+
+
 def test_a_certificate_key_is_64_digits_and_cheap(plane):
     run = plane.run("certs", "certificate-key")
     assert (len(run.out), set(run.out) <= set("0123456789abcdef\n")) == (65, True)

@@ -11,7 +11,7 @@ from kubewright.apis.kubeconfig import kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError
 from kubewright.lifecycle.certs.places import Places
-from kubewright.pki import csr, specs
+from kubewright.pki import csr, specs, table
 from kubewright.pki.keys import KeyPool, PrivateKey
 from kubewright.pki.specs import CertificateSpec, KubeconfigSpec
 from kubewright.pki.store import KEY_MODE, KUBECONFIG_MODE
@@ -31,9 +31,10 @@ class Made:
 def generate(configuration: Configuration, addresses: Addresses, *, places: Places) -> Made:
     """Make a key and a request for every leaf, and for every kubeconfig one with a key and no certificate, and its request.
 
+    Those of etcd are made with an external etcd as well, as kubeadm does.
     Raises CertificateError, naming all of them and before anything is written, where any of the files exists.
     """
-    leaves = [spec for spec in specs.certificates_for(configuration, addresses) if isinstance(spec, CertificateSpec) and spec.signer]
+    leaves = [_leaf(row, configuration, addresses) for row in table.CERTIFICATES if isinstance(row, table.Leaf)]
     clients = specs.kubeconfigs_for(configuration, addresses)
     _require_free(places, leaves, clients)
     with KeyPool() as keys:
@@ -48,6 +49,12 @@ def generate(configuration: Configuration, addresses: Addresses, *, places: Plac
             places.kubeconfigs.write(one.file, yaml.dump(_kubeconfig(one, key)).encode(), mode=KUBECONFIG_MODE)
             places.kubeconfigs.write(f"{one.file}.csr", _request(one.certificate, key), mode=MODE)
     return Made(certificates=[spec.base for spec in leaves], kubeconfigs=[one.file for one in clients])
+
+
+def _leaf(row: table.Leaf, configuration: Configuration, addresses: Addresses) -> CertificateSpec:
+    spec = specs.of(row, configuration, addresses)
+    assert isinstance(spec, CertificateSpec)  # a leaf's row gives nothing else
+    return spec
 
 
 def _require_free(places: Places, leaves: Sequence[CertificateSpec], clients: Sequence[KubeconfigSpec]) -> None:
