@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
-from kubewright.base.masking import mask
 
 HIDDEN: Final = "(hidden)"
 _SHOWN: Final = 80
@@ -82,7 +80,7 @@ class Place:
 
     def _error(self, kind: FieldErrorType, reason: str, value: object) -> None:
         source = self.findings.locate(self.path)
-        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=mask(reason), value=value, source=source))
+        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=_masked(reason), value=value, source=source))
 
     def _surplus(self, path: FieldPath, kind: FieldErrorType, reason: str) -> None:
         value = path.text.rpartition(".")[2] if kind is FieldErrorType.DUPLICATE else None
@@ -108,9 +106,15 @@ def type_name(value: object) -> str:
 def shown(value: object) -> object:
     """Return what of a value is put into an error: a scalar, masked and cut where it is long; of maps and lists only the type."""
     if isinstance(value, str):
-        value = mask(value)
+        value = _masked(value)
         return value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…"
     return value if value is None or isinstance(value, bool | int | float) else type_name(value)
+
+
+def _masked(text: str) -> str:
+    from kubewright.base.masking import mask  # most documents are right, and its patterns take 10 ms to compile
+
+    return mask(text)
 
 
 def closest(name: str, known: Iterable[str]) -> str:
@@ -119,6 +123,8 @@ def closest(name: str, known: Iterable[str]) -> str:
     folded = {candidate.casefold(): candidate for candidate in names}
     if name.casefold() in folded:
         return folded[name.casefold()]
+    import difflib  # takes its time to load, and is for wrong names only
+
     near = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.7)
     return near[0] if near else ""
 

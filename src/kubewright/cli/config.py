@@ -15,7 +15,6 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, UsageError
-from kubewright.base.masking import mask
 from kubewright.cli.output import table, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.desired import File
@@ -181,8 +180,10 @@ def _print(documents: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _warn(warnings: Sequence[str]) -> None:
-    for warning in warnings:
-        sys.stderr.write(mask(f"warning: {warning}\n"))
+    if warnings:
+        from kubewright.base.masking import mask
+
+        sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in warnings)))
 
 
 def _exists(path: str) -> bool:
@@ -209,6 +210,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    found = os.umask(0)
+    os.umask(found)
+    return found

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from apis_documents import cluster, field_errors, init, load, load_text
 
-from kubewright.apis.kubeadm import fields
+from kubewright.apis.kubeadm import fields, node_fields
 from kubewright.apis.schema import Struct
 from kubewright.base.errors import ValidationError
 
@@ -43,7 +43,7 @@ maxPods: many
 
 def _table():
     found = []
-    pending = [fields.INIT, fields.CLUSTER]
+    pending = [fields.INIT, fields.CLUSTER, node_fields.JOIN, node_fields.RESET, node_fields.UPGRADE]
     while pending:
         struct = pending.pop()
         found.append(struct)
@@ -210,7 +210,7 @@ def test_zero_durations_and_false_that_are_given_are_kept():
 
 def test_the_tables_and_the_structs_have_the_same_fields():
     tables = _table()
-    assert len({table.make for table in tables}) == 17
+    assert len({table.make for table in tables}) == 29
     for table in tables:
         targets = [field.target for field in table.fields]
         attributes = {field.name for field in msgspec.structs.fields(table.make)} - {"ci_image_repository", "ci_kubernetes_version"}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from apis_documents import KUBE_PROXY, KUBELET, MACHINE, REFERENCE, V1BETA4, cluster, documents, init
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from kubewright.apis.kubeadm import WholeFile, load_whole
 from kubewright.base.errors import ValidationError
 from kubewright.base.yaml import dump_all, load_all
 
+_TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=6)
 V1BETA3 = "kubeadm.k8s.io/v1beta3"
 JOIN = {
     "apiVersion": V1BETA4,
@@ -163,3 +166,21 @@ def test_a_token_that_ends_by_expires_has_no_ttl():
     assert first["bootstrapTokens"][0]["expires"] == "2030-01-01T00:00:00Z"
     assert "ttl" not in first["bootstrapTokens"][0]
     assert errors(init(bootstrapTokens=[{**token, "ttl": "1h"}]), cluster()) == [("bootstrapTokens.0", "Invalid value")]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    join=st.fixed_dictionaries({}, optional={"dryRun": st.booleans(), "skipPhases": st.lists(_TEXT), "controlPlane": st.just({})}),
+    reset=st.fixed_dictionaries(
+        {}, optional={"force": st.booleans(), "criSocket": st.just("unix:///x"), "ignorePreflightErrors": st.lists(_TEXT)}
+    ),
+    upgrade=st.fixed_dictionaries(
+        {}, optional={"dryRun": st.none() | st.booleans(), "printConfig": st.booleans(), "skipPhases": st.lists(_TEXT)}
+    ),
+)
+def test_what_is_written_is_read_back_as_the_same(join, reset, upgrade):
+    first = whole({**JOIN, **join}, {**RESET, **reset}, {**UPGRADE, "apply": upgrade})
+    text = dump_all(first.documents())
+    again = load_whole(load_all(text), detected=MACHINE)
+    assert (again.join, again.reset, again.upgrade) == (first.join, first.reset, first.upgrade)
+    assert dump_all(again.documents()) == text
