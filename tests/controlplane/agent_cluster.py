@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from local_kit import program
 
 from kubewright.agent.joining import TokenBootstrap
 from kubewright.agent.kubelet_api import KubeletServer
@@ -95,7 +95,7 @@ class AgentCluster:
         if not admin.exists():
             self.kubeconfig("kubernetes-admin")
         return subprocess.run(
-            [binary("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=120
+            [program("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=120
         )
 
     def cpu_seconds(self) -> float:
@@ -105,14 +105,6 @@ class AgentCluster:
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def binary(name: str) -> str:
-    directory = os.environ.get("KUBEWRIGHT_BINARIES_DIR")
-    found = shutil.which(name, path=directory) if directory else shutil.which(name)
-    if found is None:
-        pytest.skip(f"no {name}: set KUBEWRIGHT_BINARIES_DIR")
-    return found
 
 
 @contextlib.contextmanager
@@ -235,7 +227,7 @@ def start(cluster: AgentCluster, name: str, *arguments: str) -> None:
     log = cluster.place / f"{name}.log"
     with log.open("ab") as stream:
         process = subprocess.Popen(
-            [binary(name), *arguments],
+            [program(name), *arguments],
             stdout=stream,
             stderr=stream,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 - no threads yet

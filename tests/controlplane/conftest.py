@@ -1,11 +1,12 @@
-"""A real etcd and a real kube-apiserver, started by hand with the fewest flags. KUBEWRIGHT_BINARIES_DIR names where they are."""
+"""Two kinds of API server: `apiserver` is bare, an etcd and a kube-apiserver started by hand with the fewest flags, for tests that make
+objects which a cluster has already; `controlplane` is the cluster of our own plugin. The binaries come from where `up` takes them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import pytest
 import trustme
+from local_kit import program
 
 from kubewright.base.errors import APIError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.local.cluster import LocalCluster
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,6 @@ class RunningServer:
 
     def access(self, name: str = "kubernetes-admin", *groups: str) -> Access:
         return Access(server=self.url, ca_pem=self.ca_pem, identity=self.identity(name, *(groups or ("system:masters",))))
-
-
-def _binary(name: str) -> str:
-    directory = os.environ.get("KUBEWRIGHT_BINARIES_DIR")
-    found = shutil.which(name, path=directory) if directory else shutil.which(name)
-    if found is None:
-        pytest.skip(f"no {name}: set KUBEWRIGHT_BINARIES_DIR")
-    return found
 
 
 def _free_address() -> str:
@@ -89,7 +84,7 @@ def _wait(what: str, condition: Callable[[], bool], process: subprocess.Popen[by
 
 @pytest.fixture(scope="session")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    etcd, server = _binary("etcd"), _binary("kube-apiserver")
+    etcd, server = program("etcd"), program("kube-apiserver")
     place = tmp_path_factory.mktemp("apiserver")
     address, authority = _free_address(), trustme.CA()
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
@@ -126,6 +121,14 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServe
         _wait("kube-apiserver", ready, process, place / "apiserver.log")
         client.close()
         yield running
+
+
+@pytest.fixture(scope="session")
+def controlplane(kubewright_cluster: LocalCluster) -> RunningServer:
+    access, place = kubewright_cluster.access, kubewright_cluster.places
+    [pki] = place.machines.glob("*/kubernetes/pki")
+    authority = trustme.CA.from_pem((pki / "ca.crt").read_bytes(), (pki / "ca.key").read_bytes())
+    return RunningServer(access.server, (pki / "ca.crt").read_bytes(), authority)
 
 
 @pytest.fixture

@@ -21,6 +21,11 @@ def config_map(name: str, **data: str) -> dict:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
+@pytest.fixture(scope="module")
+def apiserver(controlplane):
+    return controlplane
+
+
 @pytest.fixture
 def name() -> str:
     return f"test-{uuid.uuid4().hex[:12]}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import time
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import local_kit
 import pytest
 import trustme
 
@@ -27,11 +27,7 @@ PORTS = {"client": 2379, "peer": 2380, "metrics": 2381}
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    directory = os.environ.get("KUBEWRIGHT_BINARIES_DIR")
-    found = shutil.which("etcd", path=directory) if directory else shutil.which("etcd")
-    if found is None:
-        pytest.skip("no etcd: set KUBEWRIGHT_BINARIES_DIR")
-    return Path(found)
+    return Path(local_kit.program("etcd"))
 
 
 @dataclass(frozen=True)
