@@ -16,7 +16,10 @@ ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """What an agent knows about its node and the cluster cannot tell it. Constant while the agent runs."""
+    """What an agent knows about its node and the cluster cannot tell it. Constant while the agent runs.
+
+    Raises ValidationError for labels that a node may not give itself.
+    """
 
     name: str
     profile: MachineProfile
@@ -26,6 +29,9 @@ class NodeFacts:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value and effect of each start-up taint; an agent cannot change them after registration (NodeRestriction)."""
+
+    def __post_init__(self) -> None:
+        labels.check_labels(dict(self.labels))
 
 
 @dataclass(frozen=True, kw_only=True)

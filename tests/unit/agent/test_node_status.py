@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 from agent_values import LATER, NOW, facts, machine, stored
 
 from kubewright.agent import conditions, registration, reporting, status
 from kubewright.agent.timings import Timings
+from kubewright.base.errors import ValidationError
 
 
 def test_the_first_object_has_a_complete_status_with_conditions_in_order():
@@ -52,6 +54,11 @@ def test_a_node_is_ready_once_it_has_a_pod_range():
     }
     assert conditions.is_true(ready, "Ready")
     assert not conditions.is_true(first, "Ready")
+
+
+def test_a_node_with_a_label_that_it_may_not_have_is_not_even_made():
+    with pytest.raises(ValidationError, match="labels are not allowed"):
+        facts(labels=(("node-role.kubernetes.io/worker", ""),))
 
 
 def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
