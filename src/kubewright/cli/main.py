@@ -22,8 +22,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     verbosity = 0
     scheme = ""
     try:
-        parsed = parser.parse(sys.argv[1:] if argv is None else argv, program=program)
-        scheme = parsed.command.exit_scheme
+        found = parser.find(sys.argv[1:] if argv is None else argv)
+        scheme = found.command.exit_scheme
+        parsed = parser.read(found, program=program)
         verbosity = parsed.number("v") or 0
         if not parsed.command.handler or parsed.wants_help:
             return _help(parsed, program=program)

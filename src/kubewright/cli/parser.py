@@ -52,16 +52,33 @@ class Parsed:
         return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
+class Found:
+    """The command that a command line means, and what is left to read: the words behind it, and those among them that are flags."""
+
+    def __init__(self, command: Command, left: Sequence[str], rest: Sequence[str]) -> None:
+        self.command = command
+        self.left = tuple(left)
+        self.rest = tuple(rest)
+
+
 def parse(argv: Sequence[str], *, program: str) -> Parsed:
     """Find the command and read its flags and arguments.
 
     Raises UsageError, naming the word or flag that is wrong.
     """
-    command, rest, wants_help = _find(list(argv), program=program)
+    return read(find(argv), program=program)
+
+
+def read(found: Found, *, program: str) -> Parsed:
+    """Read the flags and arguments of the command that was found. Raises UsageError."""
+    command = found.command
+    wants_help = any(word in {"-h", "--help"} for word in _before_dashes(found.rest))
+    if not command.handler and not wants_help:
+        _refuse_unknown(command, found.left, found.rest, program=program)
     if wants_help or not command.handler:
         return Parsed(command, {"v": 0}, frozenset(), wants_help=wants_help)
     flags = (*commands.GLOBAL_FLAGS, *command.flags)
-    arguments = _normalise(rest, flags)
+    arguments = _normalise(found.rest, flags)
     values = _read(command, flags, arguments, program=program)
     given = frozenset(flag.name for flag in flags if values[flag.dest] is not None)
     for flag in flags:
@@ -76,9 +93,9 @@ def _read(command: Command, flags: Sequence[Flag], arguments: list[str], *, prog
     return leaf.read(command, flags, arguments, program=program)
 
 
-def _find(argv: list[str], *, program: str) -> tuple[Command, list[str], bool]:
-    """Take the words of the longest known command off the front; flags may stand between them."""
-    if argv[:1] == ["help"]:
+def find(argv: Sequence[str]) -> Found:
+    """Take the words of the longest known command off the front; flags may stand between them. Never fails."""
+    if argv[:1] and argv[0] == "help":
         argv = [*argv[1:], "--help"]
     words: tuple[str, ...] = ()
     rest: list[str] = []
@@ -97,11 +114,7 @@ def _find(argv: list[str], *, program: str) -> tuple[Command, list[str], bool]:
             words = (*words, word)
         index += 1
     command = commands.BY_WORDS[words]
-    rest += argv[index:]
-    wants_help = any(word in {"-h", "--help"} for word in _before_dashes(rest))
-    if not command.handler and not wants_help:
-        _refuse_unknown(command, argv[index:], rest, program=program)
-    return command, rest, wants_help
+    return Found(command, argv[index:], [*rest, *argv[index:]])
 
 
 def _before_dashes(words: Sequence[str]) -> Sequence[str]:

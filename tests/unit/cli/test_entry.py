@@ -59,6 +59,14 @@ def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(err
     assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("argv", "code"), [(["local", "status", "--nonsense"], 2), (["token", "generate", "--nonsense"], 1), (["token", "x"], 1)]
+)
+def test_usage_errors_follow_the_command_s_scheme_too(argv, code, capsys):
+    assert entry.main(argv) == code
+    assert capsys.readouterr().err.startswith("error: unknown ")
+
+
 def test_an_error_outside_of_the_tree_is_a_bug_without_a_traceback(monkeypatch, capsys):
     def fail(_):
         raise RuntimeError("surprise")
