@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -25,6 +25,7 @@ from kubewright.host.real import RealHost
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle.init import phases
 from kubewright.local import configuration, flags
 from kubewright.local.context import LocalContext, WatchfulWaiter, require_alive
 from kubewright.local.control import Answer, Control
@@ -89,13 +90,19 @@ def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
             clock=work.clock,
             workflow="up",
             journal=FileJournal(work.places.journal, durable=False),
-            skip=loaded.configuration.init.skip_phases,
+            skip=_skipped(loaded.configuration.init.skip_phases),
         )
     changes = tuple(change for change in done.changes if change)
     ready = ctx.milestones["apiReady"]
     if changes or not work.places.timings.exists():  # a run that was killed may have left the last one nothing to change
         save_timings(work, ctx.milestones)
     return changes, ready
+
+
+def _skipped(names: Sequence[str]) -> list[str]:
+    """Return those of init's phases to skip that a local cluster has at all: there are no uploaded certificates, for example."""
+    local, general = {node.name for node in LOCAL_INIT.nodes}, {node.name for node in phases.INIT.nodes}
+    return [name for name in names if name in local or name not in general]
 
 
 def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContext:

@@ -14,7 +14,7 @@ from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
-from kubewright.base.errors import UsageError, ValidationError
+from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
@@ -121,7 +121,13 @@ def _forbidden(documents: Sequence[Document], kind: str, path: Sequence[str], fo
 
 
 def _documents(config: str) -> list[Document]:
-    return yaml.load_all(config, source=SOURCE) if config else []
+    try:
+        return yaml.load_all(config, source=SOURCE) if config else []
+    except DocumentError as error:
+        error.remedy = (
+            error.remedy or "correct the file: it has to be YAML, with a document of kind ClusterConfiguration, InitConfiguration or both"
+        )
+        raise
 
 
 def _field(documents: Sequence[Document], kind: str, *path: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import State, Waited
@@ -75,6 +76,20 @@ class WatchfulWaiter:
         return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
 
 
+REMEDIES: Final = (
+    ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
+    ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
+    ("permission denied", "see the owner and the mode of the file that it names"),
+    ("", "mend what it complains about, extraArgs of the configuration for example"),
+)
+"""What to do about last words that hold a text; the first row that fits."""
+
+
+def _remedy(component: Answer) -> str:
+    said = "\n".join([component["reason"], *component.get("lastWords", [])]).lower()
+    return next(remedy for text, remedy in REMEDIES if text in said)
+
+
 def require_alive(status: Answer) -> None:
     """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started."""
     for component in status.get("components", []):
@@ -82,5 +97,5 @@ def require_alive(status: Answer) -> None:
             raise ComponentFailed(
                 f"{component['name']} does not stay up",
                 detail="\n".join([component["reason"], *component.get("lastWords", [])]),
-                remedy="mend what it complains about, extraArgs of the configuration for example, then run `kubewright up` again",
+                remedy=f"{_remedy(component)}, then run `kubewright up` again",
             )

@@ -27,6 +27,10 @@ class Control:
         """Return components, nodes and timings as of now."""
         return self._call("GET", "/status", timeout=5.0)
 
+    def nodes(self, *, within: float) -> Answer:
+        """Return how many nodes are ready; waits up to so many seconds for all of them first."""
+        return self._call("GET", f"/nodes?within={within}")
+
     def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> Answer:
         """Let nodes join that have not yet; returns at once. The token goes through the socket, never through arguments or files."""
         return self._call("POST", "/join", {"nodes": list(nodes), "server": server, "token": token, "pins": list(pins)})

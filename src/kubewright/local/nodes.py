@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -93,15 +94,26 @@ class LocalNodes:
 
     def snapshot(self) -> dict[str, Any]:
         """Return how the nodes are, for `local status`."""
-        views = [*([self._own.view()] if self._own else []), *self._fleet.snapshot()]
+        views = self._views()
+        return {**self._summary(views), "names": [view.name for view in views], "list": [_node(view) for view in views]}
+
+    async def settled(self, *, within: float) -> dict[str, Any]:
+        """Wait so many seconds for all nodes to be ready, and return how many are: `up` asks again and again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await asyncio.gather(*(agent.ready.wait() for agent in self._agents()))
+        return self._summary(self._views())
+
+    def _views(self) -> list[NodeView]:
+        return [agent.view() for agent in self._agents()]
+
+    def _summary(self, views: Sequence[NodeView]) -> dict[str, Any]:
         troubled = next((view for view in views if view.trouble), None)
         return {
             "ready": sum(view.ready for view in views),
             "total": max(len(views), 1),
-            "names": [view.name for view in views],
             "begun": self._begun,
             "reason": f"; {troubled.name}: {troubled.trouble}" if troubled else "",
-            "list": [_node(view) for view in views],
         }
 
     async def _begin(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.host.processes import Identity, RealProcesses
@@ -15,7 +15,10 @@ from kubewright.http.serving import Request, Route, Server, Streaming, serve_uni
 from kubewright.local.nodes import LocalNodes
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
-from kubewright.local.supervisor import DOWN, ComponentPhase, ComponentState, Supervisor
+from kubewright.local.supervisor import DOWN, ComponentPhase, ComponentState, Supervisor, readable
+
+LONGEST_WAIT: Final = 5.0
+"""Seconds that a caller may have the daemon wait before it answers."""
 
 
 class ClusterServer:
@@ -50,6 +53,7 @@ class ClusterServer:
         return (
             Route(method="GET", pattern="/ping", handler=self._ping),
             Route(method="GET", pattern="/status", handler=self._status),
+            Route(method="GET", pattern="/nodes", handler=self._settled),
             Route(method="GET", pattern="/words/{component}", handler=self._words),
             Route(method="GET", pattern="/logs/{component}", handler=self._logs),
             Route(method="POST", pattern="/join", handler=self._join),
@@ -81,8 +85,11 @@ class ClusterServer:
         found = [{**_component(state), "refused": state.pod in refused} for state in self._supervisor.snapshot()]
         for component in found:
             if component["state"] == ComponentPhase.CRASH_LOOP.value:
-                component["lastWords"] = self._supervisor.last_words(component["name"])
+                component["lastWords"] = [readable(line) for line in self._supervisor.last_words(component["name"])]
         return found
+
+    async def _settled(self, request: Request) -> Response:
+        return _json(await self._nodes.settled(within=min(float(request.query.get("within", "0")), LONGEST_WAIT)))
 
     async def _words(self, request: Request) -> Response:
         return _json({"lines": self._supervisor.last_words(request.parts["component"])})

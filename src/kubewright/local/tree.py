@@ -33,6 +33,9 @@ REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 
 STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
+_ASK: Final = 0.5
+"""Seconds that the daemon waits for its nodes before it answers: asking again and again would take the time that they need."""
+
 
 def images(ctx: InitContext) -> Iterable[Change]:
     """Require the programs of the static pods; images of pods that are only played need not be there."""
@@ -80,7 +83,7 @@ def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
 
 def _unknown(local: LocalContext) -> str | None:
     """Nodes that joined before need no token: wait until a daemon that has just been started has found them."""
-    return None if local.control.status()["nodes"].get("begun") else "it has just been started"
+    return None if local.control.nodes(within=0).get("begun") else "it has just been started"
 
 
 def api_ready(ctx: InitContext) -> Iterable[Waited]:
@@ -94,12 +97,12 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
     local = cast("LocalContext", ctx)
 
     def ready() -> str | None:
-        nodes = local.control.status()["nodes"]
+        nodes = local.control.nodes(within=_ASK)
         if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.nodes + 1:
             return f"{nodes['ready']} of {local.record.nodes + 1} are ready{nodes.get('reason', '')}"
         return None
 
-    yield ctx.waiter.until(ready, within=local.within, saying="all nodes to be ready", every=0.02, at_most=0.1)
+    yield ctx.waiter.until(ready, within=local.within, saying="all nodes to be ready", every=0.01, at_most=0.01)
     yield ctx.waiter.until(
         lambda: _service_account(ctx), within=local.within, saying="the default service account", every=0.02, at_most=0.1
     )

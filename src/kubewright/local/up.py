@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -60,29 +60,27 @@ def up(
 ) -> Outcome:
     """Bring the cluster up and wait until all its nodes are ready.
 
-    Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. A cluster
-    that could not be made is stopped again; its files stay for a look, and the next `up` may take another configuration.
+    Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. What is found
+    wrong before anything is started leaves nothing behind. A new cluster that could not be made is stopped again; its files stay for a
+    look, and the next `up` may take another configuration.
     """
-    clock = clock or SystemClock()
+    clock, random = clock or SystemClock(), random or SystemRandom()
     start = clock.monotonic()
     Files().make(Directory(path=PurePosixPath(places.root), mode=PRIVATE))
-    preflight.require_own(places.root)
-    with Lock(PurePosixPath(places.lock), doing=f"up of cluster {places.name}"), Claims() as claims:
-        cluster, created = _record(places, wish, claims)
-        programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
+    preflight.require_private(places.root)
+    with _locked(places), Claims() as claims:
         daemon = Daemon(places)
+        found = record.load(places.record)
+        cluster = _wanted(places, wish, found, claims)
+        if wish.config:
+            _require_valid(places, cluster, random)
+        programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
         paths = {name: binary.path for name, binary in programs.items()}
-        preflight.run(
-            preflight.Subject(
-                places=places,
-                record=cluster,
-                programs=paths,
-                network=RealNetwork(),
-                running=daemon.runs or preflight.components_run(places),
-            )
-        )
+        running = daemon.runs or preflight.components_run(places)
+        preflight.run(preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running))
+        _write_down(places, cluster, found)
         launch.write_launch(Launch(programs={name: str(path) for name, path in paths.items()}, owner=wish.owner), places)
-        with _undone_on_failure(places, cluster):
+        with _undone_on_failure(places, cluster), _told_of_a_dead_daemon(daemon, clock):
             daemon.start()  # it loads while we make keys
             from kubewright.local.bringing_up import Work, bring_up
 
@@ -92,37 +90,70 @@ def up(
                 programs=paths,
                 daemon=daemon,
                 clock=clock,
-                random=random or SystemRandom(),
+                random=random,
                 reporter=reporter,
                 waiter=PollingWaiter(clock=clock, reporter=reporter),
                 within=wish.within,
                 start=start,
             )
-            with _told_of_a_dead_daemon(daemon, clock):
-                changes, api_ready = bring_up(work)
+            changes, api_ready = bring_up(work)
         if not cluster.made:
             record.save(replace(cluster, made=True), places.record)
         total = clock.monotonic() - start
         reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
-        return Outcome(changes=changes, created=created, api_ready=api_ready, total=total)
+        return Outcome(changes=changes, created=found is None, api_ready=api_ready, total=total)
 
 
-def _record(places: Places, wish: Wish, claims: Claims) -> tuple[ClusterRecord, bool]:
-    """Return the cluster's record as wished, and whether it is new. A cluster that never came up may change its configuration."""
-    found = record.load(places.record)
-    if found is not None and found.made:
-        record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
-        wanted = found.scaled(found.nodes if wish.nodes is None else wish.nodes)
-    else:
-        wanted = _fresh(places, wish, found, claims)
-    if wanted != found:
-        if found is not None and not _same_making(found, wanted):
-            from kubewright.local.down import clear, stop
+@contextmanager
+def _locked(places: Places) -> Iterator[None]:
+    """Hold the cluster's lock; it goes, and the directory with it, if no cluster came of what was wished."""
+    lock = Lock(PurePosixPath(places.lock), doing=f"up of cluster {places.name}")
+    lock.acquire()
+    try:
+        yield
+    finally:
+        made = places.record.exists()
+        lock.release(remove=not made)
+        if not made:
+            with suppress(OSError):  # something else is in it
+                places.root.rmdir()
 
-            stop(places)
-            clear(places, keep_data=False)
-        record.save(wanted, places.record)
-    return wanted, found is None
+
+def _wanted(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims) -> ClusterRecord:
+    """Return the cluster as wished. One that never came up may change its configuration."""
+    if found is None or not found.made:
+        return _fresh(places, wish, found, claims)
+    record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
+    return found.scaled(found.nodes if wish.nodes is None else wish.nodes)
+
+
+def _require_valid(places: Places, cluster: ClusterRecord, random: Random) -> None:
+    """Refuse a configuration before anything is started with it. Raises DocumentError and ValidationError."""
+    from kubewright.local import configuration
+    from kubewright.local.machine import local_machine
+
+    machine = cluster.control_plane
+    host = local_machine(places, machine.name, programs={}, daemon=Daemon(places))
+    configuration.load(
+        cluster.config,
+        machine=machine,
+        layout=host.layout,
+        version=cluster.kubernetes_version,
+        detected=host.facts.detected,
+        random=random,
+    )
+
+
+def _write_down(places: Places, cluster: ClusterRecord, found: ClusterRecord | None) -> None:
+    """Save the record; what is left of a start with another configuration goes first."""
+    if cluster == found:
+        return
+    if found is not None and not _same_making(found, cluster):
+        from kubewright.local.down import clear, stop
+
+        stop(places)
+        clear(places, keep_data=False)
+    record.save(cluster, places.record)
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:

@@ -4,6 +4,7 @@ It knows nothing of the API server: `kubewright.local.pods` turns what it report
 cluster's daemon and imports nothing heavy, because etcd's start waits for it.
 """
 
+from kubewright.local.supervisor.lastwords import readable
 from kubewright.local.supervisor.leftovers import sweep
 from kubewright.local.supervisor.model import ComponentPhase, ComponentState, LastExit, NodeFacts, ProbeIdentity
 from kubewright.local.supervisor.stopping import DOWN, ORDERLY, Stage
@@ -19,5 +20,6 @@ __all__ = [
     "ProbeIdentity",
     "Stage",
     "Supervisor",
+    "readable",
     "sweep",
 ]
