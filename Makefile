@@ -73,6 +73,7 @@ $(VENV)/.core: requirements.lock pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) # one whose making was killed
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q src  # an environment may forbid Python to write byte code later
 	@touch $@
 
 $(VENV)/.test: requirements-test.lock $(VENV)/.core
