@@ -86,12 +86,18 @@ def ask_version(path: Path, wanted: Wanted) -> Version:
     except OSError as error:
         raise BinariesError(f"{path} cannot be run: {error.strerror}", remedy=_cannot_run(error, path)) from error
     except subprocess.TimeoutExpired as error:
-        raise BinariesError(f"{path} did not say its version within {ANSWER_LIMIT:.0f} s") from error
+        raise BinariesError(f"{path} did not say its version within {ANSWER_LIMIT:.0f} s", remedy=_damaged(path)) from error
     text = answer.stdout.decode(errors="replace")
     found = _VERSION.search(text)
     if answer.returncode or found is None:
-        raise BinariesError(f"`{' '.join(argv)}` did not answer with a version", detail=_last_words(text, answer.returncode))
+        raise BinariesError(
+            f"`{' '.join(argv)}` did not answer with a version", detail=_last_words(text, answer.returncode), remedy=_damaged(path)
+        )
     return Version.parse(found[1])
+
+
+def _damaged(path: Path) -> str:
+    return f"put {path.name} there again: the file is damaged, or is not what its name says"
 
 
 def _head(path: Path) -> bytes:

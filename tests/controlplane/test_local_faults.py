@@ -1,0 +1,401 @@
+"""What goes wrong on a user's machine, each with a message that names it and says what to do, and nothing left running.
+
+docs/guide/troubleshooting.md has a row for each of these.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from local_kit import COMPONENTS, Bench, Ran, address_of, bench, eventually, leftovers, program
+
+from kubewright.apis.addresses import Ports
+from kubewright.base.errors import BinariesError
+from kubewright.base.events import SilentReporter
+from kubewright.binaries import sources_from
+from kubewright.local.up import Wish, up
+
+SOON = 15.0
+"""Seconds within which a component that cannot run has been told of. It takes two or three; the machine may be loaded."""
+
+CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
+
+needs_mounts = pytest.mark.skipif(os.geteuid() != 0, reason="a file system of one's own needs root")
+
+
+@pytest.fixture
+def home() -> Iterator[Bench]:
+    yield from bench()
+
+
+def _up(home: Bench, *words: str, config: str = "", **environment: str) -> Ran:
+    if config:
+        (home.root / "kubeadm.yaml").write_text(config)
+        words = (*words, "--config", str(home.root / "kubeadm.yaml"))
+    return home.run("up", "--nodes", "0", *words, **environment)
+
+
+def _failed(home: Bench, ran: Ran, code: int, *said: str, to_mend: str) -> None:
+    """Require a message with all its parts, and that nothing runs."""
+    assert ran.code == code, ran.err
+    assert "Traceback" not in ran.err
+    assert "internal error" not in ran.err
+    missing = [part for part in said if part not in ran.err]
+    assert missing == [], ran.err
+    assert to_mend in ran.err[ran.err.index("to mend it: ") :]
+    assert _running(home) == []
+
+
+def _running(home: Bench) -> list[str]:
+    return [line for line in leftovers(home.places().root) if not line.startswith("file")]
+
+
+# -- disks and directories
+
+
+def _inside(home: Bench, mount: str, *then: str) -> Ran:
+    """Run a shell script where the state directory is a file system of its own, which ends with the script and whatever it started."""
+    script = "\n".join(["set -e", f"mount {mount} {home.root}", "set +e", *then])
+    done = subprocess.run(
+        ["unshare", "-m", "--propagation", "private", "sh", "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def _command(home: Bench, *words: str) -> str:
+    return " ".join(home.argv(*words))
+
+
+@needs_mounts
+def test_a_small_disk_is_refused_before_anything_is_written(home: Bench) -> None:
+    ran = _inside(home, "-t tmpfs -o size=100m tmpfs", f"{_command(home, 'up')}; code=$?; ls -A {home.root}; exit $code")
+    _failed(home, ran, 4, "disk: ", "MB left", "268 MB are needed", to_mend="run the same command again")
+    assert ran.out == ""
+
+
+@needs_mounts
+@pytest.mark.parametrize("files", [8, 20, 45, 62])
+def test_a_disk_that_fills_up_on_the_way_is_named(home: Bench, files: int) -> None:
+    """A file system that has room for so many files and directories only: ENOSPC comes at another place each time."""
+    ran = _inside(
+        home, f"-t tmpfs -o size=1g,nr_inodes={files} tmpfs", f"{_command(home, 'up', '--nodes', '0')}; code=$?; sleep 0.2; exit $code"
+    )
+    _failed(home, ran, 1, to_mend="free some space")
+    assert "the disk is full" in ran.err or "no space left on device" in ran.err
+
+
+@needs_mounts
+def test_a_disk_that_was_full_can_be_used_once_there_is_space(home: Bench) -> None:
+    up = _command(home, "up", "--nodes", "0")
+    ran = _inside(
+        home,
+        "-t tmpfs -o size=1g tmpfs",
+        f"{up} >/dev/null 2>&1 || exit 90",
+        f"rm {home.root}/one/machines/one-control-plane/kubernetes/manifests/kube-scheduler.yaml",
+        f"head -c 2G /dev/zero > {home.root}/filler 2>/dev/null",
+        f"{up} && exit 91",
+        f"rm {home.root}/filler",
+        f"{up} -o json || exit 92",
+        f"{_command(home, 'down')} >&2",
+    )
+    assert ran.code == 0, ran.err
+    assert "the disk is full" in ran.err
+    assert json.loads(ran.out)["state"] == "Ready"
+    assert _running(home) == []
+
+
+@needs_mounts
+def test_a_read_only_state_directory_is_named(home: Bench) -> None:
+    ran = _inside(home, "-t tmpfs -o ro tmpfs", _command(home, "up"))
+    _failed(home, ran, 1, str(home.places().root), "read-only", to_mend="choose another directory")
+
+
+@needs_mounts
+def test_a_state_directory_that_turns_read_only_is_named(home: Bench) -> None:
+    ran = _inside(
+        home,
+        "-t tmpfs -o size=1g tmpfs",
+        f"{_command(home, 'up', '--nodes', '0')} >/dev/null 2>&1 || exit 90",
+        f"{_command(home, 'down', '--keep-data')} >/dev/null || exit 91",
+        f"mount -o remount,ro {home.root}",
+        _command(home, "up"),
+    )
+    _failed(home, ran, 1, "read-only", to_mend="remount it writable")
+
+
+@needs_mounts
+def test_a_state_directory_of_another_user_is_refused_and_left_as_it_is(home: Bench) -> None:
+    root = home.places().root
+    root.mkdir(mode=0o750)
+    os.chown(root, 4711, 4711)
+
+    ran = _up(home)
+
+    _failed(home, ran, 1, f"{root} is a directory that belongs to user 4711", to_mend="choose another directory")
+    assert (root.stat().st_mode & 0o777, list(root.iterdir())) == (0o750, [])
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_a_state_directory_that_others_may_enter_is_refused(home: Bench, mode: int) -> None:
+    root = home.places().root
+    root.mkdir()
+    root.chmod(mode)
+    _failed(home, _up(home), 1, f"{root} is open to other users", f"its mode is {mode:04o}", to_mend=f"`chmod 0700 {root}`")
+    assert list(root.iterdir()) == []
+
+
+def test_a_state_directory_that_is_a_file_is_named(home: Bench) -> None:
+    home.places().root.write_text("")
+    _failed(home, _up(home), 1, str(home.places().root), to_mend="namei -l")
+
+
+def test_a_record_of_nonsense_is_named(home: Bench) -> None:
+    home.places().root.mkdir(mode=0o700)
+    home.places().record.write_text('{"machines": 7}')
+    _failed(home, _up(home), 1, "cluster.json does not describe a cluster", to_mend="kubewright down --name one")
+    assert home.run("down").code == 0
+    assert leftovers(home.places().root) == []
+
+
+# -- binaries
+
+
+def test_no_binaries_no_go_and_no_download(home: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: a Go outside of PATH has to be hidden as well."""
+    monkeypatch.setattr("kubewright.binaries.golang.INSTALLED", str(tmp_path / "go"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    nothing = sources_from({"KUBEWRIGHT_CACHE_DIR": str(tmp_path), "KUBEWRIGHT_OFFLINE": "1"})
+    with pytest.raises(BinariesError) as caught:
+        up(home.places(), Wish(), sources=nothing, reporter=SilentReporter())
+    error = caught.value
+    said = f"{error.what} {error.detail} {error.remedy}"
+    assert [part for part in ("kube-apiserver", "KUBEWRIGHT_OFFLINE", "no go on PATH") if part not in said] == []
+    assert leftovers(home.places().root) == []
+
+
+def test_an_empty_directory_of_binaries_is_named_with_what_is_missing(home: Bench, tmp_path: Path) -> None:
+    ran = _up(home, "--binaries-dir", str(tmp_path / "nowhere"), KUBEWRIGHT_OFFLINE="1", KUBEWRIGHT_CACHE_DIR=str(tmp_path / "cache"))
+    _failed(home, ran, 1, str(tmp_path / "nowhere"), to_mend="")
+
+
+def _elf(machine: int) -> bytes:
+    """The first bytes of a 64-bit little-endian executable for a machine (e_machine of elf(5))."""
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + (2).to_bytes(2, "little") + machine.to_bytes(2, "little") + bytes(4096)
+
+
+FOREIGN = {"x86_64": (183, "arm64"), "aarch64": (62, "amd64")}
+
+
+def test_a_binary_for_another_architecture_is_named(home: Bench, tmp_path: Path) -> None:
+    for name in COMPONENTS:
+        (tmp_path / name).symlink_to(program(name))
+    machine, said = FOREIGN[os.uname().machine]
+    (tmp_path / "kube-scheduler").unlink()
+    (tmp_path / "kube-scheduler").write_bytes(_elf(machine))
+    (tmp_path / "kube-scheduler").chmod(0o755)
+    ran = _up(home, "--binaries-dir", str(tmp_path))
+    _failed(home, ran, 1, f"{tmp_path}/kube-scheduler", said, to_mend="")
+
+
+def test_a_binary_that_is_no_program_is_named(home: Bench, tmp_path: Path) -> None:
+    for name in COMPONENTS:
+        (tmp_path / name).symlink_to(program(name))
+    (tmp_path / "etcd").unlink()
+    (tmp_path / "etcd").write_text("<html>404</html>")
+    (tmp_path / "etcd").chmod(0o755)
+    ran = _up(home, "--binaries-dir", str(tmp_path))
+    _failed(home, ran, 1, f"{tmp_path}/etcd", to_mend="")
+
+
+def test_a_binary_that_was_copied_by_half_is_named(home: Bench, tmp_path: Path) -> None:
+    for name in COMPONENTS:
+        (tmp_path / name).symlink_to(program(name))
+    (tmp_path / "kube-scheduler").unlink()
+    (tmp_path / "kube-scheduler").write_bytes(Path(program("kube-scheduler")).read_bytes()[:1_000_000])
+    (tmp_path / "kube-scheduler").chmod(0o755)
+    ran = _up(home, "--binaries-dir", str(tmp_path))
+    _failed(home, ran, 1, f"{tmp_path}/kube-scheduler", to_mend="put kube-scheduler there again")
+
+
+# -- components
+
+
+@pytest.mark.parametrize(
+    ("section", "component", "words"),
+    [
+        ("apiServer", "kube-apiserver", "unknown flag: --no-such-flag"),
+        ("controllerManager", "kube-controller-manager", "unknown flag: --no-such-flag"),
+        ("scheduler", "kube-scheduler", "unknown flag: --no-such-flag"),
+    ],
+)
+def test_a_component_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench, section: str, component: str, words: str) -> None:
+    start = time.monotonic()
+    ran = _up(home, config=f"{CLUSTER}{section}:\n  extraArgs:\n  - {{name: no-such-flag, value: '1'}}\n")
+    assert time.monotonic() - start < SOON
+    _failed(home, ran, 1, f"{component} does not stay up", words, to_mend="extraArgs")
+
+    (home.root / "kubeadm.yaml").write_text(CLUSTER)
+    ran = home.run("up", "--config", str(home.root / "kubeadm.yaml"))
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("no-such-flag", "1", "flag provided but not defined: -no-such-flag"),
+        ("election-timeout", "1", "--election-timeout[1ms] should be at least"),
+    ],
+)
+def test_an_etcd_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench, name: str, value: str, words: str) -> None:
+    start = time.monotonic()
+    ran = _up(home, config=f"{CLUSTER}etcd:\n  local:\n    extraArgs:\n    - {{name: {name}, value: '{value}'}}\n")
+    assert time.monotonic() - start < SOON
+    _failed(home, ran, 1, "etcd does not stay up", words, to_mend="extraArgs")
+
+
+def test_a_volume_that_a_process_cannot_have_is_refused_by_field_path(home: Bench) -> None:
+    """A process sees no mounts: a path that differs inside and outside, and that no argument names, cannot be had."""
+    volume = "  extraVolumes:\n  - {name: roots, hostPath: /usr/share/ca-certificates, mountPath: /etc/ssl/certs, readOnly: true}\n"
+    start = time.monotonic()
+    ran = _up(home, config=f"{CLUSTER}scheduler:\n{volume}")
+    assert time.monotonic() - start < SOON
+    _failed(home, ran, 1, "kube-scheduler", "volumeMounts", "/etc/ssl/certs", to_mend="")
+
+
+def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> None:
+    assert _up(home).code == 0
+    assert home.run("down", "--keep-data").code == 0
+    member = Path(home.places().layout("one-control-plane").etcd_data) / "member"
+    database = member / "snap" / "db"
+    database.write_bytes(b"garbage" + bytes(database.stat().st_size - 7))
+
+    start = time.monotonic()
+    ran = home.run("up")
+
+    assert time.monotonic() - start < SOON
+    assert ran.code == 1, ran.err
+    assert "etcd does not stay up" in ran.err
+    assert database.exists()
+
+
+def test_a_certificate_of_another_authority_is_named(home: Bench) -> None:
+    assert _up(home).code == 0
+    pki = Path(home.places().layout("one-control-plane").pki)
+    for name in ("ca.crt", "ca.key"):
+        shutil.copy(pki / "etcd" / name, pki / name)
+
+    ran = home.run("up")
+
+    assert ran.code == 1
+    assert "apiserver" in ran.err
+    assert "Traceback" not in ran.err
+    assert home.status()["state"] == "Ready", "what ran before goes on"
+
+
+# -- documents
+
+
+def test_an_invalid_document_is_refused_with_every_field_error(home: Bench) -> None:
+    config = (
+        f"{CLUSTER}kubernetesVersion: v1.36.3\nencryptionAlgorithm: ROT13\nnetworking: {{serviceSubnet: 10.96.0.0/40, dnsDomain: -x}}\n"
+        f"---\n{INIT}nodeRegistration: {{taints: [{{key: 'a b', effect: Sometimes}}]}}\n"
+    )
+    ran = _up(home, config=config)
+    _failed(home, ran, 3, "encryptionAlgorithm", "networking.serviceSubnet", "networking.dnsDomain", to_mend="")
+    assert leftovers(home.places().root) == []
+
+
+def test_a_document_that_names_places_is_refused_by_field_path(home: Bench) -> None:
+    config = (
+        f"{CLUSTER}certificatesDir: /etc/kubernetes/pki\netcd: {{local: {{dataDir: /var/lib/etcd}}}}\n"
+        f"---\n{INIT}localAPIEndpoint: {{advertiseAddress: 10.0.0.1, bindPort: 7443}}\n"
+        "nodeRegistration: {name: mine, criSocket: unix:///run/x.sock}\n"
+    )
+    ran = _up(home, config=config)
+    _failed(
+        home,
+        ran,
+        3,
+        "certificatesDir: Forbidden",
+        "etcd.local.dataDir: Forbidden",
+        "localAPIEndpoint.advertiseAddress: Forbidden",
+        "localAPIEndpoint.bindPort: Forbidden",
+        "nodeRegistration.name: Forbidden",
+        "nodeRegistration.criSocket: Forbidden",
+        to_mend="leave these fields out",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("kind: [", "--config is not YAML"), ("\x00", "--config is not YAML"), ("kind: Pod\napiVersion: v1\n", "apiVersion 'v1'")],
+)
+def test_what_is_no_configuration_is_refused(home: Bench, text: str, said: str) -> None:
+    _failed(home, _up(home, config=text), 3, said, to_mend="ClusterConfiguration")
+    assert leftovers(home.places().root) == []
+
+
+def test_phases_that_a_local_cluster_does_not_have_may_be_skipped_and_warnings_come_once(home: Bench) -> None:
+    config = f"{INIT}skipPhases: [upload-certs, show-join-command, addon/kube-proxy]\n---\n{CLUSTER}kubernetesVersion: stable-1\n"
+    ran = _up(home, config=config)
+    assert ran.code == 0, ran.err
+    warnings = [line for line in ran.err.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == len(set(warnings))
+    with home.client() as api:
+        found = json.loads(api.raw("GET", "/apis/apps/v1/namespaces/kube-system/daemonsets").body)["items"]
+    assert found == []
+
+
+# -- ports
+
+
+def test_an_address_has_every_port_that_the_table_names(home: Bench) -> None:
+    """A port that preflight does not look at would be told of by a component alone."""
+    from kubewright.local.preflight import PORT_USERS
+
+    assert set(PORT_USERS) == set(Ports.__dataclass_fields__)
+
+
+THIEF = """
+import os, signal, socket, sys, time
+os.kill(int(sys.argv[2]), signal.SIGKILL)
+taken = socket.socket()
+taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+while True:
+    try:
+        taken.bind((sys.argv[1], 10259))
+        break
+    except OSError:
+        pass
+taken.listen()
+print("taken", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_port_taken_from_a_running_cluster_is_told_by_the_component(home: Bench) -> None:
+    assert _up(home).code == 0
+    address = address_of(home.places())
+    pid = home.components()["kube-scheduler"]["pid"]
+    thief = subprocess.Popen([sys.executable, "-c", THIEF, address, str(pid)], stdout=subprocess.PIPE)
+    try:
+        assert thief.stdout is not None
+        thief.stdout.readline()
+        ran = home.run("up", timeout=120)
+        assert ran.code == 1, ran.err
+        assert "kube-scheduler does not stay up" in ran.err
+        assert "address already in use" in ran.err
+    finally:
+        thief.kill()
+        thief.communicate()
+    assert home.run("up").code == 0
+    eventually(home.ready, "the scheduler to be back")
