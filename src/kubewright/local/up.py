@@ -27,6 +27,8 @@ from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
 
 PRIVATE = 0o700
+NOBODYS = "127.255.255.254"
+"""An address where nobody listens: what blocks a port there listens on all addresses."""
 DYING = 0.1
 """Seconds between the end of a dying process's connections and its own."""
 
@@ -189,12 +191,13 @@ def _machine(places: Places, claims: Claims) -> Machine:
 
 def _free(blank: Machine, taken: list[str]) -> Machine:
     """Give a machine the first address where all its ports are free; where something listens on all addresses, ports beside that."""
-    network = RealNetwork()
+    network, wanted = RealNetwork(), list(blank.ports.values())
     try:
-        return replace(blank, address=network.free_loopback(list(blank.ports.values()), avoid=taken))
+        return replace(blank, address=network.free_loopback(wanted, avoid=taken))
     except PortInUse:
-        address = network.free_loopback([], avoid=taken)
-        chosen = network.free_ports(address, list(blank.ports.values()))
+        possible = [port for port in wanted if network.owner_of_port(NOBODYS, port) is None]
+        address = network.free_loopback(possible, avoid=taken)
+        chosen = network.free_ports(address, wanted)
         return replace(blank, address=address, ports=dict(zip(blank.ports, chosen, strict=True)))
 
 
