@@ -9,7 +9,9 @@ import pytest
 def client(kubewright_cluster):
     """lightkube, for the operator."""
     config = lightkube.KubeConfig.from_file(str(kubewright_cluster.kubeconfig))
-    return lightkube.Client(config=config)
+    client = lightkube.Client(config=config)
+    yield client
+    client.close()
 
 
 @pytest.fixture(scope="session")
