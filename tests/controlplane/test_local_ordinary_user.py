@@ -1,0 +1,177 @@
+"""An ordinary user needs nobody's help: own home, own state and cache, no right that a fresh account does not have.
+
+As root the test becomes such a user. What that user may not read, a virtual environment or a cache in somebody's home, is copied first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from local_kit import COMPONENTS, LIMIT, Ran, has_programs, leftovers, program
+
+import kubewright
+
+NOBODY = 65534
+SYSTEM_PYTHON = "/usr/bin/python3"
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user with a home of their own, and the command as they call it."""
+
+    home: Path
+    uid: int
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+
+    def run(self, *words: str) -> Ran:
+        return self.call(*self.argv, *words)
+
+    def call(self, *argv: str) -> Ran:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=self.home, env=self.environment, **_as(self.uid)
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def _as(uid: int) -> dict[str, object]:
+    """Return what makes a child of root's run as another user; nothing where we are that user."""
+    return {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[Account]:
+    if not has_programs():
+        pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
+    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
+    base = Path(tempfile.mkdtemp(prefix="kw-user-"))
+    base.chmod(0o755)
+    home = base / "home"
+    home.mkdir(mode=0o700)
+    os.chown(home, uid, -1)
+    made = Account(home, uid, (_python(uid), "-m", "kubewright"), _environment(home, base, uid))
+    try:
+        yield made
+    finally:
+        made.run("down")
+        shutil.rmtree(base)
+
+
+def _python(uid: int) -> str:
+    """Return an interpreter of our version that the user can run."""
+    for path in (sys.executable, SYSTEM_PYTHON):
+        with_version = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"
+        try:
+            if subprocess.run([path, "-I", "-c", with_version], check=False, cwd="/", env={}, **_as(uid)).returncode == 0:
+                return path
+        except OSError:
+            continue
+    pytest.skip("no interpreter of this version that an ordinary user may run")
+
+
+def _environment(home: Path, base: Path, uid: int) -> dict[str, str]:
+    programs = base / "programs"
+    programs.mkdir()
+    for name in (*COMPONENTS, "kubectl"):
+        _give(Path(program(name)), programs / name)
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "KUBEWRIGHT_BINARIES_DIR": str(programs), "LANG": "C.UTF-8"}
+    source = str(Path(kubewright.__file__).parents[1])
+    if _can_import({**environment, "PYTHONPATH": source}, uid):
+        return {**environment, "PYTHONPATH": source}
+    return {**environment, "PYTHONPATH": str(_copied(base / "library"))}
+
+
+def _can_import(environment: dict[str, str], uid: int) -> bool:
+    """Whether the user's interpreter finds the package and everything that a daemon loads."""
+    loads = "import kubewright.cli.main, kubewright.local.serving, kubewright.local.bringing_up"
+    ran = subprocess.run([_python(uid), "-c", loads], check=False, cwd="/", env=environment, stderr=subprocess.DEVNULL, **_as(uid))
+    return ran.returncode == 0
+
+
+def _give(path: Path, to: Path) -> None:
+    """Make a large file readable elsewhere: by a link where that can be, it is the same file."""
+    try:
+        os.link(path.resolve(), to)
+    except OSError:
+        shutil.copy(path, to)
+
+
+def _copied(library: Path) -> Path:
+    """Copy the package and the distributions that it needs."""
+    shutil.copytree(Path(kubewright.__file__).parent, library / "kubewright", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in _needed(tomllib.loads(PROJECT.read_text())["project"]["dependencies"]):
+        for file in metadata.files(name) or []:
+            if ".." not in file.parts and (found := Path(str(file.locate()))).is_file():
+                (library / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, library / file)
+    return library
+
+
+def _needed(requirements: Iterable[str], known: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Return the names of the distributions that are required, and of those that these require."""
+    for requirement in requirements:
+        other = re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
+        if "extra ==" in requirement or other in known:
+            continue
+        try:
+            metadata.distribution(other)
+        except metadata.PackageNotFoundError:  # for another system
+            continue
+        known = _needed(metadata.requires(other) or [], known | {other})
+    return known
+
+
+def test_up_kubectl_and_down_without_root(account: Account) -> None:
+    state = account.home / ".local" / "state" / "kubewright" / "clusters"
+
+    ran = account.run("up", "--nodes", "2", "-o", "json")
+
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert (found["state"], found["nodes"]["total"], found["stateDirectory"]) == ("Ready", 3, str(state / "default"))
+    pids = [row["pid"] for row in found["machines"][0]["components"]]
+    assert {Path(f"/proc/{pid}").stat().st_uid for pid in [*pids, found["daemon"]["pid"]]} == {account.uid}
+    owners = {path.lstat().st_uid for path in account.home.rglob("*")}
+    assert owners == {account.uid}
+
+    kubectl = f"{account.environment['KUBEWRIGHT_BINARIES_DIR']}/kubectl"
+    ran = account.call(kubectl, f"--kubeconfig={found['kubeconfig']}", "get", "nodes", "--no-headers")
+    assert (ran.code, ran.out.count(" Ready ")) == (0, 3), ran.err
+    ran = account.run("local", "env")
+    assert f"export KUBECONFIG={found['kubeconfig']}" in ran.out, ran.err
+
+    again = account.run("up", "-o", "json")
+    assert (again.code, json.loads(again.out)["changes"]) == (0, [])
+    ran = account.run("down")
+    assert ran.code == 0, ran.err
+    assert leftovers(state / "default", found["machines"][0]["address"]) == []
+
+
+def test_what_an_ordinary_user_may_not_write_is_named(account: Account) -> None:
+    closed = account.home / "closed"
+    closed.mkdir()
+    os.chown(closed, account.uid, -1)
+    closed.chmod(0o500)
+    for place, said in ((closed, f"not allowed as user {account.uid}"), (Path("/root/kubewright"), "/root"), (Path("/proc/x"), "/proc")):
+        ran = account.run("up", "--state-dir", str(place))
+        assert (ran.code, said in ran.err, "to mend it: " in ran.err, "Traceback" in ran.err) == (1, True, True, False), ran.err
+
+
+def test_a_home_that_is_unknown_is_asked_for(account: Account) -> None:
+    lost = {name: value for name, value in account.environment.items() if name != "HOME"} | {"HOME": ""}
+    ran = Account(account.home, account.uid, account.argv, lost).run("local", "list")
+    assert ran.code in {0, 2}, ran.err
+    assert "Traceback" not in ran.err
