@@ -2,6 +2,7 @@
 
     starting ──> supervising ──> serving ── stop request ────> stopping ──> gone (components ended)
                                     ├────── the owner ended ──> stopping ──> gone (components ended, files removed)
+                                    ├────── files removed ────> stopping ──> gone (components ended)
                                     └────── SIGTERM ──────────> released (components go on)
 
 The supervisor comes first, with nothing heavy imported: etcd waits for it. The HTTP libraries, the node agents and the control socket are
@@ -15,7 +16,9 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, Locked
@@ -27,6 +30,12 @@ from kubewright.local import launch, record
 from kubewright.local.flags import START_AFTER
 from kubewright.local.places import Places
 from kubewright.local.supervisor import DOWN, NodeFacts, ProbeIdentity, Supervisor
+
+HOME_LOOK: Final = 2.0
+"""Seconds between two looks whether the state directory is still there."""
+HEAD_START: Final = 1.2
+"""Seconds that the API server gets at most before the daemon loads the rest of itself; nobody can ask about the cluster until then."""
+_LOOK: Final = 0.02
 
 
 def main() -> int:
@@ -66,26 +75,53 @@ async def _serve(places: Places) -> None:
     running.add_signal_handler(signal.SIGTERM, released.set)
     supervisor = _supervisor(places, cluster, told)
     await supervisor.start()
+    await _head_start(cluster.control_plane)
     from kubewright.local.serving import ClusterServer  # loads the HTTP libraries: only now
 
     server = ClusterServer(places, cluster, supervisor, stopping=stopping, clock=SystemClock())
     await server.start()
     orphaned = asyncio.Event()
     owner = _watch_owner(told.owner, orphaned)
+    homeless = asyncio.Event()
+    watch = asyncio.create_task(_watch_home(places.root, homeless), name="state directory")
     try:
-        await _first(stopping, released, orphaned)
+        await _first(stopping, released, orphaned, homeless)
     finally:
+        watch.cancel()
         if owner is not None:
             running.remove_reader(owner)
             os.close(owner)
         await server.stop()
-        ending = stopping.is_set() or orphaned.is_set() or not released.is_set()
+        ending = stopping.is_set() or orphaned.is_set() or homeless.is_set() or not released.is_set()
         await (supervisor.stop(DOWN) if ending else supervisor.release())
         await server.close()
-        if orphaned.is_set() and not stopping.is_set():
+        if orphaned.is_set() and not stopping.is_set() and not homeless.is_set():
             from kubewright.local.down import remove_own
 
             await asyncio.to_thread(remove_own, places)
+
+
+async def _head_start(machine: record.Machine) -> None:
+    """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second.
+
+    It opens its port at once and serves a second later, so that one TLS handshake tells when.
+    """
+    address, port = machine.address, machine.ports["api_server"]
+    with suppress(TimeoutError):
+        async with asyncio.timeout(HEAD_START):
+            while not await _serves(address, port):
+                await asyncio.sleep(_LOOK)
+
+
+async def _serves(address: str, port: int) -> bool:
+    from kubewright.http import tls
+
+    try:
+        _, writer = await asyncio.open_connection(address, port, ssl=tls.anonymous_context(None, verify=False))
+    except OSError:
+        return False
+    writer.transport.abort()
+    return True
 
 
 def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Launch) -> Supervisor:
@@ -118,6 +154,22 @@ def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
         return None
     asyncio.get_running_loop().add_reader(handle, orphaned.set)
     return handle
+
+
+async def _watch_home(root: Path, gone: asyncio.Event) -> None:
+    """Note that somebody removed the state directory: then nobody else can find what runs, and end it."""
+    mine = _inode(root)
+    while _inode(root) == mine:
+        await asyncio.sleep(HOME_LOOK)
+    gone.set()
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 async def _first(*waited: asyncio.Event) -> None:

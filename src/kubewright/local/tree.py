@@ -13,6 +13,7 @@ from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import NotFound
 from kubewright.base.events import Waited
+from kubewright.host.listeners import blocking
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init import joining, phases, waiting
@@ -41,6 +42,16 @@ def images(ctx: InitContext) -> Iterable[Change]:
     """Require the programs of the static pods; images of pods that are only played need not be there."""
     for component in STATIC_PODS:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
+
+
+def listening(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server listens, looking at the kernel's table only: a client would take processor time from its start."""
+    address, port = ctx.addresses.advertise, ctx.addresses.ports.api_server
+
+    def listens() -> str | None:
+        return None if blocking(ctx.host.network.listeners(), address, port) else f"nothing listens on port {port} of {address} yet"
+
+    yield waiting.until(ctx, listens, saying="the API server to listen", blame=("kube-apiserver", "etcd"))
 
 
 def retry(ctx: InitContext) -> Iterable[Change]:
@@ -135,6 +146,7 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     phases.CONTROL_PLANE,
     phases.KUBELET_START,
     Phase("retry", "Start components at once that wait for the end of their back-off", run=retry, hidden=True),
+    Phase("listen", "Wait until the API server listens", run=listening, hidden=True),
     phases.WAIT,
     phases.UPLOAD_CONFIG,
     phases.BOOTSTRAP_TOKEN,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from kubewright.apis.kubeadm.image_names import images
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, NotFound
 from kubewright.base.events import Waited
+from kubewright.base.waiting import Condition
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init.context import InitContext
 
@@ -25,7 +26,6 @@ def preflight(ctx: InitContext) -> Iterable[Change]:
 
 def control_plane(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server accepts what the next phases write."""
-    limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
 
     def accepts() -> str | None:
@@ -37,28 +37,18 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
             return str(error)
         return None
 
-    yield ctx.waiter.until(
-        accepts,
-        within=limit,
-        saying="the API server to take requests",
-        every=_LOOK,
-        at_most=_LOOK,
-        diagnose=_last_words(ctx, "kube-apiserver", "etcd"),
-        remedy="mend what the component complains about, then run the same command again",
-    )
+    yield until(ctx, accepts, saying="the API server to take requests", blame=("kube-apiserver", "etcd"))
 
 
 def components(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server is ready and the other components answer that they are healthy."""
     yield from api_server(ctx)
-    limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
     for name, healthy in ctx.health_checks.items():
-        yield ctx.waiter.until(healthy, within=limit, saying=f"{name} to be healthy", every=_LOOK, diagnose=_last_words(ctx, name))
+        yield until(ctx, healthy, saying=f"{name} to be healthy", blame=(name,))
 
 
 def api_server(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server calls itself ready: all its post-start hooks are through."""
-    limit = ctx.configuration.init.timeouts.control_plane_component_health_check.seconds
 
     def ready() -> str | None:
         try:
@@ -67,13 +57,19 @@ def api_server(ctx: InitContext) -> Iterable[Waited]:
             return str(error)
         return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
 
-    yield ctx.waiter.until(
-        ready,
-        within=limit,
-        saying="the API server to be ready",
+    yield until(ctx, ready, saying="the API server to be ready", blame=("kube-apiserver",))
+
+
+def until(ctx: InitContext, condition: Condition, *, saying: str, blame: Sequence[str]) -> Waited:
+    """Wait for a part of the control plane, for as long as the configuration allows; a failure shows the last words of those to blame."""
+    return ctx.waiter.until(
+        condition,
+        within=ctx.configuration.init.timeouts.control_plane_component_health_check.seconds,
+        saying=saying,
         every=_LOOK,
         at_most=_LOOK,
-        diagnose=_last_words(ctx, "kube-apiserver"),
+        diagnose=_last_words(ctx, *blame),
+        remedy="mend what the component complains about, then run the same command again",
     )
 
 
