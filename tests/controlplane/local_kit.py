@@ -110,7 +110,7 @@ class Bench:
         return self.status(name)["state"] == "Ready"
 
     def close(self) -> None:
-        for place in sorted(self.root.glob("*")):
+        for place in {self.root / "one", *self.root.glob("*")}:  # one whose files were removed may still run
             with contextlib.suppress(KubewrightError):
                 down(Places(place))
             for left in RealProcesses().marked(str(place)):
@@ -170,7 +170,10 @@ def leftovers(root: Path, address: str = "") -> list[str]:
     if address:
         found += [f"listener {one.address}:{one.port}" for one in RealNetwork().listeners() if one.address == address]
     found += [f"socket {line.split()[-1]}" for line in Path("/proc/net/unix").read_text().splitlines() if str(root) in line]
-    return [*found, *(f"file {path}" for path in [root, *root.rglob("*")] if path.exists())]
+    return [
+        *found,
+        *(f"file {directory}/{name}" for directory, directories, files in os.walk(root) for name in (".", *directories, *files)),
+    ]
 
 
 def _using(root: Path) -> Iterator[tuple[str, str]]:

@@ -71,6 +71,33 @@ def test_down_leaves_nothing(home: Bench, disturb: Callable[[Bench], None] | Non
         assert (home.root / "outside" / "precious").read_text() == "not ours"
 
 
+def test_a_cluster_whose_files_were_removed_ends_by_itself(home: Bench) -> None:
+    home.up(nodes=0)
+    root, address = home.places().root, address_of(home.places())
+    shutil.rmtree(root)
+    eventually(lambda: not leftovers(root, address), "the cluster to end without its files")
+
+
+@pytest.mark.parametrize("then", ["down", "up"])
+def test_what_runs_of_a_cluster_whose_files_were_removed_is_found(home: Bench, then: str) -> None:
+    home.up(nodes=0)
+    root = home.places().root
+    running = [Identity.of(row["pid"]) for row in home.components().values()]
+    home.kill_daemon()  # else it would see to it itself
+    shutil.rmtree(root)
+
+    ran = home.run(then, *(["--nodes", "0"] if then == "up" else []))
+
+    assert ran.code == 0, ran.err
+    assert [one for one in running if one is None or RealProcesses().alive(one)] == []
+    if then == "up":
+        assert home.ready()
+        down(home.places())
+    else:
+        assert "is gone" in ran.out
+    assert leftovers(root) == []
+
+
 def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     home.up(nodes=1)
     root, address = home.places().root, address_of(home.places())

@@ -44,7 +44,9 @@ def down(places: Places, *, keep_data: bool = False, reporter: Reporter | None =
     clock = clock or SystemClock()
     start = clock.monotonic()
     if not places.root.is_dir():
-        return Stopped(existed=False)
+        existed = bool(RealProcesses().marked(str(places.root)))  # somebody removed the files of a cluster that runs
+        stop(places, reporter=reporter, clock=clock)
+        return Stopped(existed=existed, seconds=clock.monotonic() - start)
     lock = Lock(PurePosixPath(places.lock), doing=f"down of cluster {places.name}", clock=clock)
     lock.acquire()
     try:

@@ -147,10 +147,10 @@ def _require_valid(places: Places, cluster: ClusterRecord, random: Random) -> No
 
 
 def _write_down(places: Places, cluster: ClusterRecord, found: ClusterRecord | None) -> None:
-    """Save the record; what is left of a start with another configuration goes first."""
+    """Save the record. What is left of a start with another configuration goes first, and what runs of a cluster whose files were removed."""
     if cluster == found:
         return
-    if found is not None and not _same_making(found, cluster):
+    if (found is None and preflight.components_run(places)) or (found is not None and not _same_making(found, cluster)):
         from kubewright.local.down import clear, stop
 
         stop(places)

@@ -48,7 +48,7 @@ class Workshop:
     def spawn(self, component: str, launch: Launch, *, manifest: str) -> Process:
         """Start a component's process. Raises OSError or HostError."""
         directory = self.directory(component)
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)  # not its parents: where they were removed, nothing is to come back
         for mount in launch.mounts:
             ensure_host_path(mount)
         return Process.spawn(
