@@ -45,7 +45,7 @@ class Control:
 
     def retry(self) -> Answer:
         """Start components at once that wait for the end of their back-off, and forget that they failed before."""
-        return self._call("POST", "/retry", {})
+        return self._call("POST", "/retry", {}, timeout=2.0)
 
     def stop(self) -> Answer:
         """Stop every component and the daemon; returns when the components have ended."""

@@ -76,7 +76,9 @@ class Daemon:
             self.require_alive()
             return None if control.answers() else "it does not listen yet"
 
-        waiter.until(ready, within=20.0, saying="the cluster's daemon", every=0.01, at_most=0.1)
+        there = launch.identity(self._places)
+        remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
+        waiter.until(ready, within=20.0, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
         return control
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path, PurePosixPath
+from typing import Final, TypeVar
 
 from kubewright.apis.addresses import Addresses, Ports
 from kubewright.base.errors import ConfigurationChanged, HostError
@@ -73,8 +75,8 @@ def load(path: Path) -> ClusterRecord | None:
     """
     try:
         found = json.loads(path.read_bytes())
-        machines = tuple(Machine(**machine) for machine in found.pop("machines"))
-        return ClusterRecord(**found, machines=machines)
+        machines = tuple(_typed(Machine(**machine)) for machine in found.pop("machines"))
+        return _whole(_typed(ClusterRecord(**found, machines=machines)))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -85,6 +87,34 @@ def load(path: Path) -> ClusterRecord | None:
             detail=str(error),
             remedy=f"remove the cluster with `kubewright down --name {path.parent.name}`, then bring it up again",
         ) from error
+
+
+_KINDS: Final = {"str": str, "int": int, "bool": bool, "Mapping[str, int]": dict, "tuple[Machine, ...]": tuple}
+T = TypeVar("T", Machine, ClusterRecord)
+
+
+def _typed(value: T) -> T:
+    """Require that every field is of its type. Raises ValueError."""
+    for row in fields(value):
+        found = getattr(value, row.name)
+        if type(found) is not _KINDS[str(row.type)]:
+            raise ValueError(f"{row.name} is {found!r}")
+    return value
+
+
+def _whole(record: ClusterRecord) -> ClusterRecord:
+    """Require what the rest relies on. Raises ValueError."""
+    if record.format != FORMAT or record.nodes < 0:
+        raise ValueError(f"format {record.format}, {record.nodes} nodes")
+    for machine in record.machines:
+        ipaddress.IPv4Address(machine.address)
+        if machine.ports.keys() != Machine(name="", address="").ports.keys() or any(
+            type(port) is not int for port in machine.ports.values()
+        ):
+            raise ValueError(f"ports {machine.ports}")
+    if not any(machine.role == CONTROL_PLANE for machine in record.machines):
+        raise ValueError("no control plane")
+    return record
 
 
 def save(record: ClusterRecord, path: Path) -> None:

@@ -1,0 +1,375 @@
+"""The small parts of `up` and `down`: preflight, claims, choosing a place, the launch file, the machine's seams, clearing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from kubewright.apis.addresses import Ports
+from kubewright.base.errors import BinariesError, CheckFailed, ComponentFailed, HostError, UsageError
+from kubewright.base.events import SilentReporter
+from kubewright.binaries import Sources
+from kubewright.host.listeners import Listener
+from kubewright.host.network import PortOwner, RealNetwork
+from kubewright.host.processes import Identity
+from kubewright.local import down, launch, preflight, record, status, up
+from kubewright.local.claims import Claims
+from kubewright.local.context import require_alive
+from kubewright.local.launch import Launch
+from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord, Machine
+
+MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
+PROGRAMS = dict.fromkeys(preflight.PROGRAMS, Path("/bin/true"))
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Places:
+    root = tmp_path / "one"
+    root.mkdir(mode=0o700)
+    return Places(root)
+
+
+@dataclass
+class FakeNetwork:
+    """A network where some ports are held."""
+
+    held: dict[int, PortOwner] = field(default_factory=dict)
+
+    def owner_of_port(self, address: str, port: int) -> PortOwner | None:
+        assert address == MACHINE.address
+        return self.held.get(port)
+
+    def listeners(self) -> list[Listener]:
+        return []
+
+    def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
+        raise NotImplementedError
+
+    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
+        raise NotImplementedError
+
+    def interface_addresses(self) -> list[object]:
+        return []
+
+    def default_address(self, *, family: object) -> str | None:
+        return None
+
+    def loopback_global(self) -> str | None:
+        return None
+
+
+def subject(where: Places, **parts: object) -> preflight.Subject:
+    wanted = {
+        "places": where,
+        "record": ClusterRecord(name="one", machines=(MACHINE,)),
+        "programs": PROGRAMS,
+        "network": FakeNetwork(),
+        "running": False,
+        **parts,
+    }
+    return preflight.Subject(**wanted)  # type: ignore[arg-type]
+
+
+# -- preflight
+
+
+def test_a_machine_that_has_everything_passes(where: Places) -> None:
+    preflight.run(subject(where))
+
+
+def test_every_failure_is_told_at_once(where: Places) -> None:
+    held = {6443: PortOwner(user=0, pid=7, program="haproxy"), 10250: PortOwner(user=1000)}
+    programs = {**PROGRAMS, "etcd": Path("/nonexistent/etcd")}
+    del programs["kube-scheduler"]
+    with pytest.raises(CheckFailed) as caught:
+        preflight.run(subject(where, network=FakeNetwork(held), programs=programs))
+    assert caught.value.detail.splitlines() == [
+        "binaries: etcd is not there; get it with `kubewright binaries fetch etcd`",
+        "binaries: kube-scheduler is not there; get it with `kubewright binaries fetch kube-scheduler`",
+        "ports: port 6443 at 127.0.0.11, for kube-apiserver, is held by haproxy (pid 7); stop it (`kill 7`)",
+        "ports: port 10250 at 127.0.0.11, for the node agents, is held by a process of user 1000; stop it (find it as root with `ss -ltnp`)",
+    ]
+    assert "'one'" in caught.value.what
+
+
+def test_the_ports_of_a_cluster_that_runs_are_its_own(where: Places) -> None:
+    held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
+    preflight.run(subject(where, network=FakeNetwork(held), running=True))
+
+
+def test_the_table_of_ports_is_complete() -> None:
+    assert set(preflight.PORT_USERS) == set(Ports.__dataclass_fields__)
+
+
+def test_more_nodes_than_open_files_are_refused(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
+    preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=100)))
+    with pytest.raises(CheckFailed, match="not ready") as caught:
+        preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=1000)))
+    assert "open-files: 1000 nodes need 4260 open files, the hard limit is 1024" in caught.value.detail
+
+
+@pytest.mark.parametrize(("mode", "fits"), [(0o700, True), (0o500, True), (0o710, False), (0o701, False), (0o777, False)])
+def test_a_state_directory_is_for_its_user_alone(tmp_path: Path, mode: int, fits: bool) -> None:
+    tmp_path.chmod(mode)
+    if fits:
+        preflight.require_private(tmp_path)
+        return
+    with pytest.raises(HostError) as caught:
+        preflight.require_private(tmp_path)
+    assert f"chmod 0700 {tmp_path}" in caught.value.remedy
+
+
+# -- claims and places
+
+
+def test_an_address_is_claimed_by_one_process_at_a_time() -> None:
+    address = f"127.9.{os.getpid() % 250}.{os.getpid() // 250 % 250}"
+    with Claims() as mine, Claims() as other:
+        assert mine.take(address)
+        assert mine.take(address)
+        assert not other.take(address)
+        code = f"from kubewright.local.claims import Claims; raise SystemExit(Claims().take({address!r}))"
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    with Claims() as next_one:
+        assert next_one.take(address)
+
+
+def _listening(monkeypatch: pytest.MonkeyPatch, *pairs: tuple[str, int]) -> None:
+    found = [Listener(address=address, port=port, user=0, inode=1) for address, port in pairs]
+    monkeypatch.setattr(RealNetwork, "listeners", lambda _: found)
+
+
+def _chosen(where: Places, claims: Claims) -> Machine:
+    return up._machine(where, claims)
+
+
+def test_a_machine_takes_the_first_address_that_is_free(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    _listening(monkeypatch, ("127.0.0.11", 6443), ("127.0.0.12", 10257), ("127.0.0.13", 80))
+    with Claims() as claims:
+        machine = _chosen(where, claims)
+    assert machine.name == "one-control-plane"
+    assert machine.ports == Machine(name="", address="").ports
+    assert machine.address == "127.0.0.13"
+
+
+def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    _listening(monkeypatch)
+    (where.root.parent / "two").mkdir()
+    record.save(ClusterRecord(name="two", machines=(replace(MACHINE, address="127.0.0.11"),)), where.root.parent / "two" / "cluster.json")
+    (where.root.parent / "bad").mkdir()
+    (where.root.parent / "bad" / "cluster.json").write_text("{")
+    with Claims() as others, Claims() as claims:
+        others.take("127.0.0.12")
+        assert _chosen(where, claims).address not in {"127.0.0.11", "127.0.0.12"}
+
+
+def test_ports_that_are_taken_at_every_address_are_avoided(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    _listening(monkeypatch, ("0.0.0.0", 6443), ("::", 2380), ("127.0.0.11", 10250), ("127.0.0.12", 80))
+    with Claims() as claims:
+        machine = _chosen(where, claims)
+    assert machine.address != "127.0.0.11"
+    assert machine.ports["api_server"] == 6444
+    assert machine.ports["kubelet"] == 10250
+    assert not {6443, 2380} & set(machine.ports.values())
+    assert len(set(machine.ports.values())) == len(machine.ports) == 8
+
+
+def test_a_wish_that_fails_before_anything_starts_leaves_nothing(tmp_path: Path) -> None:
+    where = Places(tmp_path / "one")
+    nothing = Sources(cache=tmp_path / "cache", allow_download=False, allow_build=False)
+    with pytest.raises(BinariesError):
+        up.up(where, up.Wish(), sources=nothing, reporter=SilentReporter())
+    assert not where.root.exists()
+
+
+# -- launching
+
+
+def test_what_the_daemon_is_told_is_read_again(where: Places) -> None:
+    told = Launch(programs={"etcd": "/bin/etcd"}, owner="1:2:3")
+    launch.write_launch(told, where)
+    assert launch.read_launch(where) == told
+    (where.root / "launch.json").write_text("[]")
+    with pytest.raises(HostError, match=r"launch\.json"):
+        launch.read_launch(where)
+
+
+def test_a_daemon_is_known_by_more_than_its_number(where: Places) -> None:
+    assert launch.identity(where) is None
+    launch.sign(where)
+    mine = Identity.of(os.getpid())
+    assert mine is not None
+    assert launch.identity(where) == mine
+    for text in (f"{mine.pid}:{mine.start_time + 1}:{mine.boot_id}", f"{mine.pid}:{mine.start_time}:other", "nonsense", ""):
+        where.daemon_record.write_text(text)
+        assert launch.identity(where) is None
+
+
+def test_the_last_lines_of_a_log_are_few_and_never_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    assert launch.last_lines(path) == []
+    path.write_bytes(b"\xff\n" * 5 + b"x" * 100_000 + b"\nlast\n")
+    assert launch.last_lines(path, lines=1) == ["last"]
+    assert len(launch.last_lines(path, lines=3)[0]) <= 16384
+
+
+def test_a_started_process_may_be_forgotten_without_a_warning() -> None:
+    started = launch.Started(["sleep", "60"])
+    identity = Identity.of(started.pid)
+    assert identity is not None
+    del started  # warnings are errors here
+    os.kill(identity.pid, signal.SIGKILL)
+    for _ in range(200):
+        launch.reap(identity)
+        if not Path(f"/proc/{identity.pid}").exists():
+            break
+        os.sched_yield()
+    launch.reap(identity)
+
+
+# -- the machine
+
+
+def test_a_machine_knows_the_kubelet_only(where: Places) -> None:
+    host = local_machine(where, MACHINE.name, programs={}, daemon=Daemon(where))
+    services = host._services  # the seam below `ensure`
+    assert services.state("containerd") is None
+    found = services.state("kubelet")
+    assert found is not None
+    assert (found.running, found.enabled) == (False, True)
+    refused: list[Callable[[], None]] = [
+        lambda: services.start("containerd"),
+        lambda: services.stop("kubelet"),
+        lambda: services.disable("kubelet"),
+        lambda: services.enable("containerd"),
+    ]
+    for call in refused:
+        with pytest.raises(HostError, match="on a local machine"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("image", "there"),
+    [
+        ("registry.k8s.io/etcd:3.6.8-0", True),
+        ("registry.k8s.io/kube-apiserver:v1.36.3", True),
+        ("localhost:5000/a/b/etcd@sha256:0", True),
+        ("etcd", True),
+        ("registry.k8s.io/coredns/coredns:v1.14.2", False),
+    ],
+)
+def test_an_image_is_there_when_its_program_is(where: Places, image: str, there: bool) -> None:
+    runtime = local_machine(where, MACHINE.name, programs=PROGRAMS, daemon=Daemon(where)).runtime
+    assert runtime.has_image(image) is there
+    if not there:
+        with pytest.raises(BinariesError, match=image):
+            runtime.pull(image)
+
+
+def test_a_dead_daemon_is_told_with_its_last_words(where: Places) -> None:
+    where.daemon_log.write_text("error: no luck today\n")
+    with pytest.raises(ComponentFailed) as caught:
+        Daemon(where).require_alive()
+    assert (caught.value.what, caught.value.detail) == ("the daemon of cluster 'one' ended", "error: no luck today")
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ("open /x: no space left on device", "free some space"),
+        ("listen tcp 127.0.0.11:10259: bind: address already in use", "`ss -ltnp`"),
+        ("open /x: permission denied", "owner and the mode"),
+        ("unknown flag: --x", "extraArgs"),
+    ],
+)
+def test_the_remedy_follows_from_the_last_words(words: str, remedy: str) -> None:
+    component = {"name": "etcd", "state": "CrashLoop", "reason": "exit code 1", "lastWords": [words]}
+    with pytest.raises(ComponentFailed, match="etcd does not stay up") as caught:
+        require_alive({"components": [component]})
+    assert words in caught.value.detail
+    assert remedy in caught.value.remedy
+    require_alive({"components": [{**component, "state": "Waiting"}]})
+    with pytest.raises(ComponentFailed):
+        require_alive({"components": [{**component, "state": "Waiting", "refused": True}]})
+
+
+# -- clearing, and what is told of what is left
+
+
+def _tree(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
+
+
+def _fill(where: Places) -> None:
+    files = ["cluster.json", "lock", "launch.json", "nodes/one-worker-1/kubelet.conf"]
+    machine = "machines/one-control-plane"
+    files += [f"{machine}/{name}" for name in ("etcd/member/db", "kubernetes/pki/etcd/ca.key", "kubernetes/admin.conf", "logs/etcd.log")]
+    for name in files:
+        (where.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (where.root / name).write_text("")
+
+
+def test_clearing_removes_all_but_what_is_kept(where: Places) -> None:
+    _fill(where)
+    down.clear(where, keep_data=True)
+    machine = "machines/one-control-plane"
+    assert _tree(where.root) == {"cluster.json", "lock", f"{machine}/etcd/member/db", f"{machine}/kubernetes/pki/etcd/ca.key"}
+    down.clear(where, keep_data=False)
+    assert _tree(where.root) == {"lock"}
+    down.clear(where, keep_data=False)
+
+
+def test_clearing_follows_no_link(where: Places, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("")
+    (where.root / "link").symlink_to(tmp_path)
+    down.clear(where, keep_data=False)
+    assert (tmp_path / "precious").exists()
+
+
+def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: Places) -> None:
+    _fill(where)
+    from pathlib import PurePosixPath
+
+    from kubewright.host.locks import Lock
+
+    with Lock(PurePosixPath(where.lock), doing="up"):
+        down.remove_own(where)
+        assert (where.root / "cluster.json").exists()
+    down.remove_own(where)
+    assert not where.root.exists()
+
+
+def test_a_cluster_that_is_not_there_is_told_with_those_that_are(where: Places) -> None:
+    record.save(ClusterRecord(name="one", machines=(MACHINE,)), where.record)
+    with pytest.raises(UsageError) as caught:
+        status.status(Places(where.root.parent / "two"))
+    assert "kubewright up --name two" in caught.value.remedy
+    assert "there are: one" in caught.value.remedy
+
+
+def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_answer(where: Places) -> None:
+    record.save(ClusterRecord(name="one", machines=(MACHINE,), nodes=2), where.record)
+    found = status.status(where)
+    assert (found["state"], found["problem"], found["nodes"]) == ("Stopped", "", {"ready": 0, "total": 3})
+    launch.sign(where)  # this process is alive and serves no control socket
+    found = status.status(where)
+    assert found["state"] == "NoAnswer"
+    assert f"kill -9 {os.getpid()}" in found["problem"]
+
+
+def test_a_socket_where_the_control_socket_was_is_no_daemon(where: Places) -> None:
+    record.save(ClusterRecord(name="one", machines=(MACHINE,)), where.record)
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(where.socket))
+    assert status.status(where)["state"] == "Stopped"
