@@ -11,7 +11,7 @@ import pytest
 from local_kit import COMPONENTS, Bench, bench, config_map, eventually, fingerprint
 
 from kubewright.base.change import Action
-from kubewright.base.errors import NotFound
+from kubewright.base.errors import NotFound, WaitTimeout
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import Resource, named
 from kubewright.local import launch
@@ -108,6 +108,16 @@ def test_up_waits_until_a_killed_component_is_well_again(one: Bench, component: 
     assert {name for name in COMPONENTS if after[name][0] != before[name][0]} == {component}
 
 
+def test_killed_components_come_back_by_themselves(one: Bench) -> None:
+    before = _processes(one)
+    for pid, _ in before.values():
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: all(row["restarts"] > before[name][1] for name, row in one.components().items()), "all to be started again")
+    eventually(one.ready, "the cluster to be well again")
+    after = _processes(one)
+    assert {name: restarts - before[name][1] for name, (_, restarts) in after.items()} == dict.fromkeys(COMPONENTS, 1)
+
+
 OBJECTS = [
     ("clusterrolebindings.rbac.authorization.k8s.io", "kubeadm:kubelet-bootstrap", None),
     ("roles.rbac.authorization.k8s.io", "kubeadm:nodes-kubeadm-config", "kube-system"),
@@ -189,6 +199,19 @@ def test_a_cluster_whose_daemon_died_is_adopted_without_a_restart(one: Bench) ->
     assert one.daemon() != dead
     assert _processes(one) == before
     assert fingerprint(one.root) == files
+
+
+def test_a_daemon_that_hangs_is_named(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubewright.local.machine.LISTENS_WITHIN", 1.0)
+    daemon = one.daemon()
+    os.kill(daemon.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(WaitTimeout, match="the cluster's daemon") as caught:
+            one.up()
+        assert f"kill -9 {daemon.pid}" in caught.value.remedy
+    finally:
+        os.kill(daemon.pid, signal.SIGCONT)
+    eventually(one.ready, "the daemon to go on")
 
 
 def test_nodes_are_added_and_removed_by_scaling(one: Bench) -> None:

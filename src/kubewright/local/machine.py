@@ -19,6 +19,9 @@ from kubewright.local import launch
 from kubewright.local.control import Control
 from kubewright.local.places import Places
 
+LISTENS_WITHIN = 20.0
+"""Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
+
 KUBELET = "kubelet"
 """The one service of a local machine. The daemon stands for it, on every machine of the cluster."""
 
@@ -78,7 +81,7 @@ class Daemon:
 
         there = launch.identity(self._places)
         remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
-        waiter.until(ready, within=20.0, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
+        waiter.until(ready, within=LISTENS_WITHIN, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
         return control
 
 
