@@ -153,8 +153,8 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     Phase("join-nodes", "Let the worker nodes join", run=join_nodes, hidden=True),
     phases.MARK,
     phases.KUBELET_FINALIZE,
-    phases.ADDON,
     Phase("api-ready", "Wait until the API server is ready", run=api_ready, hidden=True),
     Phase("nodes-ready", "Wait until all nodes are ready", run=nodes_ready, hidden=True),
+    phases.ADDON,
     phases.CHECK,
 )
