@@ -268,7 +268,7 @@ def test_a_volume_that_a_process_cannot_have_is_refused_by_field_path(home: Benc
     start = time.monotonic()
     ran = _up(home, config=f"{CLUSTER}scheduler:\n{volume}")
     assert time.monotonic() - start < SOON
-    _failed(home, ran, 1, "kube-scheduler", "volumeMounts", "/etc/ssl/certs", to_mend="")
+    _failed(home, ran, 1, "kube-scheduler", "volumeMounts[1].mountPath", "/etc/ssl/certs", to_mend="extraVolumes")
 
 
 def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> None:

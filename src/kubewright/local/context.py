@@ -79,6 +79,7 @@ class WatchfulWaiter:
 REMEDIES: Final = (
     ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
     ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
+    ("cannot run as a process", "correct extraVolumes of the configuration"),
     ("permission denied", "see the owner and the mode of the file that it names"),
     ("", "mend what it complains about, extraArgs of the configuration for example"),
 )
