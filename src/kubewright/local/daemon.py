@@ -16,7 +16,6 @@ import os
 import resource
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -102,26 +101,14 @@ async def _serve(places: Places) -> None:
 
 
 async def _head_start(machine: record.Machine) -> None:
-    """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second.
+    """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second."""
+    from kubewright.http.handshake import serves_async
 
-    It opens its port at once and serves a second later, so that one TLS handshake tells when.
-    """
-    address, port = machine.address, machine.ports["api_server"]
-    with suppress(TimeoutError):
-        async with asyncio.timeout(HEAD_START):
-            while not await _serves(address, port):
-                await asyncio.sleep(_LOOK)
-
-
-async def _serves(address: str, port: int) -> bool:
-    from kubewright.http import tls
-
-    try:
-        _, writer = await asyncio.open_connection(address, port, ssl=tls.anonymous_context(None, verify=False))
-    except OSError:
-        return False
-    writer.transport.abort()
-    return True
+    end = asyncio.get_running_loop().time() + HEAD_START
+    while (left := end - asyncio.get_running_loop().time()) > 0:
+        if await serves_async(machine.address, machine.ports["api_server"], within=left):
+            return
+        await asyncio.sleep(_LOOK)
 
 
 def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Launch) -> Supervisor:

@@ -13,7 +13,7 @@ from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import NotFound
 from kubewright.base.events import Waited
-from kubewright.host.listeners import blocking
+from kubewright.http import handshake
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init import joining, phases, waiting
@@ -34,6 +34,8 @@ REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 
 STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
+_HANDSHAKE: Final = 0.5
+"""Seconds until a handshake is given up, so that a component that dies is seen."""
 _ASK: Final = 0.5
 """Seconds that the daemon waits for its nodes before it answers: asking again and again would take the time that they need."""
 
@@ -44,14 +46,14 @@ def images(ctx: InitContext) -> Iterable[Change]:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
 
 
-def listening(ctx: InitContext) -> Iterable[Waited]:
-    """Wait until the API server listens, looking at the kernel's table only: a client would take processor time from its start."""
+def serving(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server serves, with a handshake only: to load a client would take processor time from its start."""
     address, port = ctx.addresses.advertise, ctx.addresses.ports.api_server
 
-    def listens() -> str | None:
-        return None if blocking(ctx.host.network.listeners(), address, port) else f"nothing listens on port {port} of {address} yet"
+    def serves() -> str | None:
+        return None if handshake.serves(address, port, within=_HANDSHAKE) else f"nothing serves at port {port} of {address} yet"
 
-    yield waiting.until(ctx, listens, saying="the API server to listen", blame=("kube-apiserver", "etcd"))
+    yield waiting.until(ctx, serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 
 
 def retry(ctx: InitContext) -> Iterable[Change]:
@@ -146,7 +148,7 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     phases.CONTROL_PLANE,
     phases.KUBELET_START,
     Phase("retry", "Start components at once that wait for the end of their back-off", run=retry, hidden=True),
-    Phase("listen", "Wait until the API server listens", run=listening, hidden=True),
+    Phase("serve", "Wait until the API server serves", run=serving, hidden=True),
     phases.WAIT,
     phases.UPLOAD_CONFIG,
     phases.BOOTSTRAP_TOKEN,

@@ -1,0 +1,31 @@
+"""Whether a TLS server serves yet, at the price of one handshake and without an HTTP library.
+
+kube-apiserver opens its port at once and serves a second later: a handshake that is begun in between ends when it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+
+from kubewright.http import tls
+
+
+def serves(address: str, port: int, *, within: float) -> bool:
+    """Shake hands, waiting at most so many seconds. The certificate is not verified and nothing is sent."""
+    context = tls.anonymous_context(None, verify=False)
+    with suppress(OSError), socket.create_connection((address, port), timeout=within) as connection:
+        context.wrap_socket(connection).close()
+        return True
+    return False
+
+
+async def serves_async(address: str, port: int, *, within: float) -> bool:
+    """The asynchronous form of `serves`."""
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(within):
+            _, writer = await asyncio.open_connection(address, port, ssl=tls.anonymous_context(None, verify=False))
+        writer.transport.abort()
+        return True
+    return False

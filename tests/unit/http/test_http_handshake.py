@@ -1,0 +1,51 @@
+"""One handshake tells whether a TLS server serves."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import threading
+
+import pytest
+import trustme
+
+from kubewright.http.handshake import serves, serves_async
+
+
+@pytest.fixture(params=["sync", "async"])
+def ask(request):
+    if request.param == "sync":
+        return lambda address, port: serves(address, port, within=0.5)
+    return lambda address, port: asyncio.run(serves_async(address, port, within=0.5))
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        yield opened
+
+
+def test_nobody_listens(ask):
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port = opened.getsockname()[1]
+    assert ask("127.0.0.1", port) is False
+
+
+def test_a_port_that_is_open_and_not_served_yet(ask, listener):
+    assert ask(*listener.getsockname()) is False
+
+
+def test_a_server_that_serves(ask, listener):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+    def answer() -> None:
+        connection, _ = listener.accept()
+        with connection, context.wrap_socket(connection, server_side=True):
+            pass
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert ask(*listener.getsockname()) is True
+    thread.join(5)
