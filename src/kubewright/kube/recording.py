@@ -4,8 +4,6 @@ Reads see earlier writes first, then a real cluster where there is one, then sta
 same way and prints every request (kubeadm.md 2.5); `Action.lines` has its words.
 """
 
-
-
 from __future__ import annotations
 
 import builtins
