@@ -27,6 +27,7 @@ from kubewright.kube.ensure import Object, Write, ensure_object, remove_object
 from kubewright.kube.nodes import NodeMarks, ensure_node_marks
 from kubewright.kube.patches import node_status_patch
 from kubewright.kube.recording import RecordingKube
+from kubewright.kube.retrying import persist_async
 from kubewright.kube.watching import Informer
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
@@ -278,11 +279,13 @@ def test_a_certificate_is_asked_for_with_the_token(apiserver, kind: str) -> None
         client = AsyncKubeClient(found)
         deciding = asyncio.create_task(decide(apiserver, admin, kind))
         try:
-            content = await csr.obtain(client, csr.node_client(node, key), within=10)
+            # The rights were made a moment ago, and the authorizer learns of them by a watch.
+            content = await persist_async(lambda: csr.obtain(client, csr.node_client(node, key), within=10), within=10)
             await client.set_identity(csr.identity(content, key))
             review = await client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
         finally:
-            await deciding
+            deciding.cancel()
+            await asyncio.gather(deciding, return_exceptions=True)
             await client.close()
             await admin.close()
         return review["status"]["userInfo"]["username"]
