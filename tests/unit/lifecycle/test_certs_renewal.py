@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import subprocess
 import sys
 from datetime import timedelta
@@ -299,6 +300,12 @@ def test_a_word_that_is_no_command_is_refused(plane):
     assert "nonsense" in run.err
 
 
+def where_we_are() -> dict[str, str]:
+    import kubewright
+
+    return {**os.environ, "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
+
+
 def test_a_certificate_key_is_64_digits_and_cheap(plane):
     run = plane.run("certs", "certificate-key")
     assert (len(run.out), set(run.out) <= set("0123456789abcdef\n")) == (65, True)
@@ -306,5 +313,5 @@ def test_a_certificate_key_is_64_digits_and_cheap(plane):
         "import sys; sys.argv = ['kubewright', 'certs', 'certificate-key']; from kubewright.cli.main import main; main();"
         " print(sorted({'typing', 'cryptography', 'msgspec', 'dataclasses', 'json'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True, env=where_we_are())
     assert done.stdout.splitlines()[1:] == ["[]"]
