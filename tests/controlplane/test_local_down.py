@@ -74,7 +74,7 @@ def test_down_leaves_nothing(home: Bench, disturb: Callable[[Bench], None] | Non
 def test_a_cluster_whose_files_were_removed_ends_by_itself(home: Bench) -> None:
     home.up(nodes=0)
     root, address = home.places().root, address_of(home.places())
-    shutil.rmtree(root)
+    shutil.rmtree(root, ignore_errors=True)  # the daemon may be writing
     eventually(lambda: not leftovers(root, address), "the cluster to end without its files")
 
 
@@ -96,6 +96,20 @@ def test_what_runs_of_a_cluster_whose_files_were_removed_is_found(home: Bench, t
     else:
         assert "is gone" in ran.out
     assert leftovers(root) == []
+
+
+def test_a_daemon_whose_record_was_lost_is_replaced(home: Bench) -> None:
+    home.up(nodes=1)
+    pids, lost = {row["pid"] for row in home.components().values()}, home.daemon()
+    for name in ("daemon.json", "daemon.lock", "control.sock"):
+        (home.places().root / name).unlink()
+
+    assert home.up().changes == ()
+
+    assert home.daemon() != lost
+    assert not RealProcesses().alive(lost)
+    assert {row["pid"] for row in home.components().values()} == pids
+    down(home.places())
 
 
 def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,19 +21,23 @@ from kubewright.kube.resources import Resource
 T = TypeVar("T")
 
 _PAUSES: Final = Backoff(first=0.02, factor=2.0, limit=0.5)
+_DOUBTFUL: Final = 4
+"""Failed attempts, 0.14 s of pauses, after which it is worth a look whether the server is still there."""
 _PASSING: Final[tuple[type[APIError], ...]] = (Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized)
 
 
 class SettlingKube:
     """Sends each request until it succeeds, is refused for good, or `within` seconds have passed; then raises the last error.
 
-    A NotFound of a write counts as passing (the namespace comes), that of a read does not: it is an answer.
+    A NotFound of a write counts as passing (the namespace comes), that of a read does not: it is an answer. `look` is called before
+    further attempts once a request has failed a few times: it raises where trying again is pointless.
     """
 
-    def __init__(self, inner: KubeAPI, *, clock: Clock, within: float) -> None:
+    def __init__(self, inner: KubeAPI, *, clock: Clock, within: float, look: Callable[[], None] | None = None) -> None:
         self._inner = inner
         self._clock = clock
         self._within = within
+        self._look = look
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         return self._persist(lambda: self._inner.get(resource, name, namespace))
@@ -92,4 +96,8 @@ class SettlingKube:
 
     def _persist(self, call: Callable[[], T], *, also: tuple[type[APIError], ...] = ()) -> T:
         passing = (*_PASSING, *also)
-        return retry(call, clock=self._clock, on=passing, within=self._within, backoff=_PAUSES)
+        return retry(call, clock=self._clock, on=passing, within=self._within, backoff=_PAUSES, failed=self._failed)
+
+    def _failed(self, _: Exception, attempt: int) -> None:
+        if self._look is not None and attempt >= _DOUBTFUL:
+            self._look()

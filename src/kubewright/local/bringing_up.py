@@ -109,6 +109,11 @@ def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContex
     """Make the context of the phases."""
     machine = work.cluster.control_plane
     control = Control(work.places)
+
+    def look() -> None:
+        work.daemon.require_alive()
+        require_alive(_status(control))
+
     return LocalContext(
         configuration=configured,
         layout=work.host.layout,
@@ -118,7 +123,8 @@ def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContex
         keys=keys,
         clock=work.clock,
         random=work.random,
-        waiter=WatchfulWaiter(work.waiter, look=lambda: _require_well(work, control), monotonic=work.clock.monotonic),
+        waiter=WatchfulWaiter(work.waiter, look=look, monotonic=work.clock.monotonic),
+        look=look,
         reporter=work.reporter,
         connect=work.connect,
         started=work.clock.now(),
@@ -137,11 +143,6 @@ def _status(control: Control) -> Answer:
         return control.status()
     except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
         return {}
-
-
-def _require_well(work: Work, control: Control) -> None:
-    work.daemon.require_alive()
-    require_alive(_status(control))
 
 
 def _healthy(control: Control, name: str) -> str | None:

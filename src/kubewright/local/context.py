@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import State, Waited
 from kubewright.base.waiting import Condition, Waiter
+from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.settling import SettlingKube
+from kubewright.local import remedies
 from kubewright.local.control import Answer, Control
 from kubewright.local.machine import Daemon
 from kubewright.local.record import ClusterRecord
@@ -22,14 +24,24 @@ _LOOK = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class LocalContext(InitContext):
-    """One `up`. `plain` waits without looking at the components, for the daemon itself; `start` is when `up` began."""
+    """One `up`. `plain` waits without looking at the components, for the daemon itself; `start` is when `up` began.
 
+    `look` raises where the daemon or a component is in such a state that waiting is pointless.
+    """
+
+    look: Callable[[], None]
     record: ClusterRecord
     daemon: Daemon
     plain: Waiter
     within: float
     start: float
     milestones: dict[str, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def api(self) -> KubeAPI:
+        """The client that init writes with; it gives up where the daemon or a component does."""
+        within = self.configuration.init.timeouts.kubernetes_api_call.seconds
+        return SettlingKube(self.probe, clock=self.clock, within=within, look=self.look)
 
     @functools.cached_property
     def control(self) -> Control:
@@ -76,27 +88,13 @@ class WatchfulWaiter:
         return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
 
 
-REMEDIES: Final = (
-    ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
-    ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
-    ("cannot run as a process", "correct extraVolumes of the configuration"),
-    ("permission denied", "see the owner and the mode of the file that it names"),
-    ("", "mend what it complains about, extraArgs of the configuration for example"),
-)
-"""What to do about last words that hold a text; the first row that fits."""
-
-
-def _remedy(component: Answer) -> str:
-    said = "\n".join([component["reason"], *component.get("lastWords", [])]).lower()
-    return next(remedy for text, remedy in REMEDIES if text in said)
-
-
 def require_alive(status: Answer) -> None:
     """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started."""
     for component in status.get("components", []):
         if component["state"] in CRASHES or component.get("refused"):
+            words = [component["reason"], *component.get("lastWords", [])]
             raise ComponentFailed(
                 f"{component['name']} does not stay up",
-                detail="\n".join([component["reason"], *component.get("lastWords", [])]),
-                remedy=f"{_remedy(component)}, then run `kubewright up` again",
+                detail="\n".join(words),
+                remedy=f"{remedies.of(words, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
             )

@@ -17,7 +17,7 @@ from kubewright.base.errors import APIError, HostError, KubewrightError
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.locks import Lock
-from kubewright.host.processes import RealProcesses
+from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local import launch
 from kubewright.local.control import Control
 from kubewright.local.places import Places
@@ -86,15 +86,26 @@ def _sweep(marker: str) -> str | None:
     found = processes.marked(marker)
     if not found:
         return None
-    components = {one.identity for one in search(marker)}
-    for one in found:
-        if one not in components:
-            processes.signal(one, signal.SIGKILL)
+    components = _kill_daemons(marker)
     if components:
         _apart(sweep(marker))
         for one in processes.marked(marker):
             processes.signal(one, signal.SIGKILL)
     return f"pid {found[0].pid} still runs"
+
+
+def _kill_daemons(marker: str) -> set[Identity]:
+    """Kill what is marked and is no component; returns the components."""
+    components = {one.identity for one in search(marker)}
+    for one in RealProcesses().marked(marker):
+        if one not in components:
+            RealProcesses().signal(one, signal.SIGKILL)
+    return components
+
+
+def end_daemons(places: Places) -> None:
+    """End every daemon of a cluster, known or not, at once; components go on."""
+    _kill_daemons(str(places.root))
 
 
 def _apart(work: Coroutine[Any, Any, object]) -> None:

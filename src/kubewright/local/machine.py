@@ -15,7 +15,7 @@ from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
 from kubewright.host.real import RealHost
 from kubewright.host.seam import RuntimeVersion
-from kubewright.local import launch
+from kubewright.local import launch, remedies
 from kubewright.local.control import Control
 from kubewright.local.places import Places
 
@@ -65,10 +65,11 @@ class Daemon:
         """Raise ComponentFailed, with its last words, if it has ended."""
         if not self.runs:
             code = "" if self._process is None else _how(self._process.returncode)
+            words = launch.last_lines(self._places.daemon_log)
             raise ComponentFailed(
                 f"the daemon of cluster {self._places.name!r} ended{code}",
-                detail="\n".join(launch.last_lines(self._places.daemon_log)),
-                remedy=f"see {self._places.daemon_log}, then run `kubewright up` again",
+                detail="\n".join(words),
+                remedy=f"{remedies.of(words, f'see {self._places.daemon_log}')}, then run `kubewright up` again",
             )
 
     def serving(self, *, waiter: Waiter) -> Control:

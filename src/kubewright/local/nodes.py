@@ -17,6 +17,7 @@ from kubewright.agent.profile import MachineProfile, simulated_machine
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.errors import KubewrightError
 from kubewright.fleet.nodes import Fleet
 from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
@@ -29,6 +30,7 @@ from kubewright.local.supervisor import Supervisor
 from kubewright.pki.pins import Pin
 from kubewright.tokens import parse as parse_token
 
+_SERVE_AGAIN: Final = 0.1
 _PORT_LOOK: Final = 0.01
 """Seconds between two looks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
 
@@ -50,6 +52,7 @@ class LocalNodes:
         self._own: NodeAgent | None = None
         self._own_task: asyncio.Task[None] | None = None
         self._begun = False
+        self._trouble = ""
         self._kubelet: KubeletServer | None = None
         self._health: Server | None = None
         self._logs = ComponentLogs(supervisor)
@@ -113,7 +116,7 @@ class LocalNodes:
             "ready": sum(view.ready for view in views),
             "total": max(len(views), 1),
             "begun": self._begun,
-            "reason": f"; {troubled.name}: {troubled.trouble}" if troubled else "",
+            "reason": f"; {self._trouble}" if self._trouble else f"; {troubled.name}: {troubled.trouble}" if troubled else "",
         }
 
     async def _begin(self) -> None:
@@ -123,7 +126,7 @@ class LocalNodes:
             await asyncio.sleep(_PORT_LOOK)
         self._run_own()
         layout = self._places.layout(machine_.name)
-        await self._serve(machine_, (await asyncio.to_thread(Path(layout.certificate("ca")).read_bytes)))
+        await self._serve_soon(machine_, (await asyncio.to_thread(Path(layout.certificate("ca")).read_bytes)))
         strangers = set(self._fleet.strangers(*self._cluster.workers))
         await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
         self._begun = True
@@ -139,12 +142,27 @@ class LocalNodes:
         self._own = NodeAgent(facts, home=home, seams=self._seams, static_pods=self._static, timings=Timings.prompt())
         self._own_task = asyncio.create_task(self._own.run(), name=f"node {machine_.name}")
 
+    async def _serve_soon(self, machine_: Machine, ca_pem: bytes) -> None:
+        """Serve as soon as the ports are free: the daemon before this one may be about to end."""
+        while True:
+            try:
+                await self._serve(machine_, ca_pem)
+            except (OSError, KubewrightError) as error:
+                self._trouble = f"the kubelet API: {error}"
+                await asyncio.sleep(_SERVE_AGAIN)
+            else:
+                self._trouble = ""
+                return
+
     async def _serve(self, machine_: Machine, ca_pem: bytes) -> None:
         """Answer for the kubelets of all nodes: the API with its logs, and health for everybody."""
-        self._kubelet = KubeletServer(self._agents, client_ca_pem=ca_pem, logs=self._logs, clock=self._clock)
-        await self._kubelet.start(machine_.address, machine_.ports["kubelet"])
-        health = Route(method="GET", pattern="/healthz", handler=_healthy)
-        self._health = await serve([health], host=machine_.address, port=machine_.ports["kubelet_health"])
+        if self._kubelet is None:
+            kubelet = KubeletServer(self._agents, client_ca_pem=ca_pem, logs=self._logs, clock=self._clock)
+            await kubelet.start(machine_.address, machine_.ports["kubelet"])
+            self._kubelet = kubelet
+        if self._health is None:
+            health = Route(method="GET", pattern="/healthz", handler=_healthy)
+            self._health = await serve([health], host=machine_.address, port=machine_.ports["kubelet_health"])
 
     def _agents(self) -> list[NodeAgent]:
         return [*([self._own] if self._own else []), *self._fleet.agents()]

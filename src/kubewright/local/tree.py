@@ -29,6 +29,9 @@ TOKEN_SECONDS: Final = 900
 TOKEN_PURPOSE: Final = "kubewright up: for the nodes that join now"  # noqa: S105 - a purpose, not a password
 """The description of such a token, by which a later run knows it."""
 
+BEGUN_WITHIN: Final = 30.0
+"""Seconds after which a daemon that does not know its nodes is in trouble: it takes some hundredths once the API server listens."""
+
 REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 """Phases of an agent that has seen its Node."""
 
@@ -65,7 +68,8 @@ def retry(ctx: InitContext) -> Iterable[Change]:
 def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
     """Let nodes join that have not yet, with a token of their own; let those go that are too many; bring those back that were deleted."""
     local = cast("LocalContext", ctx)
-    yield ctx.waiter.until(lambda: _unknown(local), within=local.within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
+    within = min(local.within, BEGUN_WITHIN)
+    yield ctx.waiter.until(lambda: _unknown(local), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
     wanted = local.record.workers
     agents = {row["name"]: row["phase"] for row in local.control.status()["nodes"]["list"]}
     there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
@@ -96,7 +100,8 @@ def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
 
 def _unknown(local: LocalContext) -> str | None:
     """Nodes that joined before need no token: wait until a daemon that has just been started has found them."""
-    return None if local.control.nodes(within=0).get("begun") else "it has just been started"
+    nodes = local.control.nodes(within=0)
+    return None if nodes.get("begun") else f"it has just been started{nodes.get('reason', '')}"
 
 
 def api_ready(ctx: InitContext) -> Iterable[Waited]:

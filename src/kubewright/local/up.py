@@ -81,6 +81,8 @@ def up(
         running = daemon.runs or preflight.components_run(places)
         preflight.run(preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running))
         _write_down(places, cluster, found)
+        if running and not daemon.runs:
+            _end_strays(places)
         launch.write_launch(Launch(programs={name: str(path) for name, path in paths.items()}, owner=wish.owner), places)
         with _undone_on_failure(places, cluster), _told_of_a_dead_daemon(daemon, clock):
             daemon.start()  # it loads while we make keys
@@ -206,6 +208,13 @@ def _readable(path: Path) -> ClusterRecord | None:
         return record.load(path)
     except KubewrightError:  # somebody else's broken record must not keep this cluster from starting
         return None
+
+
+def _end_strays(places: Places) -> None:
+    """End daemons that nobody knows any more, their records lost: two would be in each other's way. Components go on."""
+    from kubewright.local.down import end_daemons
+
+    end_daemons(places)
 
 
 @contextmanager
