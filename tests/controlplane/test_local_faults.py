@@ -83,7 +83,7 @@ def test_a_small_disk_is_refused_before_anything_is_written(home: Bench) -> None
 
 
 @needs_mounts
-@pytest.mark.parametrize("files", [8, 20, 45, 62])
+@pytest.mark.parametrize("files", [8, 20, 45, 60, 68])
 def test_a_disk_that_fills_up_on_the_way_is_named(home: Bench, files: int) -> None:
     """A file system that has room for so many files and directories only: ENOSPC comes at another place each time."""
     ran = _inside(
