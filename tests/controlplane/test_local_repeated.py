@@ -203,6 +203,21 @@ def test_a_cluster_whose_daemon_died_is_adopted_without_a_restart(one: Bench) ->
     assert fingerprint(one.root) == files
 
 
+def test_a_cluster_of_which_everything_was_killed_at_once_comes_back(one: Bench) -> None:
+    """As after a power cut: the daemon and every component, in no order."""
+    files = fingerprint(one.root)
+    pids = {pid for pid, _ in _processes(one).values()}
+    for pid in (one.daemon().pid, *pids):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: one.status()["state"] == "Stopped", "all of it to be dead")
+
+    assert one.up().changes == ()
+
+    assert one.ready()
+    assert pids.isdisjoint(pid for pid, _ in _processes(one).values())
+    assert fingerprint(one.root).keys() == files.keys()
+
+
 def test_a_daemon_that_hangs_is_named(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubewright.local.machine.LISTENS_WITHIN", 1.0)
     daemon = one.daemon()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.host.processes import MARKER, RealProcesses
 from kubewright.host.seam import Network
@@ -19,6 +20,10 @@ from kubewright.local.record import ClusterRecord
 
 SPACE: Final = 256 * 1024 * 1024
 """Bytes that a small cluster writes in its first minutes: etcd preallocates 64 MB for each of two logs, the rest is logs."""
+
+PORTS: Final = "ports"
+PORT_LOOKS, PORT_PAUSE = 10, 0.1
+"""Looks at busy ports, and seconds between them: a process that was killed gives its ports back a moment after it seems to be gone."""
 
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 PORT_USERS: Final[Mapping[str, str]] = {
@@ -52,15 +57,24 @@ class Check:
     find: Callable[[Subject], Iterable[str]]
 
 
-def run(subject: Subject) -> None:
+def run(subject: Subject, *, clock: Clock) -> None:
     """Run every check. Raises CheckFailed with every failure."""
-    failures = [f"{check.name}: {text}" for check in CHECKS for text in check.find(subject)]
+    failures = _failures(subject)
+    for _ in range(PORT_LOOKS):
+        if not failures or not all(failure.startswith(PORTS) for failure in failures):
+            break
+        clock.sleep(PORT_PAUSE)
+        failures = _failures(subject)
     if failures:
         raise CheckFailed(
             f"this machine is not ready for the cluster {subject.record.name!r}",
             detail="\n".join(failures),
             remedy="mend what is listed, then run the same command again",
         )
+
+
+def _failures(subject: Subject) -> list[str]:
+    return [f"{check.name}: {text}" for check in CHECKS for text in check.find(subject)]
 
 
 def require_private(root: Path) -> None:
@@ -114,7 +128,7 @@ def _descriptors(subject: Subject) -> Iterable[str]:
 CHECKS: Final = (
     Check(name="system", find=_system),
     Check(name="binaries", find=_programs),
-    Check(name="ports", find=_ports),
+    Check(name=PORTS, find=_ports),
     Check(name="disk", find=_space),
     Check(name="open-files", find=_descriptors),
 )

@@ -79,7 +79,8 @@ def up(
         programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
         paths = {name: binary.path for name, binary in programs.items()}
         running = daemon.runs or preflight.components_run(places)
-        preflight.run(preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running))
+        subject = preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running)
+        preflight.run(subject, clock=clock)
         _write_down(places, cluster, found)
         if running and not daemon.runs:
             _end_strays(places)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.apis.addresses import Ports
+from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError, CheckFailed, ComponentFailed, HostError, UsageError
 from kubewright.base.events import SilentReporter
 from kubewright.binaries import Sources
@@ -68,6 +69,17 @@ class FakeNetwork:
         return None
 
 
+@dataclass
+class Dying(FakeNetwork):
+    """A network where a process without a name holds a port until it is gone."""
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    until: float = 0.0
+
+    def owner_of_port(self, address: str, port: int) -> PortOwner | None:
+        return PortOwner(user=0) if port == 6443 and self.clock.monotonic() < self.until else None
+
+
 def subject(where: Places, **parts: object) -> preflight.Subject:
     wanted = {
         "places": where,
@@ -83,8 +95,15 @@ def subject(where: Places, **parts: object) -> preflight.Subject:
 # -- preflight
 
 
+def test_a_port_that_a_dying_process_still_holds_is_waited_for(where: Places) -> None:
+    clock = FakeClock()
+    dying = Dying(clock=clock, until=clock.monotonic() + 0.25)
+    preflight.run(subject(where, network=dying), clock=clock)
+    assert 0.25 <= clock.monotonic() < 0.45
+
+
 def test_a_machine_that_has_everything_passes(where: Places) -> None:
-    preflight.run(subject(where))
+    preflight.run(subject(where), clock=FakeClock())
 
 
 def test_every_failure_is_told_at_once(where: Places) -> None:
@@ -92,7 +111,7 @@ def test_every_failure_is_told_at_once(where: Places) -> None:
     programs = {**PROGRAMS, "etcd": Path("/nonexistent/etcd")}
     del programs["kube-scheduler"]
     with pytest.raises(CheckFailed) as caught:
-        preflight.run(subject(where, network=FakeNetwork(held), programs=programs))
+        preflight.run(subject(where, network=FakeNetwork(held), programs=programs), clock=FakeClock())
     assert caught.value.detail.splitlines() == [
         "binaries: etcd is not there; get it with `kubewright binaries fetch etcd`",
         "binaries: kube-scheduler is not there; get it with `kubewright binaries fetch kube-scheduler`",
@@ -104,7 +123,7 @@ def test_every_failure_is_told_at_once(where: Places) -> None:
 
 def test_the_ports_of_a_cluster_that_runs_are_its_own(where: Places) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
-    preflight.run(subject(where, network=FakeNetwork(held), running=True))
+    preflight.run(subject(where, network=FakeNetwork(held), running=True), clock=FakeClock())
 
 
 def test_the_table_of_ports_is_complete() -> None:
@@ -113,9 +132,9 @@ def test_the_table_of_ports_is_complete() -> None:
 
 def test_more_nodes_than_open_files_are_refused(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
-    preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=100)))
+    preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=100)), clock=FakeClock())
     with pytest.raises(CheckFailed, match="not ready") as caught:
-        preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=1000)))
+        preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=1000)), clock=FakeClock())
     assert "open-files: 1000 nodes need 4260 open files, the hard limit is 1024" in caught.value.detail
 
 
