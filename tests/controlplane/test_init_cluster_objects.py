@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ class Cluster:
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
-        self.clock = FakeClock()
+        self.clock = FakeClock(datetime.now(UTC))  # other tests share the API server, which goes by the real time
         self.reporter = RecordingReporter()
         self._hosts: dict[object, OverlayHost] = {}
 

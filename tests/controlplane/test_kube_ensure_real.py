@@ -36,7 +36,7 @@ from kubewright.tokens import cluster_info, jws
 from kubewright.tokens.strings import parse
 
 OBJECTS = Path(__file__).parents[1] / "data" / "reference" / "cluster-objects"
-TOKEN = parse("abcdef.0123456789abcdef")
+TOKEN = parse("ensure.0123456789abcdef")
 
 
 def name_of() -> str:
@@ -229,7 +229,7 @@ def test_a_cluster_is_found_by_token_and_pin(apiserver) -> None:
     assert loop.run(lambda: token.discover_async(question, connect=AsyncKubeClient)) == found
     for bad, error in (
         (token.Question(server=apiserver.url, token=TOKEN, pins=[Pin(bytes(32))]), PinMismatch),
-        (token.Question(server=apiserver.url, token=parse("abcdef.ffffffffffffffff")), TrustError),
+        (token.Question(server=apiserver.url, token=parse("ensure.ffffffffffffffff")), TrustError),
         (token.Question(server=apiserver.url, token=parse("zzzzzz.0123456789abcdef"), unknown_token=0.2), TrustError),
     ):
         with pytest.raises(error):
