@@ -14,7 +14,7 @@ from kubewright.agent.requests import Single
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Client, Seams
 from kubewright.agent.timings import Timings
-from kubewright.base.errors import CertificateError, CertificateMismatch, KubewrightError
+from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError
 from kubewright.discovery import csr
 from kubewright.discovery.csr import Wanted
 from kubewright.kube.credentials import Access, ClientCertificate
@@ -30,6 +30,8 @@ _PAUSE = 1.0
 """Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
 _LONGEST_SLEEP = 3600.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
+_NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not know the rights of bootstrap tokens"
+"""What people are told of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
 
 class Issuer(Protocol):
@@ -159,7 +161,7 @@ class Identity:
             try:
                 return await attempt()
             except KubewrightError as error:
-                self.trouble = str(error)
+                self.trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
                 _log.info("node %s has no new certificate yet: %s", self._node_name, error)
             await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random))
 

@@ -120,6 +120,17 @@ async def test_an_unreadable_home_is_joined_anew():
     assert len(home.pairs) == 1
 
 
+async def test_missing_rights_are_told_in_short(looptime):
+    api = FakeAPI()
+    Controllers(api)
+    api.fail("create", "certificatesigningrequests", times=1, error=Forbidden("RBAC: [clusterrole a not found]", code=403))
+    async with running(agent_of(api)) as agent:
+        await asyncio.sleep(1)
+        assert agent.view().trouble.startswith("it may not ask for a certificate yet")
+        assert "RBAC:" not in agent.view().trouble
+        await agent.ready.wait()
+
+
 async def test_a_refused_token_is_tried_again_and_shown(looptime):
     api = FakeAPI()
     Controllers(api)
