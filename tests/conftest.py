@@ -1,16 +1,21 @@
-"""For all tests: our own plugin, also where kubewright is only on the path; and no event loop that nobody closes.
+"""For all tests: our own plugin, also where kubewright is only on the path; no event loop that nobody closes; interrupts that work.
 
 The looptime plugin asks the policy for the current loop around synchronous tests too, and Python 3.11 makes one when none was ever set;
 its ResourceWarning then fails whatever test is running. Having set None once, the policy says that there is none.
+
+A shell starts what it puts into the background with SIGINT ignored, and children inherit that: tests that interrupt a command need it back.
 """
 
 import asyncio
 import os
+import signal
 from importlib.metadata import entry_points
 
 import pytest
 
 asyncio.set_event_loop(None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 INSTALLED = any(found.name == "kubewright" for found in entry_points(group="pytest11"))
 pytest_plugins = [] if INSTALLED else ["kubewright.testing.plugin"]
