@@ -56,17 +56,17 @@ def test_every_error_of_every_document_is_told_at_once_in_the_order_of_the_file(
     with pytest.raises(ValidationError) as caught:
         load_text(_WRONG)
     assert [(error.path.text, error.type.value, error.source) for error in caught.value.errors] == [
-        ("localApiEndpoint", "Unknown field", "kubeadm.yaml:3"),
-        ("nodeRegistration.name", "Wrong type", "kubeadm.yaml:6"),
-        ("nodeRegistration.imagePullSerial", "Wrong type", "kubeadm.yaml:7"),
-        ("nodeRegistration.kubeletExtraArgs[0].valeu", "Unknown field", "kubeadm.yaml:10"),
-        ("timeouts.discovery", "Invalid value", "kubeadm.yaml:12"),
-        ("apiServer.extraArgs", "Wrong type", "kubeadm.yaml:18"),
-        ("apiServer.certSANS", "Unknown field", "kubeadm.yaml:20"),
-        ("networking", "Wrong type", "kubeadm.yaml:21"),
-        ("zebra", "Unknown field", "kubeadm.yaml:22"),
-        ("maxPodz", "Unknown field", "kubeadm.yaml:26"),
-        ("maxPods", "Wrong type", "kubeadm.yaml:27"),
+        ("localApiEndpoint", "Unknown field", "kubeadm.yaml:3:1"),
+        ("nodeRegistration.name", "Wrong type", "kubeadm.yaml:6:3"),
+        ("nodeRegistration.imagePullSerial", "Wrong type", "kubeadm.yaml:7:3"),
+        ("nodeRegistration.kubeletExtraArgs[0].valeu", "Unknown field", "kubeadm.yaml:10:5"),
+        ("timeouts.discovery", "Invalid value", "kubeadm.yaml:12:3"),
+        ("apiServer.extraArgs", "Wrong type", "kubeadm.yaml:18:3"),
+        ("apiServer.certSANS", "Unknown field", "kubeadm.yaml:20:3"),
+        ("networking", "Wrong type", "kubeadm.yaml:21:1"),
+        ("zebra", "Unknown field", "kubeadm.yaml:22:1"),
+        ("maxPodz", "Unknown field", "kubeadm.yaml:26:1"),
+        ("maxPods", "Wrong type", "kubeadm.yaml:27:1"),
     ]
     assert caught.value.what == "kubeadm.yaml is not valid"
 

@@ -6,7 +6,7 @@ import json
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubewright.base.errors import DocumentError
@@ -99,13 +99,13 @@ def test_duplicates_are_listed_with_path_and_line_and_the_last_one_wins():
     (document,) = load_all("a:\n- b: 1\n  b: 2\n- {}\nc: 3\nc: 4\n", source="f.yaml")
     assert document.value == {"a": [{"b": 2}, {}], "c": 4}
     assert document.duplicates == ("a[0].b", "c")
-    assert [document.where(path) for path in document.duplicates] == ["f.yaml:3", "f.yaml:6"]
+    assert [document.where(path) for path in document.duplicates] == ["f.yaml:3:3", "f.yaml:6:1"]
 
 
 def test_a_single_document_refuses_duplicates_naming_file_line_and_key():
     with pytest.raises(DocumentError) as caught:
         load("a: 1\nb:\n  c: 1\n  c: 2\n", source="f.yaml")
-    assert str(caught.value) == "f.yaml: key b.c is given twice: f.yaml:4"
+    assert str(caught.value) == "f.yaml: key b.c is given twice: f.yaml:4:3"
 
 
 def test_at_most_a_hundred_duplicates_are_listed():
@@ -131,26 +131,65 @@ map: {a: 1,
 
 
 @pytest.mark.parametrize(
-    ("path", "line"),
+    ("path", "line", "column"),
     [
-        ("", 2),
-        ("apiVersion", 2),
-        ("etcd", 3),
-        ("etcd.local", 4),
-        ("etcd.local.extraArgs", 5),
-        ("etcd.local.extraArgs[0]", 6),
-        ("etcd.local.extraArgs[1].value", 9),
-        ("etcd.local.extraArgs[1].missing.deeper", 8),
-        ("etcd.local.extraArgs[7]", 5),
-        ("list[1]", 11),
-        ("map.b", 13),
-        ("map[b]", 13),
-        ("missing", 2),
+        ("", 2, 0),
+        ("apiVersion", 2, 1),
+        ("etcd", 3, 1),
+        ("etcd.local", 4, 3),
+        ("etcd.local.extraArgs", 5, 5),
+        ("etcd.local.extraArgs[0]", 6, 7),
+        ("etcd.local.extraArgs[1].value", 9, 7),
+        ("etcd.local.extraArgs[1].missing.deeper", 8, 7),
+        ("etcd.local.extraArgs[7]", 5, 5),
+        ("list[0]", 10, 8),
+        ("list[1]", 11, 3),
+        ("map.a", 12, 7),
+        ("map.b", 13, 3),
+        ("map[b]", 13, 3),
+        ("missing", 2, 0),
     ],
 )
-def test_lines_of_fields_are_known(path, line):
+def test_lines_and_columns_of_fields_are_known(path, line, column):
+    assert load_all(TEXT)[0].position_of(path) == (line, column)
+    assert load_all("x: 1\n---\n" + TEXT)[1].position_of(path) == (line + 2, column)
     assert load_all(TEXT)[0].line_of(path) == line
-    assert load_all("x: 1\n---\n" + TEXT)[1].line_of(path) == line + 2
+
+
+def test_a_place_is_said_with_the_source_or_in_words():
+    [named], [nameless] = load_all("é: {ü: 1}\n", source="f.yaml"), load_all("é: {ü: 1}\n")
+    assert (named.where("é.ü"), named.where(), named.where("x")) == ("f.yaml:1:5", "f.yaml:1", "f.yaml:1")
+    assert (nameless.where("é.ü"), nameless.where()) == ("line 1, column 5", "line 1")
+
+
+_NAMES = st.text(alphabet="abcdefgh", min_size=2, max_size=4)
+_TREES = st.recursive(
+    st.integers(0, 9),
+    lambda inner: st.lists(inner, min_size=1, max_size=3) | st.dictionaries(_NAMES, inner, min_size=1, max_size=3),
+    max_leaves=12,
+)
+
+
+def _paths(value, path=""):
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in entries:
+        below = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}".lstrip(".")
+        yield below, key, part
+        yield from _paths(part, below)
+
+
+@settings(deadline=None)
+@given(tree=st.dictionaries(_NAMES, _TREES, min_size=1, max_size=3), flow=st.booleans())
+def test_at_the_place_of_a_field_stands_its_name(tree, flow):
+    text = json.dumps(tree) if flow else dump(tree)
+    [document] = load_all(text)
+    for path, key, part in _paths(tree):
+        line, column = document.position_of(path)
+        here = text.split("\n")[line - 1][column - 1 :]
+        start = json.dumps(key) if flow else key
+        if isinstance(key, int):
+            start = str(part) if isinstance(part, int) else ("{", "[") if flow else ("-", min(part)) if isinstance(part, dict) else "-"
+        assert here.startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +229,8 @@ def test_texts_are_split_into_documents_as_kubeadm_does(text, values):
         ("a: 1\n--- b: 2\n", "line 2"),
         ("a: [1\n", "line 2"),
         ("a: 1\n---\nb: 1\nc: {\n", "line 5"),
-        ("a: *nothing\n", "anchor 'nothing' is unknown"),
-        ("a: &a [*a]\n", "anchor 'a' contains itself"),
+        ("a: *nothing\n", 'anchor "nothing" is unknown'),
+        ("a: &a [*a]\n", 'anchor "a" contains itself'),
         ("? [a]\n: b\n", "a key is a map or a list"),
         ("~: b\n", "a key is neither text"),
         ("a: .nan\n", "not finite"),
@@ -208,7 +247,10 @@ def test_texts_are_split_into_documents_as_kubeadm_does(text, values):
         ("[" * 100_000, f"more than {MAX_DEPTH} levels"),
         ("- " * 100_000, f"more than {MAX_DEPTH} levels"),
         ("{a: " * 100_000, f"more than {MAX_DEPTH} levels"),
-        ("".join(" " * depth + "a:\n" for depth in range(500)), f"line {MAX_DEPTH + 1}: it is nested more than {MAX_DEPTH} levels"),
+        (
+            "".join(" " * depth + "a:\n" for depth in range(500)),
+            f"line {MAX_DEPTH + 1}, column {MAX_DEPTH + 1}: it is nested more than {MAX_DEPTH} levels",
+        ),
         ("x" * (MAX_BYTES + 1), "larger than 3 MiB"),
         ("[" + "," * 600_000, "f.yaml"),
         ("[" + "a," * 600_000, "more than 500000 values"),

@@ -56,11 +56,11 @@ class Reading:
         surplus = (str(error) for one in self.findings.values() for error in one.surplus)
         return [*self.selection.notes, *surplus, *(text for one in self.findings.values() for text in one.warnings)]
 
-    def _errors(self) -> Iterator[tuple[float, FieldError]]:
+    def _errors(self) -> Iterator[tuple[tuple[float, int], FieldError]]:
         for kind, found in self.findings.items():
             document = self.selection.get(kind)
             for error in (*found.errors, *(found.surplus if self.strict else ())):
-                yield (document.line_of(error.path.text) or math.inf) if document else math.inf, error
+                yield document.position_of(error.path.text) if document else (math.inf, 0), error
 
 
 def _locator(document: Document) -> Callable[[FieldPath], str]:

@@ -1,4 +1,4 @@
-"""From parser events to values, without recursion: Go's meaning of scalars, merge keys, aliases with a budget, duplicates, line numbers."""
+"""From parser events to values, without recursion: Go's meaning of scalars, merge keys, aliases with a budget, duplicates, places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 
 from kubewright.base.errors import DocumentError
 from kubewright.base.yaml import scalars
-from kubewright.base.yaml.documents import MAX_DEPTH
+from kubewright.base.yaml.documents import MAX_DEPTH, place, said
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
@@ -29,20 +29,20 @@ class _Frame:
     """A collection that is being read. `size` counts its nodes with aliases expanded; `key` is the key that waits for its value."""
 
     value: Any
-    lines: Any
+    places: Any
     path: str
-    line: int
+    at: int
     anchor: str | None
     size: int = 1
     key: str | None = None
-    key_line: int = 0
+    key_at: int = 0
     merging: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
     value: Any
-    line: int
+    at: int
     size: int = 1
     is_alias: bool = False
 
@@ -58,33 +58,34 @@ class Composer:
         self._decoded = 0
         self._from_aliases = 0
         self._root: object = None
-        self.line: int | None = None
+        self.at: int | None = None
         self.duplicates: list[str] = []
-        self.lines: dict[int, dict[str, int] | list[int]] = {}
+        self.places: dict[int, dict[str, int] | list[int]] = {}
 
     def compose(self, events: Iterable[yaml.Event]) -> object:
         """Return the value. Raises DocumentError for what goyaml refuses, and whatever the parser raises."""
         for event in events:
-            line = event.start_mark.line + self._offset if event.start_mark else self._offset
+            mark = event.start_mark
+            at = place(mark.line + self._offset, mark.column + 1) if mark else place(self._offset, 1)
             if isinstance(event, yaml.ScalarEvent):
-                self._scalar(event, line)
+                self._scalar(event, at)
             elif isinstance(event, yaml.MappingStartEvent):
-                self._begin(_Frame({}, {}, self._path(), line, event.anchor))
+                self._begin(_Frame({}, {}, self._path(), at, event.anchor))
             elif isinstance(event, yaml.SequenceStartEvent):
-                self._begin(_Frame([], [], self._path(), line, event.anchor))
+                self._begin(_Frame([], [], self._path(), at, event.anchor))
             elif isinstance(event, yaml.AliasEvent):
-                self._alias(event.anchor, line)
+                self._alias(event.anchor, at)
             elif isinstance(event, yaml.CollectionEndEvent):
                 self._end()
         return self._root
 
-    def _fail(self, line: int, problem: str) -> DocumentError:
-        return DocumentError(f"{self._source or 'the document'} cannot be read as YAML", detail=f"line {line}: {problem}")
+    def _fail(self, at: int, problem: str) -> DocumentError:
+        return DocumentError(f"{self._source or 'the document'} cannot be read as YAML", detail=f"{said(at)}: {problem}")
 
     def _wants_key(self) -> bool:
         return bool(self._stack) and self._stack[-1].key is None and isinstance(self._stack[-1].value, dict)
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> None:
+    def _scalar(self, event: yaml.ScalarEvent, at: int) -> None:
         plain = event.implicit[0]
         if event.value == _MERGE and (plain or event.tag == _TAG + "merge") and self._wants_key():
             self._stack[-1].key, self._stack[-1].merging = _MERGE, True
@@ -92,39 +93,39 @@ class Composer:
         try:
             value = _value(event.value, event.tag, plain=plain)
         except ValueError as error:
-            raise self._fail(line, str(error)) from None
-        self._count(line, 1)
-        self._take(_Node(value, line), event.anchor)
+            raise self._fail(at, str(error)) from None
+        self._count(at, 1)
+        self._take(_Node(value, at), event.anchor)
 
     def _begin(self, frame: _Frame) -> None:
         if self._wants_key():
-            raise self._fail(frame.line, "a key is a map or a list")
+            raise self._fail(frame.at, "a key is a map or a list")
         if len(self._stack) >= MAX_DEPTH:
-            raise self._fail(frame.line, f"it is nested more than {MAX_DEPTH} levels deep")
-        self._count(frame.line, 1)
+            raise self._fail(frame.at, f"it is nested more than {MAX_DEPTH} levels deep")
+        self._count(frame.at, 1)
         if frame.anchor is not None:
             self._anchors[frame.anchor] = None
         self._stack.append(frame)
 
     def _end(self) -> None:
         frame = self._stack.pop()
-        self.lines[id(frame.value)] = frame.lines
-        self._take(_Node(frame.value, frame.line, frame.size), frame.anchor)
+        self.places[id(frame.value)] = frame.places
+        self._take(_Node(frame.value, frame.at, frame.size), frame.anchor)
 
-    def _alias(self, anchor: str | None, line: int) -> None:
+    def _alias(self, anchor: str | None, at: int) -> None:
         node = self._anchors.get(anchor or "")
         if node is None:
-            raise self._fail(line, f"anchor {anchor!r} contains itself" if anchor in self._anchors else f"anchor {anchor!r} is unknown")
+            raise self._fail(at, f'anchor "{anchor}" contains itself' if anchor in self._anchors else f'anchor "{anchor}" is unknown')
         self._from_aliases += node.size
-        self._count(line, node.size + 1)
-        self._take(_Node(node.value, line, node.size + 1, is_alias=True), None)
+        self._count(at, node.size + 1)
+        self._take(_Node(node.value, at, node.size + 1, is_alias=True), None)
 
-    def _count(self, line: int, nodes: int) -> None:
+    def _count(self, at: int, nodes: int) -> None:
         self._decoded += nodes
         if self._from_aliases > 100 and self._decoded > 1000 and self._from_aliases / self._decoded > _allowed(self._decoded):
-            raise self._fail(line, "it repeats too much by aliases")
+            raise self._fail(at, "it repeats too much by aliases")
         if self._decoded > _MAX_NODES:
-            raise self._fail(line, f"it has more than {_MAX_NODES} values")
+            raise self._fail(at, f"it has more than {_MAX_NODES} values")
 
     def _path(self) -> str:
         if not self._stack:
@@ -137,36 +138,36 @@ class Composer:
         if anchor is not None:
             self._anchors[anchor] = node
         if not self._stack:
-            self._root, self.line = node.value, node.line
+            self._root, self.at = node.value, node.at
             return
         frame = self._stack[-1]
         frame.size += node.size
         if isinstance(frame.value, list):
             frame.value.append(node.value)
-            frame.lines.append(node.line)
+            frame.places.append(node.at)
         elif frame.key is None:
-            frame.key, frame.key_line = self._key(node), node.line
+            frame.key, frame.key_at = self._key(node), node.at
         elif frame.merging:
             self._merge(frame, node)
             frame.key, frame.merging = None, False
         else:
-            self._put(frame, frame.key, node.value, frame.key_line)
+            self._put(frame, frame.key, node.value, frame.key_at)
             frame.key = None
 
-    def _put(self, frame: _Frame, key: str, value: Any, line: int) -> None:
+    def _put(self, frame: _Frame, key: str, value: Any, at: int) -> None:
         if key in frame.value and len(self.duplicates) < _MAX_DUPLICATES:
             self.duplicates.append(_join(frame.path, key))
         frame.value[key] = value
-        frame.lines[key] = line
+        frame.places[key] = at
 
     def _merge(self, frame: _Frame, node: _Node) -> None:
         """Merge in place: keys so far are overwritten, later ones win; of a list the first map wins (goyaml v2, decode.go)."""
         maps = reversed(node.value) if isinstance(node.value, list) and not node.is_alias else [node.value]
         for one in maps:
             if not isinstance(one, dict):
-                raise self._fail(node.line, "a merge needs a map or a list of maps")
+                raise self._fail(node.at, "a merge needs a map or a list of maps")
             for key, part in one.items():
-                self._put(frame, key, part, node.line)
+                self._put(frame, key, part, node.at)
 
     def _key(self, node: _Node) -> str:
         """Turn a key into a string as sigs.k8s.io/yaml does on its way to JSON."""
@@ -176,7 +177,7 @@ class Composer:
             return "true" if node.value else "false"
         if isinstance(node.value, (int, float)):
             return scalars.number_text(node.value)
-        raise self._fail(node.line, "a key is neither text, number nor boolean")
+        raise self._fail(node.at, "a key is neither text, number nor boolean")
 
 
 def _join(path: str, key: str) -> str:

@@ -13,8 +13,10 @@ MAX_BYTES: Final = 3 * 1024 * 1024
 MAX_DEPTH: Final = 200
 """Limit of nesting. goyaml's is 10,000; no document that Kubernetes understands comes near ours, and Python's stack holds it."""
 
-Lines = Mapping[int, Mapping[str, int] | Sequence[int]]
+Places = Mapping[int, Mapping[str, int] | Sequence[int]]
 
+_COLUMN_BITS: Final = 22
+_COLUMNS: Final = 1 << _COLUMN_BITS  # no line is longer than MAX_BYTES
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 
@@ -32,26 +34,55 @@ class Document:
     source: str = ""
     line: int = 1
     duplicates: tuple[str, ...] = ()
-    lines: Lines = field(default_factory=dict, repr=False, compare=False)
-    """Line numbers of the entries of each dict and list, by its `id`."""
+    places: Places = field(default_factory=dict, repr=False, compare=False)
+    """Where the entries of each dict and list stand, by its `id`; see `place`."""
 
     def line_of(self, path: str) -> int | None:
         """Return the line of a field such as `etcd.local.extraArgs[2].name`, or of the deepest part of the path that is there."""
-        found: int | None = self.line
+        return self.position_of(path)[0]
+
+    def position_of(self, path: str) -> tuple[int, int]:
+        """Return line and column, from 1, of a field's name or of a list's element; the column is 0 for the document itself.
+
+        Where the path leads nowhere, they are those of its deepest part that is there.
+        """
+        found: int | None = None
         here = self.value
         for step in _STEP.finditer(path):
             entry = _entry(here, step)
             if entry is None:
                 break
-            known = self.lines.get(id(here))
-            here, line = entry[1], _line(known, entry[0])
-            found = line or found
-        return found
+            known = self.places.get(id(here))
+            here, at = entry[1], _place(known, entry[0])
+            found = at or found
+        return (self.line, 0) if found is None else _line_and_column(found)
 
     def where(self, path: str = "") -> str:
-        """Say where a field stands, for a message: `kubeadm.yaml:12`, or `line 12` for a text without a name."""
-        line = self.line_of(path)
-        return f"{self.source}:{line}" if self.source else f"line {line}"
+        """Say where a field stands, for a message: `kubeadm.yaml:12:3`, or `line 12, column 3` for a text without a name."""
+        line, column = self.position_of(path)
+        if not self.source:
+            return f"line {line}, column {column}" if column else f"line {line}"
+        return f"{self.source}:{line}:{column}" if column else f"{self.source}:{line}"
+
+
+def place(line: int, column: int) -> int:
+    """Put a line and a column, both from 1, into one number: every value has a place, and a tuple would be three times as large."""
+    return line << _COLUMN_BITS | min(column, _COLUMNS - 1)
+
+
+def line_of(at: int) -> int:
+    """Return the line of a place."""
+    return at >> _COLUMN_BITS
+
+
+def said(at: int) -> str:
+    """Say a place in words."""
+    line, column = _line_and_column(at)
+    return f"line {line}, column {column}"
+
+
+def _line_and_column(at: int) -> tuple[int, int]:
+    return line_of(at), at & _COLUMNS - 1
 
 
 def _entry(value: object, step: re.Match[str]) -> tuple[str | int, object] | None:
@@ -63,7 +94,7 @@ def _entry(value: object, step: re.Match[str]) -> tuple[str | int, object] | Non
     return None
 
 
-def _line(known: Mapping[str, int] | Sequence[int] | None, key: str | int) -> int | None:
+def _place(known: Mapping[str, int] | Sequence[int] | None, key: str | int) -> int | None:
     if isinstance(known, Mapping):
         return known.get(str(key))
     return known[key] if known is not None and isinstance(key, int) and key < len(known) else None

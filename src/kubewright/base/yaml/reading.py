@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import DocumentError
-from kubewright.base.yaml.documents import MAX_BYTES, Document
+from kubewright.base.yaml.documents import MAX_BYTES, Document, line_of
 
 if TYPE_CHECKING:
     import yaml
@@ -87,8 +87,8 @@ def _document(text: str, first_line: int, source: str) -> Document:
         value = composer.compose(_events(text))
     except yaml.YAMLError as error:
         raise _not_yaml(error, first_line, source) from None
-    line = first_line if composer.line is None else composer.line
-    return Document(value=value, source=source, line=line, duplicates=tuple(composer.duplicates), lines=composer.lines)
+    line = first_line if composer.at is None else line_of(composer.at)
+    return Document(value=value, source=source, line=line, duplicates=tuple(composer.duplicates), places=composer.places)
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
@@ -112,5 +112,5 @@ def _not_yaml(error: yaml.YAMLError, first_line: int, source: str) -> DocumentEr
     """Make our error of PyYAML's. Only the parser's own words are kept: a snippet of the text could show a secret."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
-    place = f"line {first_line + mark.line}: " if mark is not None else ""
+    place = f"line {first_line + mark.line}, column {mark.column + 1}: " if mark is not None else ""
     return DocumentError(f"{_name(source)} is not YAML", detail=place + _BLANKS.sub(" ", str(problem)))
