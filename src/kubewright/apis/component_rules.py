@@ -13,6 +13,7 @@ from typing import Any, Final
 from kubewright.apis import formats, subnets
 from kubewright.apis.walking import Place
 from kubewright.base.durations import Duration
+from kubewright.base.quoting import quoted
 
 _CONSEQUENCE: Final = " (the component does not start with this)"
 
@@ -70,7 +71,7 @@ def lasting(low: int, high: int | None = None) -> Check:
 
 def one_of(*names: str) -> Check:
     """Require one of these texts."""
-    return lambda value: "" if value in names else f"{value!r} must be one of {', '.join(names)}"
+    return lambda value: "" if value in names else f"{quoted(value)} must be one of {', '.join(names)}"
 
 
 def each_of(*names: str) -> Check:
@@ -79,7 +80,7 @@ def each_of(*names: str) -> Check:
     def check(values: Sequence[str]) -> str:
         wrong = [value for value in values if value not in names]
         if wrong:
-            return f"{', '.join(map(repr, wrong))} must be of {', '.join(names)}"
+            return f"{', '.join(map(quoted, wrong))} must be of {', '.join(names)}"
         return "a value is given twice" if len(set(values)) != len(values) else ""
 
     return check
@@ -87,7 +88,7 @@ def each_of(*names: str) -> Check:
 
 def address(value: str) -> str:
     """Require an IP address."""
-    return "" if formats.address(value) is not None else f"{value!r} must be an IP address"
+    return "" if formats.address(value) is not None else f"{quoted(value)} must be an IP address"
 
 
 def address_and_port(value: str) -> str:
@@ -95,8 +96,8 @@ def address_and_port(value: str) -> str:
     try:
         host, port = formats.split_host_port(value)
     except ValueError:
-        return f"{value!r} must be an IP address and a port"
-    return "" if formats.address(host) is not None and formats.is_port(port) else f"{value!r} must be an IP address and a port"
+        return f"{quoted(value)} must be an IP address and a port"
+    return "" if formats.address(host) is not None and formats.is_port(port) else f"{quoted(value)} must be an IP address and a port"
 
 
 def networks(values: Sequence[str]) -> str:
@@ -111,9 +112,9 @@ def networks(values: Sequence[str]) -> str:
 
 def absolute(value: str) -> str:
     """Require an absolute path."""
-    return "" if value.startswith("/") else f"{value!r} must be an absolute path"
+    return "" if value.startswith("/") else f"{quoted(value)} must be an absolute path"
 
 
-def unset(value: object) -> str:
+def unset(_: object) -> str:
     """Require that a field is not given."""
-    return f"{value} is not supported any more"
+    return "it is not supported any more"

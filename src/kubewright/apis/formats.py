@@ -10,6 +10,8 @@ import ipaddress
 import re
 from typing import Final
 
+from kubewright.base.quoting import quoted
+
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -68,15 +70,15 @@ def split_host_port(text: str) -> tuple[str, str]:
     """Split `host:port` as Go's `net.SplitHostPort`. Raises ValueError without a port, or with colons outside of brackets."""
     host, colon, port = text.rpartition(":")
     if not colon:
-        raise ValueError(f"{text!r} has no port")
+        raise ValueError(f"{quoted(text)} has no port")
     if host.startswith("["):
         if not host.endswith("]") or "]" in host[:-1]:
-            raise ValueError(f"{text!r} is not a host and a port")
+            raise ValueError(f"{quoted(text)} is not a host and a port")
         host = host[1:-1]
     elif ":" in host:
-        raise ValueError(f"{text!r} has too many colons")
+        raise ValueError(f"{quoted(text)} has too many colons")
     if set("[]") & set(host + port):
-        raise ValueError(f"{text!r} has brackets in the wrong place")
+        raise ValueError(f"{quoted(text)} has brackets in the wrong place")
     return host, port
 
 

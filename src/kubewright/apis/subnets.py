@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from kubewright.apis.formats import IPAddress, address
+from kubewright.base.quoting import quoted
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -24,9 +25,11 @@ def _network(text: str) -> Network:
     host, slash, mask = text.partition("/")
     base, bits = address(host), _MASK.fullmatch(mask)
     if not slash or base is None or bits is None:
-        raise ValueError(f"{text!r} is not a CIDR")
+        raise ValueError(f"{quoted(text)} is not a CIDR")
     if ":" in host and base.version == 4:  # written as ::ffff:a.b.c.d, and an IPv6 range to Go
         base = ipaddress.IPv6Address((0xFFFF << 32) + int(base))
+    if int(bits[1]) > base.max_prefixlen:
+        raise ValueError(f"{quoted(text)} is not a CIDR; the mask of an IPv{base.version} range is at most {base.max_prefixlen}")
     return ipaddress.ip_network((base, int(bits[1])), strict=False)
 
 

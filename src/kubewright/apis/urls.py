@@ -7,6 +7,8 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
+from kubewright.base.quoting import quoted
+
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _PORT: Final = re.compile(r"(?::[0-9]*)?", re.ASCII)
@@ -69,7 +71,7 @@ def _check_authority(authority: str, scheme: str) -> None:
         colon = host.find(":") if scheme in {"http", "https"} else host.rfind(":")
         port = host[colon:] if colon >= 0 else ""
     if _PORT.fullmatch(port) is None:
-        raise ValueError(f"{port[:20]!r} is not a port")
+        raise ValueError(f"{quoted(port[:20])} is not a port")
     if not host.startswith("[") and _HOST.fullmatch(host) is None:
         raise ValueError("the host holds a character that is not allowed")
 
@@ -78,4 +80,7 @@ def _check_literal(text: str) -> None:
     address, _, zone = text.partition("%25")
     if "%" in address:
         raise ValueError("the address in brackets is not complete")
-    ipaddress.IPv6Address(f"{address}%{zone}" if zone else address)
+    try:
+        ipaddress.IPv6Address(f"{address}%{zone}" if zone else address)
+    except ValueError:
+        raise ValueError(f"{quoted(text[:50])} in brackets is not an IPv6 address") from None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kubewright.base.quoting import quoted
+
 NANOSECOND: Final = 1
 SECOND: Final = 1_000_000_000
 MINUTE: Final = 60 * SECOND
@@ -39,14 +41,14 @@ class Duration(int):
         while position < len(rest):
             term = _TERM.match(rest, position)
             if term is None or not (term[1] or term[2]):
-                raise ValueError(f"{text!r} is not a duration; write it like 1h30m, 4m0s or 350ms")
+                raise ValueError(f"{quoted(text)} is not a duration; write it like 1h30m, 4m0s or 350ms")
             unit = _UNITS[term[3]]
             total += int(term[1] or "0") * unit
             if term[2]:
                 total += int(term[2]) * unit // 10 ** len(term[2])
             position = term.end()
         if not rest or total > _LIMIT - (1 if sign > 0 else 0):
-            raise ValueError(f"{text!r} is not a duration that fits 64 bits of nanoseconds")
+            raise ValueError(f"{quoted(text)} is not a duration that fits 64 bits of nanoseconds")
         return cls(sign * total)
 
     @classmethod

@@ -17,6 +17,9 @@ _VALUE: Final = r"\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|
 _CREDENTIAL_FIELDS: Final = (
     "client-key-data|token|token-secret|password|secret|certificateKey|certificate-key|id-token|refresh-token|bearerToken|tlsBootstrapToken"
 )
+# What a field error says behind a path such as `bootstrapTokens[0].token`: with these words the value follows, with those there is none.
+_VALUED: Final = r"(?:(?:Invalid value|Unsupported value|Duplicate value|Wrong type):[ \t]*)?"
+_VALUELESS: Final = r"(?!(?:Required value|Forbidden|Unknown field)(?::|$)|(?:Invalid value|Unsupported value|Duplicate value|Wrong type):)"
 
 
 def _hide_value(found: re.Match[str]) -> str:
@@ -41,11 +44,14 @@ _RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
     # kubeconfigs and configurations: a field on lines of its own in YAML, also folded or as a block; then one anywhere, in YAML or JSON.
     (
         re.compile(
-            rf"(?m)^(?P<key>(?P<lead>[-+ ])?(?P<indent> *)(?:- )*(?:{_CREDENTIAL_FIELDS}):[ \t]+)(?P<value>\S.*(?:\n(?(lead)[-+ ])(?P=indent) +\S.*)*)"
+            rf"(?m)^(?P<key>(?P<lead>[-+ ])?(?P<indent> *)(?:- )*(?:{_CREDENTIAL_FIELDS}):[ \t]+){_VALUELESS}(?P<value>\S.*(?:\n(?(lead)[-+ ])(?P=indent) +\S.*)*)"
         ),
         _hide_value,
     ),
-    (re.compile(rf"(?s)(?P<key>(?<![\w-])(?:{_CREDENTIAL_FIELDS})(?:\\?[\"'])?\s*:[ \t]*)(?P<value>{_VALUE})"), _hide_value),
+    (
+        re.compile(rf"(?sm)(?P<key>(?<![\w-])(?:{_CREDENTIAL_FIELDS})(?:\\?[\"'])?\s*:[ \t]*{_VALUED}){_VALUELESS}(?P<value>{_VALUE})"),
+        _hide_value,
+    ),
     # Flags.
     (re.compile(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
     (re.compile(r"(?i)(authorization:\s*(?:bearer|basic)\s+)\S+"), rf"\1{MASK}"),

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from kubewright.base.quoting import quoted
+
 _NANO: Final = 1_000_000_000
 _GRAMMAR: Final = re.compile(
     r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
@@ -38,7 +40,7 @@ class Quantity:
         """Read the text form. Digits beyond a billionth are rounded away from zero. Raises ValueError for anything else."""
         found = _GRAMMAR.fullmatch(text)
         if found is None or not (found["whole"] or found["part"]):
-            raise ValueError(f"{text!r} is not a quantity like 100m, 2, 1k or 16Mi")
+            raise ValueError(f"{quoted(text)} is not a quantity like 100m, 2, 1k or 16Mi")
         part = found["part"] or ""
         digits = int(found["whole"] + part) * _NANO
         form, numerator, denominator = _scale(found)

@@ -9,6 +9,7 @@ from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.base.level import KUBERNETES
+from kubewright.base.quoting import quoted
 
 _SEMANTIC: Final = re.compile(
     r"v?(?P<major>0|[1-9]\d*)\.(?P<minor>0|[1-9]\d*)\.(?P<patch>0|[1-9]\d*)"
@@ -33,7 +34,7 @@ class Version:
         """Read `v1.36.3`, with or without the `v`. Raises ValueError for anything else, two-part versions included."""
         found = _SEMANTIC.fullmatch(text)
         if found is None:
-            raise ValueError(f"{text!r} is not a version like v1.36.3")
+            raise ValueError(f"{quoted(text)} is not a version like v1.36.3")
         return cls(int(found["major"]), int(found["minor"]), int(found["patch"]), found["pre"] or "", found["build"] or "")
 
     @property
@@ -105,7 +106,7 @@ def supported(text: str) -> Version:
     try:
         version = Version.parse(text)
     except ValueError as error:
-        raise UsageError(f"Kubernetes version {text!r} is not a version", remedy=lines) from error
+        raise UsageError(f"Kubernetes version {quoted(text)} is not a version", remedy=lines) from error
     if version.line not in RELEASES:
         raise UsageError(f"Kubernetes {version} is not supported", remedy=lines)
     return version

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import CertificateError
+from kubewright.base.quoting import quoted
 from kubewright.pki import certificates, issuing, pem
 from kubewright.pki.certificates import AlternativeNames
 from kubewright.pki.keys import PrivateKey, kind_of, public_der
@@ -60,7 +61,9 @@ def request(
         digest = key.signature_hash() if plain_digest else _digest(key)
         return builder.sign(key.native, digest).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
-        raise CertificateError(f"a request for {common_name!r} cannot be made", detail=str(error), remedy="correct the names") from error
+        raise CertificateError(
+            f"a request for {quoted(common_name)} cannot be made", detail=str(error), remedy="correct the names"
+        ) from error
 
 
 def _digest(key: PrivateKey) -> hashes.HashAlgorithm:

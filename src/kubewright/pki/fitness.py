@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.errors import CertificateMismatch
+from kubewright.base.quoting import quoted
 from kubewright.pki import bundles, names, pairs
 from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.certificates import Certificate
@@ -63,9 +64,9 @@ def _subject(spec: CertificateSpec, found: Found) -> str:
     if Usage.CLIENT not in spec.usages:
         return ""
     if found.leaf.common_name != spec.common_name:
-        return f"its common name is {found.leaf.common_name!r} instead of {spec.common_name!r}"
+        return f"its common name is {quoted(found.leaf.common_name)} instead of {quoted(spec.common_name)}"
     lacking = [name for name in spec.organizations if name not in found.leaf.organizations]
-    return f"it lacks the organisation {lacking[0]!r}" if lacking else ""
+    return f"it lacks the organisation {quoted(lacking[0])}" if lacking else ""
 
 
 def _usages(spec: CertificateSpec, found: Found) -> str:

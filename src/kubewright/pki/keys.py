@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.base.errors import CertificateError
+from kubewright.base.quoting import quoted
 from kubewright.pki import pem
 from kubewright.pki.reading import reading
 
@@ -114,7 +115,7 @@ def _algorithm(name: Algorithm | str) -> Algorithm:
     try:
         return Algorithm(name)
     except ValueError as error:
-        raise CertificateError(f"there is no key algorithm {name!r}", remedy=f"use one of {', '.join(Algorithm)}") from error
+        raise CertificateError(f"there is no key algorithm {quoted(name)}", remedy=f"use one of {', '.join(Algorithm)}") from error
 
 
 def generate_many(algorithms: Sequence[Algorithm | str]) -> list[PrivateKey]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kubewright.base.errors import TrustError, UsageError
+from kubewright.base.quoting import quoted
 from kubewright.pki import bundles, certificates
 
 
@@ -24,13 +25,15 @@ class Pin:
         kind, separator, value = text.partition(":")
         remedy = "write it as sha256: and 64 hexadecimal digits"
         if not separator or kind.lower() != "sha256":
-            raise UsageError(f"{text!r} is not a public key pin of a known type", remedy=remedy)
+            raise UsageError(f"{quoted(text)} is not a public key pin of a known type", remedy=remedy)
         try:
             digest = binascii.unhexlify(value)
         except ValueError as error:
-            raise UsageError(f"{text!r} is not a public key pin", detail="the digest is not hexadecimal", remedy=remedy) from error
+            raise UsageError(f"{quoted(text)} is not a public key pin", detail="the digest is not hexadecimal", remedy=remedy) from error
         if len(digest) != hashlib.sha256().digest_size:
-            raise UsageError(f"{text!r} is not a public key pin", detail=f"the digest has {len(digest)} bytes instead of 32", remedy=remedy)
+            raise UsageError(
+                f"{quoted(text)} is not a public key pin", detail=f"the digest has {len(digest)} bytes instead of 32", remedy=remedy
+            )
         return cls(digest)
 
     def __str__(self) -> str:

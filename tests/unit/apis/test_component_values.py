@@ -144,7 +144,7 @@ def test_the_warnings_name_the_kind_and_reach_the_user():
     found = load(init(), cluster(), {**KUBELET, "maxPods": -1}, {**KUBE_PROXY, "mode": "userspace"}).warnings
     assert found == [
         "KubeletConfiguration: maxPods: -1 must be at least 0 (the component does not start with this)",
-        "KubeProxyConfiguration: mode: 'userspace' must be one of iptables, ipvs, nftables (the component does not start with this)",
+        'KubeProxyConfiguration: mode: "userspace" must be one of iptables, ipvs, nftables (the component does not start with this)',
     ]
 
 

@@ -68,6 +68,17 @@ def test_secrets_are_masked_and_the_rest_stays(text, masked):
     assert mask(text) == masked
 
 
+@pytest.mark.parametrize(
+    "path", ["token", "a.yaml:3:1: bootstrapTokens[0].token", "discovery.tlsBootstrapToken", "  certificateKey", "x.secret"]
+)
+@pytest.mark.parametrize("value", [TOKEN, "no token", "horse", "(hidden)"])
+def test_a_field_error_about_a_secret_stays_readable_without_its_value(path, value):
+    said = [f'{path}: {kind}: "{value}": why: not' for kind in ("Invalid value", "Wrong type", "Unsupported value", "Duplicate value")]
+    assert [mask(text) for text in said] == [text.replace(value, MASK) for text in said]
+    for text in (f"{path}: Required value", f"{path}: Required value: give one", f"{path}: Unknown field", f"{path}: Forbidden: not here"):
+        assert mask(f"x\n{text}\ny") == f"x\n{text}\ny"
+
+
 SECRET = {
     "apiVersion": "v1",
     "data": {"one": "c2VjcmV0LW9uZQ==", "two": "line c2VjcmV0\nline LXR3bw=="},

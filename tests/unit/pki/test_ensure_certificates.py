@@ -127,7 +127,7 @@ def test_a_missing_organisation_is_refused_and_a_surplus_one_kept():
     store.write("apiserver-kubelet-client.key", key.pem(), mode=0o600)
 
     assert not ensure_one(store, "apiserver-kubelet-client")
-    with pytest.raises(CertificateMismatch, match="lacks the organisation 'system:nodes'"):
+    with pytest.raises(CertificateMismatch, match='lacks the organisation "system:nodes"'):
         ensure_one(store, "apiserver-kubelet-client", organizations=("system:nodes",))
 
 

@@ -117,8 +117,8 @@ def test_a_key_of_somebody_else_is_refused():
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (lambda document: document.update({"current-context": "nobody"}), "there is no context 'nobody'"),
-        (lambda document: document.update({"clusters": []}), "there is no cluster 'kubernetes'"),
+        (lambda document: document.update({"current-context": "nobody"}), 'there is no context "nobody"'),
+        (lambda document: document.update({"clusters": []}), 'there is no cluster "kubernetes"'),
         (lambda document: document["clusters"][0]["cluster"].pop("certificate-authority-data"), "it has no CA data"),
         (lambda document: document["clusters"][0]["cluster"].pop("server"), "needs the URL"),
     ],

@@ -56,7 +56,7 @@ def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pyteste
         ("kubewright_wait = soon", (), "kubewright_wait = 'soon' is not a duration"),
         ("kubewright_config = none.yaml", (), "cannot read kubewright_config = none.yaml"),
         ("kubewright_version = 1.2.3", (), "Kubernetes v1.2.3 is not supported"),
-        ("kubewright_version = v1.36.3", ("--kubewright-version", "newest"), "Kubernetes version 'newest' is not a version"),
+        ("kubewright_version = v1.36.3", ("--kubewright-version", "newest"), 'Kubernetes version "newest" is not a version'),
         ("", ("--kubewright-binaries-dir", "/nowhere/at/all"), "/nowhere/at/all"),
     ],
 )

@@ -33,6 +33,7 @@ from kubewright.apis.kubeadm.types import (
 from kubewright.apis.layout import CRI_SOCKET
 from kubewright.apis.walking import Place
 from kubewright.base.durations import HOUR, Duration
+from kubewright.base.quoting import quoted
 from kubewright.base.randomness import Random
 
 TOKEN_TTL: Final = Duration(24 * HOUR)
@@ -112,7 +113,7 @@ def cri_socket(given: str, machine: Machine, at: Place) -> str:
     if given.startswith(URL_SCHEME) or "://" in given:
         return given
     if given:
-        at.warn(f"{at.path}: {given!r} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
+        at.warn(f"{at.path}: {quoted(given)} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
         return f"{URL_SCHEME}://{given}"
     found = machine.detected.cri_sockets if machine.detect_cri else ()
     if len(found) > 1:

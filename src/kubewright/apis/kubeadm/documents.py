@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import DocumentError
+from kubewright.base.quoting import quoted
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document
@@ -142,7 +143,7 @@ def _identify(document: Document) -> _GVK | str:
         return "apiVersion and kind must be given, and be strings"
     group, slash, version = api_version.partition("/")
     if not slash or not group or not version or "/" in version:
-        return f"apiVersion {api_version!r} must be a group and a version, such as {API_VERSION}"
+        return f"apiVersion {quoted(api_version)} must be a group and a version, such as {API_VERSION}"
     return _GVK(group=group, version=version, kind=kind)
 
 

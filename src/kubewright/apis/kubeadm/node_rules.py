@@ -9,6 +9,7 @@ from typing import Final
 from kubewright.apis import formats, urls
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
 from kubewright.apis.kubeadm.rules import Problems
+from kubewright.base.quoting import quoted
 
 UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
 _PIN: Final = re.compile(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
@@ -57,7 +58,7 @@ def discovery_file(exists: Callable[[str], bool]) -> Callable[[str], Problems]:
             yield "must be an existing file or an https URL", path
             return
         if scheme not in {"", "https"}:
-            yield f"a URL must have the scheme https, not {scheme!r}", path
+            yield f"a URL must have the scheme https, not {quoted(scheme)}", path
         elif not scheme and not exists(path):
             yield "this file does not exist", path
 
@@ -73,4 +74,4 @@ def authority_path(path: str) -> Problems:
 def unmount_flags(flags: Sequence[str]) -> Problems:
     """Require flags that unmount knows."""
     wrong = ((index, flag) for index, flag in enumerate(flags) if flag not in UNMOUNT_FLAGS)
-    yield from ((f"{flag!r} is no flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}", f"index {index}") for index, flag in wrong)
+    yield from ((f"{quoted(flag)} is no flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}", f"index {index}") for index, flag in wrong)

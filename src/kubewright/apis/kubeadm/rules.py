@@ -24,6 +24,7 @@ from kubewright.apis.kubeadm.types import (
 from kubewright.apis.scalars import is_token
 from kubewright.apis.walking import HIDDEN
 from kubewright.base.durations import Duration
+from kubewright.base.quoting import quoted
 
 Problems = Iterator[tuple[str, object]]
 
@@ -61,7 +62,7 @@ def unix_socket(socket: str) -> Problems:
         yield f"not a URL: {error}", socket
         return
     if scheme != "unix":
-        yield f"must be a URL with the scheme unix, not {scheme!r}", socket
+        yield f"must be a URL with the scheme unix, not {quoted(scheme)}", socket
     elif "://" in socket.partition("://")[2]:
         yield "must be the path of a socket behind unix://, not another URL", socket
 
@@ -136,7 +137,7 @@ def token_groups(subject: BootstrapToken) -> Problems:
     if subject.groups and "authentication" not in subject.usages:
         yield "groups need the usage authentication", shown
     wrong = [group for group in subject.groups if _GROUP.fullmatch(group) is None]
-    yield from ((f"{group!r} must match system:bootstrappers:[a-z0-9:-]{{0,255}}[a-z0-9]", shown) for group in wrong)
+    yield from ((f"{quoted(group)} must match system:bootstrappers:[a-z0-9:-]{{0,255}}[a-z0-9]", shown) for group in wrong)
 
 
 def one_end_of_life(subject: BootstrapToken) -> Problems:

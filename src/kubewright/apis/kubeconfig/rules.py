@@ -9,6 +9,7 @@ from typing import Final
 from kubewright.apis.kubeconfig.values import Cluster, Kubeconfig, Resolved, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.quoting import quoted
 
 Problems = Iterator[tuple[str, FieldErrorType, str]]
 """Field below the entry, kind, reason."""
@@ -36,7 +37,7 @@ def require_usable(kubeconfig: Kubeconfig, *, context: str = "") -> Resolved:
 def _context_problems(kubeconfig: Kubeconfig, name: str) -> Iterator[FieldError]:
     chosen = kubeconfig.contexts.get(name)
     if chosen is None:
-        reason = f"there is no context {name!r}" if name else "no context is chosen"
+        reason = f"there is no context {quoted(name)}" if name else "no context is chosen"
         yield _error(
             kubeconfig, FieldPath() / "current-context", FieldErrorType.REQUIRED if not name else FieldErrorType.INVALID, reason, name
         )
@@ -44,7 +45,7 @@ def _context_problems(kubeconfig: Kubeconfig, name: str) -> Iterator[FieldError]
     path = _entry("contexts", kubeconfig.contexts, name) / "context"
     for kind, named, known in (("cluster", chosen.cluster, kubeconfig.clusters), ("user", chosen.user, kubeconfig.users)):
         if named not in known:
-            reason = f"there is no {kind} {named!r}" if named else f"the context names no {kind}"
+            reason = f"there is no {kind} {quoted(named)}" if named else f"the context names no {kind}"
             yield _error(kubeconfig, path / kind, FieldErrorType.INVALID if named else FieldErrorType.REQUIRED, reason, named)
 
 
