@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -16,13 +17,15 @@ MAX_SIMPLE_KEY: Final = 128
 """Keys with more bytes are written in the long form, with `? `."""
 
 _BREAKS: Final = "\n\r\x85\u2028\u2029"
-_SPECIAL: Final = re.compile("[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]")
+_SPECIAL_ASCII: Final = re.compile("[^\n\x20-\x7e]")
+_SPECIAL: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile(f"[{_BREAKS}]")
 _EDGE: Final = re.compile(rf"\A[ {_BREAKS}]|[ {_BREAKS}]\Z")
 _BREAK_SPACE: Final = re.compile(f"[{_BREAKS}] ")
 _SPACE_BREAK: Final = re.compile(f" [{_BREAKS}]")
 _INDICATORS: Final = re.compile(r"\A(?:---|\.\.\.)|\A[#,\[\]{}&*!|>'\"%@`]|\A[?:-](?:[ \t]|\Z)|:(?:[ \t]|\Z)" + f"|[ \t\0{_BREAKS}]#")
-_TO_ESCAPE: Final = re.compile(f'{_SPECIAL.pattern}|[{_BREAKS}"\\\\]')
+_TO_ESCAPE_ASCII: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+_TO_ESCAPE: Final = f'{_SPECIAL}|[{_BREAKS}"\\\\]'
 _SHORT_ESCAPES: Final = dict(
     zip('\0\a\b\t\n\v\f\r\x1b"\\\x85\xa0\u2028\u2029', '0abtnvfre"\\N_LP', strict=True),
 )
@@ -44,7 +47,7 @@ def is_simple_key(text: str) -> bool:
 
 def choose(text: str, *, key: bool = False) -> Style:
     """Return the style of a string; `key` is for keys in their simple form."""
-    special = _SPECIAL.search(text) is not None or _SPACE_BREAK.search(text) is not None
+    special = _find_special(text) is not None or _SPACE_BREAK.search(text) is not None
     if "\n" in text:
         return Style.DOUBLE if key or special or text.endswith(" ") else Style.LITERAL
     if not reads_as_text(text):
@@ -52,6 +55,16 @@ def choose(text: str, *, key: bool = False) -> Style:
     if special or _BREAK_SPACE.search(text):
         return Style.DOUBLE
     return Style.SINGLE if _EDGE.search(text) or _BREAK.search(text) or _INDICATORS.search(text) else Style.PLAIN
+
+
+def _find_special(text: str) -> re.Match[str] | None:
+    return (_SPECIAL_ASCII if text.isascii() else _beyond_ascii(_SPECIAL)).search(text)
+
+
+@functools.cache
+def _beyond_ascii(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern when the first text needs it: a class that reaches so far takes 10 ms, and most documents are ASCII."""
+    return re.compile(pattern)
 
 
 class Folder:
@@ -129,7 +142,7 @@ def double(text: str, out: Folder) -> None:
     for index, word in enumerate(words):
         if index:
             _double_blank(out, words, index)
-        out.put(_TO_ESCAPE.sub(_escape, word))
+        out.put((_TO_ESCAPE_ASCII if word.isascii() else _beyond_ascii(_TO_ESCAPE)).sub(_escape, word))
     out.put('"')
 
 
