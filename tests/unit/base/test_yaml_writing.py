@@ -176,9 +176,10 @@ def test_what_cannot_be_text_is_an_error_of_the_tree():
 texts = st.text(
     st.sampled_from("ab \n\t:#'\"-0123456789.eE_yn~?\\\u2028é\u00a0\U0001f600[]{},&*!|>%@`=<\r\x85\x00"), max_size=120
 ) | st.text(max_size=30)
+keys = texts.filter(lambda text: text != "<<")  # goyaml too writes this key as it is, and reads a merge
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(-1e15, 1e15) | texts,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
     max_leaves=12,
 )
 
