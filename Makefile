@@ -11,7 +11,7 @@ ARGS ?=
 NAME ?= default
 SECONDS ?= 300
 
-.PHONY: help up down test test-unit test-controlplane test-machines test-compat lint format bench soak fuzz lock clean
+.PHONY: help up down test test-unit test-controlplane test-machines test-compat lint format bench soak fuzz lock proto clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -58,7 +58,10 @@ lock: ## Resolve the dependencies again (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
 	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" pyproject.toml requirements-build.in -o requirements.lock
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
-	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" --extra test -c requirements.lock pyproject.toml requirements-build.in -o requirements-test.lock
+	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" --extra test --extra cri -c requirements.lock pyproject.toml requirements-build.in -o requirements-test.lock
+
+proto: $(VENV)/.test ## Generate the code for talking to container runtimes
+	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. kubewright/host/cri/api.proto
 
 clean: ## Remove the virtual environment, caches of tools, and the cache of component binaries
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

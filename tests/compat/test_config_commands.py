@@ -98,10 +98,11 @@ def test_flags_of_images_win_over_the_file(run, tmp_path):
     assert "b.example.com/kube-proxy:v1.36.1" in out
 
 
-def test_pulling_images_says_that_it_comes_later_and_still_checks_the_configuration(run):
-    code, out, err = run("images", "pull", "--kubernetes-version", "v1.36.2", "--cri-socket", "unix:///run/x.sock")
+def test_pulling_images_checks_the_configuration_and_then_needs_a_runtime(run, tmp_path):
+    socket = f"unix://{tmp_path}/none.sock"
+    code, out, err = run("images", "pull", "--kubernetes-version", "v1.36.2", "--cri-socket", socket)
     assert (code, out) == (1, "")
-    assert "cannot be pulled through unix:///run/x.sock yet" in err
+    assert f"no container runtime answers at {socket}" in err
     assert "imageRepository" in run("images", "pull", "--image-repository", "Not Valid")[2]
 
 

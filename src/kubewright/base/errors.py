@@ -16,6 +16,7 @@
     ├── HostError                  1   a file, port, process or directory of this machine
     │   ├── DiskFull
     │   ├── PortInUse
+    │   ├── RuntimeUnavailable         no container runtime answers
     │   └── ComponentFailed            a process of ours died or never became healthy
     ├── BinariesError              1   a component binary cannot be had
     └── APIError                   1   the Kubernetes API (or etcd) refused or did not answer
@@ -139,6 +140,10 @@ class DiskFull(HostError):
 
 class PortInUse(HostError):
     """A port that we need is taken; names who holds it where that can be seen."""
+
+
+class RuntimeUnavailable(HostError):
+    """No container runtime answers at its socket, or what answers is none; trying the same again at once does not help."""
 
 
 class ComponentFailed(HostError):

@@ -137,13 +137,14 @@ def images_list(parsed: Parsed) -> int:
 
 
 def images_pull(parsed: Parsed) -> int:
-    """Pull the images of a control plane. The client of container runtimes comes with a later release."""
-    socket = _configuration(parsed, pulls=True).init.node_registration.cri_socket
-    raise HostError(
-        f"images cannot be pulled through {socket} yet",
-        detail="this version of kubewright has no client for container runtimes",
-        remedy="pull what `config images list` prints with the runtime's own client, for example crictl pull",
-    )
+    """Pull the images of a control plane."""
+    from kubewright.cli import image_pull
+
+    form = parsed.text("output")
+    pulled = image_pull.pull(_configuration(parsed, pulls=True), form=form)
+    if form != "text":
+        write_result({"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": pulled}, form=form)
+    return 0
 
 
 def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:

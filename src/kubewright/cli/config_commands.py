@@ -90,6 +90,7 @@ ROWS = (
         "images_pull",
         *_IMAGES,
         Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
-        description="Pulling comes with a later release; until then the command checks the configuration and says so.",
+        _OUTPUT,
+        description="The container runtime of this machine is asked for every image, also for those that it has.",
     ),
 )

@@ -14,6 +14,7 @@ from signal import Signals
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
+from kubewright.host.containers import RuntimeStatus, Sandbox
 from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service
 from kubewright.host.desired import Desired, Directory, File, Service
 from kubewright.host.facts import Facts
@@ -39,6 +40,7 @@ class OverlayHost:
         self._stand_ins: set[PurePosixPath] = set()
         self._services: dict[str, ServiceState] = {}
         self._changes: list[Change] = []
+        self._removed: set[str] = set()
         self.processes: Processes = _QuietProcesses(base.processes)
 
     @property
@@ -55,7 +57,7 @@ class OverlayHost:
 
     @property
     def runtime(self) -> ContainerRuntime:
-        return _PlannedRuntime(self._base.runtime, self._changes)
+        return _PlannedRuntime(self._base.runtime, changes=self._changes, removed=self._removed)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -198,11 +200,12 @@ class _QuietProcesses:
 
 
 class _PlannedRuntime:
-    """The runtime of the host below; what would be pulled counts as there from then on."""
+    """The runtime of the host below; what would be pulled counts as there from then on, what would be removed as gone."""
 
-    def __init__(self, base: ContainerRuntime, changes: list[Change]) -> None:
+    def __init__(self, base: ContainerRuntime, *, changes: list[Change], removed: set[str]) -> None:
         self._base = base
         self._changes = changes
+        self._removed = removed
 
     def version(self) -> RuntimeVersion:
         return self._base.version()
@@ -210,13 +213,27 @@ class _PlannedRuntime:
     def has_image(self, image: str, /) -> bool:
         return self._base.has_image(image) or any(change.target == f"image {image}" for change in self._changes)
 
+    def status(self) -> RuntimeStatus:
+        return self._base.status()
+
+    def cgroup_driver(self) -> str | None:
+        return self._base.cgroup_driver()
+
+    def sandboxes(self) -> list[Sandbox]:
+        return [sandbox for sandbox in self._base.sandboxes() if sandbox.id not in self._removed]
+
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
         return self._base.last_lines(pod, count=count)
 
     def pull(self, image: str, /) -> Change:
-        action = Action.NONE if self.has_image(image) else Action.CREATE
-        self._changes.append(Change(target=f"image {image}", action=action))
-        return self._changes[-1]
+        """Tell of an image that is not there. Whether the registry has a newer one of the same name is not asked."""
+        return self._note(Change(target=f"image {image}", action=Action.NONE if self.has_image(image) else Action.CREATE))
 
-    def remove_pods(self) -> list[Change]:
-        return []
+    def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
+        there = any(found.id == sandbox.id for found in self.sandboxes())
+        self._removed.add(sandbox.id)
+        return self._note(Change(target=sandbox.target, action=Action.DELETE if there else Action.NONE))
+
+    def _note(self, change: Change) -> Change:
+        self._changes.append(change)
+        return change

@@ -23,7 +23,8 @@ from kubewright.host.seam import ContainerRuntime, Services
 class RealHost:
     """The machine that we run on, with the layout given: its own, or one below a state directory.
 
-    `services` and `runtime` are what stands for systemd and the container runtime; without them their verbs raise HostError.
+    `services` and `runtime` are what stands for systemd and the container runtime. Without services their verbs raise HostError; the
+    runtime is looked for at the known sockets, unless a configuration names its own: `CRIRuntime(socket)`.
     Works as an ordinary user as far as the modes of files let it.
     """
 
@@ -46,8 +47,12 @@ class RealHost:
 
     @property
     def runtime(self) -> ContainerRuntime:
+        """The runtime that was given, else the one whose socket is here. Raises HostError where there are several."""
         if self._runtime is None:
-            raise _unsupported("container runtime", "it needs a CRI client")
+            from kubewright.host.cri.runtime import CRIRuntime
+            from kubewright.host.cri.sockets import choose
+
+            self._runtime = CRIRuntime(choose(self.facts.detected.cri_sockets))
         return self._runtime
 
     @cached_property

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Change
+from kubewright.host.containers import RuntimeStatus, Sandbox
 from kubewright.host.desired import Desired
 from kubewright.host.found import FileState, ServiceState
 
@@ -119,14 +120,29 @@ class RuntimeVersion:
 
 
 class ContainerRuntime(Protocol):
-    """The container runtime of a machine. On a local machine images are component binaries and containers are processes."""
+    """The container runtime of a machine. On a local machine images are component binaries and containers are processes.
+
+    Every verb raises RuntimeUnavailable if the runtime does not answer, HostError if it refuses.
+    """
 
     def version(self) -> RuntimeVersion:
-        """Read: return name and version. Raises HostError if the runtime does not answer."""
+        """Read: return name and version."""
+        ...
+
+    def status(self) -> RuntimeStatus:
+        """Read: return whether it can start containers, and what it says of itself."""
+        ...
+
+    def cgroup_driver(self) -> str | None:
+        """Read: return `systemd` or `cgroupfs`, None if it does not tell: the kubelet then needs the right one in its configuration."""
         ...
 
     def has_image(self, image: str, /) -> bool:
         """Read: tell whether an image is there."""
+        ...
+
+    def sandboxes(self) -> list[Sandbox]:
+        """Read: return what the pods of this machine run in, by namespace and name."""
         ...
 
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
@@ -134,11 +150,11 @@ class ContainerRuntime(Protocol):
         ...
 
     def pull(self, image: str, /) -> Change:
-        """Write: get an image that is not there."""
+        """Write: get an image from its registry, whether it is there or not; none if it is the one that was there."""
         ...
 
-    def remove_pods(self) -> list[Change]:
-        """Write: stop and remove all pods of this machine."""
+    def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
+        """Write: stop and remove a sandbox with all that is in it; one that is gone is no error."""
         ...
 
 

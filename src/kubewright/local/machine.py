@@ -11,6 +11,7 @@ import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, BinariesError, ComponentFailed, HostError, Locked
 from kubewright.base.waiting import Waiter
+from kubewright.host.containers import RuntimeStatus, Sandbox
 from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
 from kubewright.host.real import RealHost
@@ -150,8 +151,17 @@ class _Programs:
             )
         return Change(target=f"image {image}", action=Action.NONE)
 
-    def remove_pods(self) -> list[Change]:
+    def status(self) -> RuntimeStatus:
+        return RuntimeStatus()
+
+    def cgroup_driver(self) -> str | None:
+        return None
+
+    def sandboxes(self) -> list[Sandbox]:
         return []
+
+    def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
+        return Change(target=sandbox.target, action=Action.NONE)
 
 
 def _program(image: str) -> str:

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.apis.detected import Detected
-from kubewright.apis.layout import Layout
+from kubewright.apis.layout import CRI_SOCKET, Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
+from kubewright.host import facts
 from kubewright.host.certificates import HostCertificateStore
+from kubewright.host.containers import RuntimeStatus, Sandbox
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.dryrun import flat_name, materialise
 from kubewright.host.facts import Facts, Machine
@@ -70,7 +72,16 @@ class Runtime:
     def pull(self, image):
         raise AssertionError("a plan pulls nothing")
 
-    def remove_pods(self):
+    def status(self):
+        return RuntimeStatus()
+
+    def cgroup_driver(self):
+        return "systemd"
+
+    def sandboxes(self):
+        return [Sandbox(id="1", name="etcd", namespace="kube-system"), Sandbox(id="2", name="web", namespace="default")]
+
+    def remove_sandbox(self, sandbox):
         raise AssertionError("a plan removes nothing")
 
 
@@ -125,12 +136,25 @@ def test_only_directories_of_the_layout_are_removed(host, tmp_path):
     assert (tmp_path / "mine").exists()
 
 
-def test_services_and_runtime_need_somebody_who_knows_them(host):
-    for use in (lambda: host.ensure(Service(name="kubelet")), lambda: host.runtime):
-        with pytest.raises(HostError) as refused:
-            use()
-        assert "--plan" in refused.value.remedy
+def test_services_need_somebody_who_knows_them(host):
+    with pytest.raises(HostError) as refused:
+        host.ensure(Service(name="kubelet"))
+    assert "--plan" in refused.value.remedy
     assert host.service("kubelet") is None
+
+
+def test_the_runtime_is_the_one_that_is_here(host, tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "CRI_SOCKETS", (f"unix://{tmp_path}/a", f"unix://{tmp_path}/b"))
+    assert host.runtime is host.runtime
+    assert host.runtime.endpoint == CRI_SOCKET
+    for name in "ba":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(tmp_path / name))
+        another = machine(tmp_path)
+        if name == "b":
+            assert another.runtime.endpoint == f"unix://{tmp_path}/b"
+    with pytest.raises(HostError, match="several container runtimes"):
+        _ = another.runtime
 
 
 def test_a_service_is_told_what_is_needed(tmp_path):
@@ -243,10 +267,19 @@ def test_an_overlay_pulls_no_image(tmp_path):
     assert over.runtime.pull("there").action is Action.NONE
     assert [over.runtime.pull("etcd").action for _ in range(2)] == [Action.CREATE, Action.NONE]
     assert over.runtime.has_image("etcd")
-    assert over.runtime.remove_pods() == []
     assert over.runtime.version().name == "none"
+    assert over.runtime.cgroup_driver() == "systemd"
+    assert over.runtime.status().unready is None
     assert over.runtime.last_lines("etcd", count=2) == ["etcd said", "etcd said"]
     assert len(over.changes) == 3
+
+
+def test_an_overlay_removes_no_sandbox(tmp_path):
+    over = OverlayHost(machine(tmp_path, runtime=Runtime()))
+    first, second = over.runtime.sandboxes()
+    assert [over.runtime.remove_sandbox(first).action for _ in range(2)] == [Action.DELETE, Action.NONE]
+    assert over.runtime.sandboxes() == [second]
+    assert [str(change.target) for change in over.changes if change] == ["pod kube-system/etcd"]
 
 
 def test_an_overlay_sends_no_signal(host):

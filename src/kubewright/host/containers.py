@@ -1,0 +1,56 @@
+"""What a container runtime has and says of itself, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+READY: Final = "RuntimeReady"
+"""The condition without which no container starts. `NetworkReady` is false until there is a pod network."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One thing that a runtime says of itself."""
+
+    type: str
+    status: bool
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeStatus:
+    """How a runtime is. `sandbox_image` is the image of its pods' first container, empty where it does not tell."""
+
+    conditions: tuple[Condition, ...] = ()
+    sandbox_image: str = ""
+
+    @property
+    def unready(self) -> Condition | None:
+        """The condition that says why containers cannot be started; a runtime that has no such condition is ready."""
+        return next((condition for condition in self.conditions if condition.type == READY and not condition.status), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """An image that a runtime has. `names` are its tags and digests, `size` is bytes."""
+
+    id: str
+    names: tuple[str, ...] = ()
+    size: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandbox:
+    """What all containers of a pod run in. A pod may have several: old ones stay until the kubelet removes them."""
+
+    id: str
+    name: str
+    namespace: str
+    ready: bool = True
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"pod {self.namespace}/{self.name}"

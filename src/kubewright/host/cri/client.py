@@ -1,0 +1,167 @@
+"""The calls of the CRI that kubewright makes, one method each. The one module that knows gRPC.
+
+Every call has two seconds, as with kubeadm, but for the pull of an image, which has no limit. Safe to use from several threads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Final, TypeVar
+from urllib.parse import quote
+
+import grpc
+from google.protobuf.message import Message
+
+from kubewright.base.errors import HostError
+from kubewright.host.containers import Condition, Image, Sandbox
+from kubewright.host.cri import api_pb2 as api
+from kubewright.host.cri import failures
+from kubewright.host.cri.failures import Refusal
+from kubewright.host.seam import RuntimeVersion
+
+CALL_TIMEOUT: Final = 2.0
+_RUNTIME: Final = "/runtime.v1.RuntimeService/"
+_IMAGES: Final = "/runtime.v1.ImageService/"
+_LARGEST_ANSWER: Final = 16 * 1024 * 1024
+"""Bytes, as in the kubelet's client (k8s.io/cri-client): lists of a busy machine exceed gRPC's own 4 MiB."""
+
+_OPTIONS: Final = (
+    ("grpc.default_authority", "localhost"),  # a path is no host name, and containerd's HTTP/2 refuses it as one
+    ("grpc.max_receive_message_length", _LARGEST_ANSWER),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),  # whoever calls knows what may be tried again
+    ("grpc.use_local_subchannel_pool", 1),  # nothing of an earlier connection's back-off
+)
+
+A = TypeVar("A", bound=Message)
+
+
+class Client:
+    """A connection to one runtime, made at the first call. `endpoint` is `unix://` and a path.
+
+    All methods raise RuntimeUnavailable if nobody answers as a runtime does, HostError if it refuses; so does the constructor for a path
+    that is too long for a socket.
+    """
+
+    def __init__(self, endpoint: str, *, timeout: float = CALL_TIMEOUT) -> None:
+        self._endpoint = endpoint
+        self._path = endpoint.removeprefix("unix://")
+        self._timeout = timeout
+        if len(os.fsencode(self._path)) > failures.LONGEST_PATH:
+            raise failures.unreachable(endpoint, self._path, errno.ENAMETOOLONG)
+        self._channel = grpc.insecure_channel(f"unix:{quote(self._path)}", options=_OPTIONS)
+
+    def close(self) -> None:
+        """End the connection; calls of other threads end with it."""
+        self._channel.close()
+
+    def version(self) -> RuntimeVersion:
+        """Return name and version of the runtime."""
+        found = self._call(f"{_RUNTIME}Version", api.VersionRequest(), api.VersionResponse, doing="tell its version")
+        return RuntimeVersion(name=found.runtime_name, version=found.runtime_version)
+
+    def status(self) -> tuple[tuple[Condition, ...], Mapping[str, str]]:
+        """Return the conditions of the runtime, and what it tells besides: JSON texts by name."""
+        found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=True), api.StatusResponse, doing="tell its status")
+        conditions = tuple(
+            Condition(type=one.type, status=one.status, reason=one.reason, message=one.message) for one in found.status.conditions
+        )
+        return conditions, dict(found.info)
+
+    def cgroup_driver(self) -> str | None:
+        """Return `systemd` or `cgroupfs`; None for a runtime that does not have the call (containerd before 2.0) or does not tell."""
+        try:
+            found = self._call(f"{_RUNTIME}RuntimeConfig", api.RuntimeConfigRequest(), api.RuntimeConfigResponse, doing="tell its settings")
+        except HostError as error:
+            if _code(error.__cause__) == "UNIMPLEMENTED":
+                return None
+            raise
+        return api.CgroupDriver.Name(found.linux.cgroup_driver).lower() if found.HasField("linux") else None
+
+    def image(self, name: str) -> Image | None:
+        """Return an image, or None if it is not there."""
+        request = api.ImageStatusRequest(image=api.ImageSpec(image=name))
+        found = self._call(f"{_IMAGES}ImageStatus", request, api.ImageStatusResponse, doing=f"look for the image {name}")
+        return _image(found.image) if found.HasField("image") and found.image.id else None
+
+    def images(self) -> list[Image]:
+        """Return all images, by their identifiers."""
+        found = self._call(f"{_IMAGES}ListImages", api.ListImagesRequest(), api.ListImagesResponse, doing="list its images")
+        return sorted(map(_image, found.images), key=lambda image: image.id)
+
+    def pull(self, name: str) -> None:
+        """Get an image from its registry, whether it is there or not. Takes as long as it takes."""
+        request = api.PullImageRequest(image=api.ImageSpec(image=name))
+        self._call(f"{_IMAGES}PullImage", request, api.PullImageResponse, doing=f"pull the image {name}", image=name)
+
+    def remove_image(self, name: str) -> None:
+        """Remove an image; one that is not there is no error."""
+        request = api.RemoveImageRequest(image=api.ImageSpec(image=name))
+        self._call(f"{_IMAGES}RemoveImage", request, api.RemoveImageResponse, doing=f"remove the image {name}")
+
+    def sandboxes(self) -> list[Sandbox]:
+        """Return all sandboxes, by namespace and name."""
+        found = self._call(f"{_RUNTIME}ListPodSandbox", api.ListPodSandboxRequest(), api.ListPodSandboxResponse, doing="list its pods")
+        return sorted(map(_sandbox, found.items), key=lambda sandbox: (sandbox.namespace, sandbox.name, sandbox.id))
+
+    def stop_sandbox(self, identifier: str) -> None:
+        """Stop a sandbox with all that is in it; one that is stopped or gone is no error."""
+        request = api.StopPodSandboxRequest(pod_sandbox_id=identifier)
+        self._call(f"{_RUNTIME}StopPodSandbox", request, api.StopPodSandboxResponse, doing=f"stop the pod {identifier}")
+
+    def remove_sandbox(self, identifier: str) -> None:
+        """Remove a stopped sandbox with all that is in it; one that is gone is no error."""
+        request = api.RemovePodSandboxRequest(pod_sandbox_id=identifier)
+        self._call(f"{_RUNTIME}RemovePodSandbox", request, api.RemovePodSandboxResponse, doing=f"remove the pod {identifier}")
+
+    def containers(self, labels: Mapping[str, str]) -> list[str]:
+        """Return the identifiers of the containers with these labels, running or not, the latest first."""
+        request = api.ListContainersRequest(filter=api.ContainerFilter(label_selector=labels))
+        found = self._call(f"{_RUNTIME}ListContainers", request, api.ListContainersResponse, doing="list its containers")
+        return [one.id for one in sorted(found.containers, key=lambda one: (-one.created_at, one.id))]
+
+    def log_path(self, container: str) -> str:
+        """Return where the log of a container is, empty if it has none."""
+        request = api.ContainerStatusRequest(container_id=container)
+        found = self._call(f"{_RUNTIME}ContainerStatus", request, api.ContainerStatusResponse, doing=f"find the container {container}")
+        return found.status.log_path
+
+    def _call(self, path: str, request: Message, answer: type[A], *, doing: str, image: str = "") -> A:
+        """Make one call. `image` is the image that is pulled: its errors are the registry's, and there is no limit of time."""
+        timeout = None if image else self._timeout
+        try:
+            method = self._channel.unary_unary(path, request_serializer=_bytes, response_deserializer=answer.FromString)
+            return method(request, timeout=timeout)
+        except grpc.RpcError as error:
+            raise self._explained(Refusal(doing=doing, code=_code(error) or "", said=_said(error), seconds=timeout), image=image) from error
+        except ValueError as error:  # the channel was closed by another thread
+            raise self._explained(Refusal(doing=doing, code="CANCELLED"), image=image) from error
+
+    def _explained(self, refusal: Refusal, *, image: str) -> HostError:
+        if refusal.code == "UNAVAILABLE" and (number := failures.probe(self._path)) is not None:
+            return failures.unreachable(self._endpoint, self._path, number)
+        found = failures.refused(refusal, endpoint=self._endpoint)
+        return failures.not_pulled(image, refusal.said) if image and type(found) is HostError else found
+
+
+def _bytes(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _code(error: object) -> str | None:
+    return error.code().name if isinstance(error, grpc.Call) else None
+
+
+def _said(error: object) -> str:
+    return (error.details() or "") if isinstance(error, grpc.Call) else str(error)
+
+
+def _image(found: api.Image) -> Image:
+    return Image(id=found.id, names=(*found.repo_tags, *found.repo_digests), size=found.size)
+
+
+def _sandbox(found: api.PodSandbox) -> Sandbox:
+    ready = found.state == api.PodSandboxState.SANDBOX_READY
+    return Sandbox(id=found.id, name=found.metadata.name, namespace=found.metadata.namespace, ready=ready)

@@ -1,0 +1,124 @@
+"""A machine's container runtime behind its CRI socket, as the seam has it. gRPC is loaded at the first call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError, KubewrightError
+from kubewright.host.containers import Image, RuntimeStatus, Sandbox
+from kubewright.host.cri import logs
+
+if TYPE_CHECKING:
+    from kubewright.host.cri.client import Client
+    from kubewright.host.seam import RuntimeVersion
+
+_SCHEME: Final = "unix://"
+_STATIC_POD_LABELS: Final = {"io.kubernetes.pod.namespace": "kube-system"}
+_CONTAINER_NAME: Final = "io.kubernetes.container.name"
+"""Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
+
+
+class CRIRuntime:
+    """The container runtime at `endpoint`: `unix://` and a path. Connects at the first verb; `close` ends the connection.
+
+    `tail` reads the last bytes of a log file. Safe to use from several threads.
+    """
+
+    def __init__(self, endpoint: str, *, tail: Callable[[PurePosixPath], bytes] | None = None) -> None:
+        self.endpoint = endpoint
+        self._tail = tail or _read_tail
+
+    @cached_property
+    def client(self) -> Client:
+        """The connection. Raises HostError for what is no local socket, or if gRPC is not installed."""
+        path = self.endpoint.removeprefix(_SCHEME)
+        if not self.endpoint.startswith(_SCHEME) or not path.startswith("/"):
+            raise HostError(
+                f"{self.endpoint} is no address of a container runtime on this machine",
+                remedy="name its socket as unix:///path/to/socket with --cri-socket or nodeRegistration.criSocket",
+            )
+        try:
+            from kubewright.host.cri.client import Client
+        except ImportError as error:
+            raise _not_installed(error) from error
+        return Client(self.endpoint)
+
+    def close(self) -> None:
+        """End the connection; calls of other threads end with it."""
+        if "client" in self.__dict__:
+            self.client.close()
+            del self.__dict__["client"]
+
+    def version(self) -> RuntimeVersion:
+        return self.client.version()
+
+    def status(self) -> RuntimeStatus:
+        conditions, info = self.client.status()
+        return RuntimeStatus(conditions=conditions, sandbox_image=sandbox_image(info.get("config", "")))
+
+    def cgroup_driver(self) -> str | None:
+        return self.client.cgroup_driver()
+
+    def images(self) -> list[Image]:
+        """Return all images."""
+        return self.client.images()
+
+    def has_image(self, image: str, /) -> bool:
+        return self.client.image(image) is not None
+
+    def sandboxes(self) -> list[Sandbox]:
+        return self.client.sandboxes()
+
+    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
+        """Never an error: whoever asks wants to explain another one."""
+        try:
+            latest = self.client.containers({**_STATIC_POD_LABELS, _CONTAINER_NAME: pod})[:1]
+            paths = [path for container in latest if (path := self.client.log_path(container))]
+            return [line for path in paths for line in logs.texts(self._tail(PurePosixPath(path)))][-count:]
+        except (KubewrightError, OSError):
+            return []
+
+    def pull(self, image: str, /) -> Change:
+        before = self.client.image(image)
+        self.client.pull(image)
+        after = self.client.image(image)
+        target = f"image {image}"
+        if before is None:
+            return Change(target=target, action=Action.CREATE)
+        changed = after is not None and after.id != before.id
+        return Change(target=target, action=Action.UPDATE if changed else Action.NONE)
+
+    def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
+        self.client.stop_sandbox(sandbox.id)
+        self.client.remove_sandbox(sandbox.id)
+        return Change(target=sandbox.target, action=Action.DELETE)
+
+
+def sandbox_image(config: str) -> str:
+    """Find the sandbox image in what a runtime tells of its configuration; empty if it is not there (containerd from 2.0 on)."""
+    try:
+        found = json.loads(config or "{}")
+    except ValueError:
+        return ""
+    image = found.get("sandboxImage") if isinstance(found, dict) else None
+    return image if isinstance(image, str) else ""
+
+
+def _read_tail(path: PurePosixPath) -> bytes:
+    with Path(path).open("rb") as stream:
+        stream.seek(0, 2)
+        stream.seek(max(0, stream.tell() - logs.TAIL))
+        return stream.read()
+
+
+def _not_installed(error: ImportError) -> HostError:
+    return HostError(
+        "container runtimes cannot be talked to: gRPC is not installed",
+        detail=str(error),
+        remedy="install kubewright with its extra `cri`: pip install 'kubewright[cri]'",
+    )

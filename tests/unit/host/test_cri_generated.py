@@ -1,0 +1,47 @@
+"""The generated code is what the compiler makes of api.proto; logs of the CRI are read whatever is in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.host import cri
+from kubewright.host.cri import logs
+
+PLACE = Path(cri.__file__).parent
+SOURCE = Path("kubewright/host/cri/api.proto")
+
+
+@pytest.mark.parametrize("name", ["api_pb2.py", "api_pb2.pyi"])
+def test_the_generated_code_belongs_to_the_interface(tmp_path, name):
+    option = {"api_pb2.py": "--python_out", "api_pb2.pyi": "--pyi_out"}[name]
+    argv = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PLACE.parents[2]}", f"{option}={tmp_path}", str(SOURCE)]
+    subprocess.run(argv, check=True, capture_output=True)
+    assert (tmp_path / SOURCE.parent / name).read_text() == (PLACE / name).read_text(), "run `make proto`"
+
+
+LINES = st.lists(st.text(st.characters(exclude_characters="\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", exclude_categories=("Cs",)), max_size=20))
+
+
+@given(LINES)
+def test_whole_lines_come_back_as_they_were_written(lines):
+    content = "".join(f"2026-11-21T00:00:00.0Z stdout F {line}\n" for line in lines).encode()
+    assert logs.texts(content) == lines
+
+
+@given(st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1), st.sampled_from(["stdout", "stderr"]))
+def test_parts_of_a_line_are_joined_with_those_of_its_own_stream(parts, stream):
+    other = {"stdout": "stderr", "stderr": "stdout"}[stream]
+    rows = [row for part in parts[:-1] for row in (f"t {stream} P {part}", f"t {other} F x")]
+    content = "\n".join([*rows, f"t {stream} F {parts[-1]}"]).encode()
+    assert logs.texts(content) == ["x"] * (len(parts) - 1) + ["".join(parts)]
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_log_is_left_out(content):
+    assert all(isinstance(line, str) for line in logs.texts(content))

@@ -1,0 +1,286 @@
+"""The client of container runtimes beside a server that is made up: what it asks for, what it tells, and what each failure says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path, PurePosixPath
+
+import pytest
+from cri_kit import CALLS, FakeRuntime, serving
+
+from kubewright.base.change import Action
+from kubewright.base.errors import DiskFull, HostError, RuntimeUnavailable
+from kubewright.host.containers import Condition, Image, Sandbox
+from kubewright.host.cri import api_pb2 as api
+from kubewright.host.cri import client as client_module
+from kubewright.host.cri.client import Client
+from kubewright.host.cri.runtime import CRIRuntime
+from kubewright.host.seam import RuntimeVersion
+
+
+@pytest.fixture
+def place():
+    """A short path: those of sockets are limited."""
+    with tempfile.TemporaryDirectory(prefix="cri-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def fake(place):
+    runtime = FakeRuntime(there="sha256:1")
+    with serving(runtime, place / "a b%20.sock") as endpoint:
+        runtime.endpoint = endpoint
+        yield runtime
+
+
+@pytest.fixture
+def runtime(fake):
+    found = CRIRuntime(fake.endpoint)
+    yield found
+    found.close()
+
+
+def test_a_runtime_tells_about_itself(runtime, fake):
+    assert runtime.version() == RuntimeVersion(name="fake", version="1.2.3")
+    assert runtime.cgroup_driver() == "cgroupfs"
+    assert runtime.status().unready is None
+    assert len(runtime.status().conditions) == 2
+    fake.conditions = [("RuntimeReady", False)]
+    assert runtime.status().unready == Condition(type="RuntimeReady", status=False, reason="r")
+
+
+@pytest.mark.parametrize(
+    ("config", "image"),
+    [('{"sandboxImage": "pause:1"}', "pause:1"), ("{}", ""), ("", ""), ("[1]", ""), ("{", ""), ('{"sandboxImage": 1}', "")],
+)
+def test_the_sandbox_image_is_found_where_it_is_told(runtime, fake, config, image):
+    fake.info = {"config": config}
+    assert runtime.status().sandbox_image == image
+
+
+def test_a_runtime_that_does_not_tell_its_cgroup_driver_is_no_error(runtime, fake):
+    fake.driver = None
+    assert runtime.cgroup_driver() is None
+    fake.fails["RuntimeConfig"] = [("UNIMPLEMENTED", "unknown method RuntimeConfig")]
+    assert runtime.cgroup_driver() is None
+    fake.fails["RuntimeConfig"] = [("INTERNAL", "boom")]
+    with pytest.raises(HostError, match="boom"):
+        runtime.cgroup_driver()
+
+
+def test_a_pull_tells_whether_the_image_is_another_one(runtime, fake):
+    assert runtime.has_image("there")
+    assert not runtime.has_image("new")
+    assert runtime.pull("new").action is Action.CREATE
+    fake.registry["there"] = "sha256:1"
+    assert runtime.pull("there").action is Action.NONE
+    fake.registry["there"] = "sha256:2"
+    change = runtime.pull("there")
+    assert (change.target, change.action) == ("image there", Action.UPDATE)
+    assert runtime.images() == [Image(id="sha256:2", names=("there",), size=7), Image(id="sha256:new", names=("new",), size=7)]
+    runtime.client.remove_image("new")
+    assert not runtime.has_image("new")
+
+
+def test_sandboxes_are_listed_stopped_and_removed(runtime, fake):
+    fake.sandboxes = {"2": ("kube-system", "etcd", True), "1": ("default", "web", False)}
+    first, second = runtime.sandboxes()
+    assert first == Sandbox(id="1", name="web", namespace="default", ready=False)
+    assert second.target == "pod kube-system/etcd"
+    assert runtime.remove_sandbox(second).action is Action.DELETE
+    assert list(fake.sandboxes) == ["1"]
+    assert (fake.told["StopPodSandbox 2"], fake.told["RemovePodSandbox 2"]) == (1, 1)
+
+
+def test_the_last_lines_are_of_the_latest_container_of_the_static_pod(runtime, fake, place):
+    log = place / "0.log"
+    log.write_text("t stdout F one\nt stderr P tw\nt stdout F between\nt stderr F o\nt stdout F three\n")
+    fake.containers = [api.Container(id="old", created_at=1), api.Container(id="new", created_at=2)]
+    fake.logs = {"new": str(log)}
+    assert runtime.last_lines("etcd", count=3) == ["between", "two", "three"]
+    assert fake.asked == {"io.kubernetes.pod.namespace": "kube-system", "io.kubernetes.container.name": "etcd"}
+    log.write_text("x" * 100_000 + "\nt stdout F end\n")
+    assert runtime.last_lines("etcd", count=3) == ["end"]
+    log.unlink()
+    assert runtime.last_lines("etcd", count=3) == []
+    fake.fails["ListContainers"] = [("INTERNAL", "boom")]
+    assert runtime.last_lines("etcd", count=3) == []
+
+
+def test_only_the_interfaces_own_calls_are_made(runtime, fake):
+    used = {path for path in vars(client_module).values() if isinstance(path, str) and path.startswith("/runtime.v1")}
+    assert used == {"/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"}
+    assert len(CALLS) == 12
+
+
+def test_a_socket_that_is_not_there_is_named_with_the_remedy(place):
+    endpoint = f"unix://{place}/none.sock"
+    with pytest.raises(RuntimeUnavailable) as caught:
+        CRIRuntime(endpoint).version()
+    assert str(caught.value) == f"no container runtime answers at {endpoint}: there is no {place}/none.sock"
+    assert "systemctl enable --now containerd" in caught.value.remedy
+    assert "--cri-socket" in caught.value.remedy
+
+
+def test_a_socket_at_which_nobody_listens_says_that_the_runtime_is_down(place):
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(place / "s"))
+    with pytest.raises(RuntimeUnavailable, match="nobody listens") as caught:
+        CRIRuntime(f"unix://{place}/s").version()
+    assert "start it" in caught.value.remedy
+
+
+def test_a_file_that_is_no_socket_is_said_to_be_none(place):
+    (place / "s").write_text("")
+    with pytest.raises(RuntimeUnavailable, match="is no socket"):
+        CRIRuntime(f"unix://{place}/s").version()
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_refused(place):
+    with pytest.raises(RuntimeUnavailable, match="too long"):
+        CRIRuntime(f"unix://{place}/{'x' * 120}").version()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_socket_that_one_may_not_use_says_as_whom(fake, place):
+    place.chmod(0o700)
+    program = (
+        "import os, sys; os.setgid(65534); os.setuid(65534)\n"
+        "from kubewright.host.cri import failures\n"
+        "number = failures.probe(sys.argv[1]); error = failures.unreachable('unix://s', sys.argv[1], number)\n"
+        "print(type(error).__name__, error, '|', error.remedy)"
+    )
+    path = fake.endpoint.removeprefix("unix://")
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False, env=importable())
+    assert "RuntimeUnavailable no container runtime answers at unix://s: user 65534 may not connect to it" in done.stdout, done.stderr
+    assert "run the command as root" in done.stdout
+
+
+def importable() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def test_somebody_who_is_no_runtime_is_found_out(place):
+    """It answers, but not with HTTP/2."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "s"))
+        server.listen(8)
+        ended = threading.Event()
+
+        def answer():
+            while not ended.is_set():
+                with contextlib.suppress(OSError):  # it hung up, or the test is over
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.sendall(b"SSH-2.0-x\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        try:
+            with pytest.raises(RuntimeUnavailable, match="cannot tell its version") as caught:
+                Client(f"unix://{place}/s", timeout=1).version()
+        finally:
+            ended.set()
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+    assert caught.value.detail
+
+
+def test_a_runtime_that_hangs_is_given_up(place):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place / "s"))
+        server.listen(8)
+        with pytest.raises(RuntimeUnavailable) as caught:
+            Client(f"unix://{place}/s", timeout=0.3).version()
+    assert "no answer within 0.3 s" in caught.value.detail
+    assert "journalctl" in caught.value.remedy
+
+
+def test_a_runtime_without_the_interface_says_which_version_is_needed(runtime, fake):
+    fake.fails["Version"] = [("UNIMPLEMENTED", "unknown service runtime.v1.RuntimeService")]
+    with pytest.raises(RuntimeUnavailable, match=r"unknown service runtime\.v1") as caught:
+        runtime.version()
+    assert "disabled_plugins" in caught.value.remedy
+
+
+def test_a_closed_connection_ends_calls_with_an_error_of_ours(fake):
+    client = Client(fake.endpoint)
+    assert client.version().name == "fake"
+    client.close()
+    with pytest.raises(RuntimeUnavailable, match="the connection was closed"):
+        client.version()
+
+
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:1", "npipe:////./pipe/x", "unix://", "unix://relative", "unix://tcp://h:1", ""])
+def test_only_sockets_of_this_machine_are_talked_to(endpoint):
+    with pytest.raises(HostError, match="is no address of a container runtime"):
+        CRIRuntime(endpoint).version()
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ('failed to resolve reference "r/a:1": r/a:1: not found', "see whether the registry has this name and tag"),
+        ("dial tcp 10.0.0.1:443: connect: connection refused", "let the runtime reach the registry"),
+        ("dial tcp: lookup r.example.com: no such host", "let the runtime reach the registry"),
+        ("http: server gave HTTP response to HTTPS client", "the registry speaks no TLS"),
+        ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "trust the registry's CA"),
+        ("unexpected status from HEAD request: 401 Unauthorized", "give the runtime credentials"),
+        ("pull access denied, repository does not exist or may require authorization", "give the runtime credentials"),
+        ('failed to parse image reference "A:b c": invalid reference format', "correct the name"),
+        ("something else", "see the runtime's log"),
+    ],
+)
+def test_what_a_registry_answers_has_a_remedy(runtime, fake, said, remedy):
+    fake.fails["PullImage"] = [("UNKNOWN", said)]
+    with pytest.raises(HostError) as caught:
+        runtime.pull("r/a:1")
+    assert caught.value.what == "the image r/a:1 cannot be pulled"
+    assert said in caught.value.detail
+    assert remedy in caught.value.remedy
+    assert not isinstance(caught.value, RuntimeUnavailable)
+
+
+def test_what_a_registry_answers_is_no_fault_of_the_runtime(runtime, fake):
+    for code in ("UNAVAILABLE", "INTERNAL", "NOT_FOUND"):
+        fake.fails["PullImage"] = [(code, "failed to pull and unpack image: connection reset by peer")]
+        with pytest.raises(HostError) as caught:
+            runtime.pull("r/a:1")
+        assert not isinstance(caught.value, RuntimeUnavailable)
+
+
+def test_a_full_disk_is_told_as_one(runtime, fake):
+    fake.fails["PullImage"] = [("UNKNOWN", "write /var/lib/containerd/x: no space left on device")]
+    with pytest.raises(DiskFull, match="cannot be pulled"):
+        runtime.pull("a")
+
+
+def test_a_machine_without_grpc_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kubewright.host.cri.client", None)
+    with pytest.raises(HostError) as caught:
+        CRIRuntime("unix:///x").version()
+    assert "kubewright[cri]" in caught.value.remedy
+
+
+def test_the_seam_loads_no_grpc():
+    program = (
+        "import sys; from kubewright.host import real, overlay, pulling, sandboxes; from kubewright.host.cri import runtime\n"
+        "runtime.CRIRuntime('unix:///x')\n"
+        "print(sorted({'grpc', 'google'} & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=importable())
+    assert done.stdout == "[]\n"
+
+
+def test_a_log_file_can_be_read_by_somebody_else(fake):
+    fake.containers = [api.Container(id="c")]
+    fake.logs = {"c": "/no/such/log"}
+    runtime = CRIRuntime(fake.endpoint, tail=lambda path: f"t stdout F {path}".encode() if path == PurePosixPath("/no/such/log") else b"")
+    assert runtime.last_lines("etcd", count=1) == ["/no/such/log"]
+    runtime.close()

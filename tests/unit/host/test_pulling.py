@@ -1,0 +1,147 @@
+"""Which images are pulled, how often, in which order they are told, and what a failure leaves to the others; the same for sandboxes."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError, RuntimeUnavailable
+from kubewright.base.events import Progress, RecordingReporter, SilentReporter
+from kubewright.host.containers import Sandbox
+from kubewright.host.cri.sockets import choose
+from kubewright.host.pulling import Policy, Pull, pull_images
+from kubewright.host.sandboxes import remove_sandboxes
+
+
+class Images:
+    """A runtime with some images. `broken` maps an image or a sandbox to the number of times that it fails, and with what."""
+
+    def __init__(self, *there: str, broken=None) -> None:
+        self.there = set(there)
+        self.broken = broken or {}
+        self.told = []
+        self.lock = threading.Lock()
+        self.waits = None
+
+    def has_image(self, image):
+        return image in self.there
+
+    def _try(self, name):
+        with self.lock:
+            self.told.append(name)
+            times, error = self.broken.get(name, (0, HostError))
+            if times:
+                self.broken[name] = (times - 1, error)
+                raise error(f"{name} fails", remedy=f"mend {name}")
+
+    def pull(self, image):
+        if self.waits:
+            self.waits.wait(10)
+        self._try(image)
+        self.there.add(image)
+        return Change(target=f"image {image}", action=Action.CREATE)
+
+    def sandboxes(self):
+        return [Sandbox(id=str(number), name=name, namespace="n") for number, name in enumerate("abc")]
+
+    def remove_sandbox(self, sandbox):
+        self._try(sandbox.name)
+        return Change(target=sandbox.target, action=Action.DELETE)
+
+
+class NoPause(SystemClock):
+    def sleep(self, seconds):
+        assert seconds == 0
+
+
+def pull(runtime, *images: str, reporter=None, **how: object):
+    changes = pull_images(images, runtime=runtime, how=Pull(**how), clock=NoPause(), reporter=reporter or SilentReporter())
+    return [(change.target.removeprefix("image "), change.action) for change in changes]
+
+
+@pytest.mark.parametrize(
+    ("policy", "told", "changes"),
+    [
+        (Policy.ALWAYS, ["a", "b"], [("a", Action.CREATE), ("b", Action.CREATE)]),
+        (Policy.IF_NOT_PRESENT, ["b"], [("a", Action.NONE), ("b", Action.CREATE)]),
+        (Policy.NEVER, [], []),
+    ],
+)
+@pytest.mark.parametrize("serial", [True, False])
+def test_the_policy_decides_what_is_pulled(policy, told, changes, serial):
+    runtime = Images("a")
+    assert pull(runtime, "a", "b", policy=policy, serial=serial) == changes
+    assert sorted(runtime.told) == told
+
+
+def test_policies_are_those_of_the_configuration():
+    assert {policy.value for policy in Policy} == {"Always", "IfNotPresent", "Never"}
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_an_image_is_asked_for_five_times_without_a_pause(serial):
+    runtime = Images(broken={"a": (4, HostError)})
+    assert pull(runtime, "a", "b", serial=serial) == [("a", Action.CREATE), ("b", Action.CREATE)]
+    assert runtime.told.count("a") == 5
+    runtime = Images(broken={"a": (5, HostError)})
+    with pytest.raises(HostError, match="a fails"):
+        pull(runtime, "a", "b", serial=serial)
+    assert runtime.told.count("a") == 5
+
+
+def test_a_runtime_that_does_not_answer_is_not_asked_again():
+    runtime = Images(broken={"a": (5, RuntimeUnavailable)})
+    with pytest.raises(RuntimeUnavailable):
+        pull(runtime, "a")
+    assert runtime.told == ["a"]
+
+
+def test_one_after_the_other_ends_at_the_first_that_cannot_be_had():
+    runtime = Images(broken={"b": (5, HostError)})
+    done = []
+    with pytest.raises(HostError, match="b fails"):
+        done.extend(pull_images("abc", runtime=runtime, how=Pull(), clock=NoPause(), reporter=SilentReporter()))
+    assert "c" not in runtime.told
+
+
+def test_all_at_once_tries_every_image_and_names_all_that_fail():
+    runtime = Images(broken={"a": (5, HostError), "c": (5, HostError)})
+    seen = []
+    with pytest.raises(HostError) as caught:
+        seen.extend(pull_images("abcd", runtime=runtime, how=Pull(serial=False), clock=NoPause(), reporter=SilentReporter()))
+    assert caught.value.what == "2 of 4 images cannot be pulled"
+    assert caught.value.detail == "a fails\nc fails"
+    assert caught.value.remedy == "mend a"
+    assert runtime.there == {"b", "d"}
+
+
+def test_all_at_once_is_at_the_same_time_and_told_in_order():
+    runtime = Images()
+    runtime.waits = threading.Barrier(3)
+    assert [name for name, _ in pull(runtime, "c", "a", "b", serial=False)] == ["c", "a", "b"]
+
+
+def test_progress_is_told():
+    reporter = RecordingReporter()
+    pull(Images("a"), "a", "b", reporter=reporter)
+    told = [(event.done, event.total, event.text) for event in reporter.events if isinstance(event, Progress)]
+    assert told == [(0, 2, "a"), (1, 2, ""), (1, 2, "b"), (2, 2, "")]
+
+
+def test_a_sandbox_that_cannot_be_removed_does_not_keep_the_others():
+    runtime = Images(broken={"a": (4, HostError), "b": (9, HostError)})
+    found = list(remove_sandboxes(runtime, clock=NoPause()))
+    assert [removal.change.target if removal.change else str(removal.error) for removal in found] == ["pod n/a", "b fails", "pod n/c"]
+    assert [runtime.told.count(name) for name in "abc"] == [5, 5, 1]
+
+
+def test_several_runtimes_are_an_error_that_lists_them():
+    assert choose([]) == "unix:///var/run/containerd/containerd.sock"
+    assert choose(["unix:///a"]) == "unix:///a"
+    with pytest.raises(HostError) as caught:
+        choose(["unix:///a", "unix:///b"])
+    assert caught.value.detail == "unix:///a, unix:///b"
+    assert "--cri-socket" in caught.value.remedy
