@@ -14,6 +14,11 @@ Patch = dict[str, Any]
 MergeKeys = Mapping[str, str]
 """Dotted path of a list -> the field that tells its elements apart. Lists that are not named are replaced as a whole."""
 
+
+class PatchError(ValueError):
+    """Says why a patch cannot be applied."""
+
+
 NODE_LISTS: Final[MergeKeys] = {"status.conditions": "type", "status.addresses": "type"}
 """The lists of a Node with `patchStrategy: merge` (k8s.io/api/core/v1 types.go); taints and images are atomic."""
 
@@ -34,6 +39,60 @@ def apply_merge(obj: object, patch: object) -> Any:
         else:
             result[key] = apply_merge(result.get(key), value)
     return result
+
+
+def apply_json(obj: Mapping[str, Any], patch: Any) -> Any:
+    """Apply a JSON patch (RFC 6902) as Kubernetes does. Raises PatchError for one that is none or does not fit.
+
+    Unlike the RFC (evanphx/json-patch v4): `replace` makes a missing key of a map, an index below 0 counts from the end of a list, and a
+    missing key of a map tests as null.
+    """
+    import jsonpatch
+    import jsonpointer  # comes with jsonpatch
+
+    if not isinstance(patch, list):
+        raise PatchError("a JSON patch is a list of operations")
+    try:
+        for operation in patch:
+            meant: Any = _go_operation(obj, dict(operation))
+            if meant is not None:
+                obj = jsonpatch.JsonPatch([meant]).apply(obj)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise PatchError(str(error)) from error
+    return obj
+
+
+def _go_operation(obj: Any, operation: Patch) -> Patch | None:
+    """Return what an operation means in Go in the RFC's terms, None for a test that passes there."""
+    grows = operation["op"] in {"add", "copy", "move"}
+    path, place, key = _walk(obj, operation["path"], grows=grows)
+    operation["path"] = path
+    if "from" in operation:
+        operation["from"] = _walk(obj, operation["from"], grows=False)[0]
+    if isinstance(place, Mapping) and key not in place:
+        if operation["op"] == "replace":
+            operation["op"] = "add"
+        elif operation["op"] == "test" and operation.get("value") is None:
+            return None
+    return operation
+
+
+def _walk(obj: Any, path: str, *, grows: bool) -> tuple[str, Any, str]:
+    """Return a pointer without negative indices, and the container and the key that it ends with; None where nothing is there."""
+    parts = path.split("/")
+    here, place, key = obj, None, ""
+    for at, part in enumerate(parts[1:], 1):
+        place, key = here, part.replace("~1", "/").replace("~0", "~")
+        if isinstance(here, list) and key[:1] == "-" and key[1:].isdigit():
+            key = parts[at] = str(len(here) + int(key) + (grows and at == len(parts) - 1))
+        here = _child(here, key)
+    return "/".join(parts), place, key
+
+
+def _child(place: Any, key: str) -> Any:
+    if isinstance(place, Mapping):
+        return place.get(key)
+    return place[int(key)] if isinstance(place, list) and key.isdigit() and int(key) < len(place) else None
 
 
 def node_status_patch(original: Mapping[str, Any], new: Mapping[str, Any]) -> Patch:

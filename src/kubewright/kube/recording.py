@@ -17,7 +17,7 @@ from kubewright.http.messages import Headers, Response
 from kubewright.kube import comparing, core, resources
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object, PatchType, Propagation
-from kubewright.kube.patches import NODE_LISTS, apply_merge, apply_strategic
+from kubewright.kube.patches import NODE_LISTS, PatchError, apply_json, apply_merge, apply_strategic
 from kubewright.kube.resources import Resource
 
 Key = tuple[str, str, str | None, str]
@@ -189,12 +189,9 @@ class RecordingKube:
 
 def _patched(found: Object, body: object, type: PatchType) -> Object:
     if type == "json":
-        import jsonpatch
-        import jsonpointer  # comes with jsonpatch
-
         try:
-            return dict(jsonpatch.apply_patch(found, core.encode(body)))
-        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, ValueError) as error:
+            return dict(apply_json(found, body))
+        except PatchError as error:
             raise Invalid(f"the patch does not fit {core.about_object(found)}", code=422, reason="Invalid", detail=str(error)) from error
     merged = apply_strategic(found, body, lists=NODE_LISTS) if type == "strategic" else apply_merge(found, body)
     return dict(merged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -17,15 +17,18 @@ ENVIRONMENT: Final = "KUBELET_KUBEADM_ARGS"
 _ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
 
 
-def files(configuration: Configuration, layout: Layout, detected: Detected) -> dict[PurePosixPath, str]:
-    """Return the files of a control plane's kubelet by path, in kubeadm's order.
+Patch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def files(configuration: Configuration, layout: Layout, detected: Detected, *, patch: Patch = dict) -> dict[PurePosixPath, str]:
+    """Return the files of a control plane's kubelet by path, in kubeadm's order. `patch` makes the user's changes to the configuration.
 
     With the feature gate NodeLocalCRISocket off there is no instance-config.yaml, and the socket is a flag.
     """
     found = {layout.kubelet_flags: flags_file(configuration, detected)}
     if features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):
         found[layout.kubelet_instance_config] = instance_config(configuration)
-    return {**found, layout.kubelet_config: yaml.dump(config(configuration, detected))}
+    return {**found, layout.kubelet_config: yaml.dump(config(configuration, detected, patch=patch))}
 
 
 def flags_file(configuration: Configuration, detected: Detected) -> str:
@@ -51,9 +54,9 @@ def instance_config(configuration: Configuration) -> str:
     return f"containerRuntimeEndpoint: {go_quoted(configuration.init.node_registration.cri_socket)}\n"
 
 
-def config(configuration: Configuration, detected: Detected) -> dict[str, Any]:
-    """Return the KubeletConfiguration of this machine: the cluster's, its resolver, and instance-config.yaml merged in."""
-    document: Mapping[str, Any] = kubelet.for_machine(configuration.kubelet.document, systemd_resolved=detected.systemd_resolved)
+def config(configuration: Configuration, detected: Detected, *, patch: Patch = dict) -> dict[str, Any]:
+    """Return the KubeletConfiguration of this machine: the cluster's, its resolver, the user's patches, and instance-config.yaml merged in."""
+    document = patch(kubelet.for_machine(configuration.kubelet.document, systemd_resolved=detected.systemd_resolved))
     if not features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):
         return dict(document)
     return {**document, "containerRuntimeEndpoint": configuration.init.node_registration.cri_socket}

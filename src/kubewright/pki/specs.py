@@ -84,7 +84,7 @@ class KubeconfigSpec:
 def of(row: table.Row, configuration: Configuration, addresses: Addresses) -> CertificateSpec | KeyPairSpec:
     """Fill in a row of the certificate table."""
     if isinstance(row, table.KeyPair):
-        return KeyPairSpec(name=row.name, base=row.base, algorithm=Algorithm(configuration.cluster.encryption_algorithm))
+        return KeyPairSpec(name=row.name, base=row.base, algorithm=_algorithm(configuration.cluster))
     if isinstance(row, table.Authority):
         return of_authority(row, configuration.cluster)
     return CertificateSpec(
@@ -96,7 +96,7 @@ def of(row: table.Row, configuration: Configuration, addresses: Addresses) -> Ce
         usages=row.usages,
         names=row.names(configuration, addresses),
         lifetime=_length(configuration.cluster.certificate_validity_period),
-        algorithm=Algorithm(configuration.cluster.encryption_algorithm),
+        algorithm=_algorithm(configuration.cluster),
     )
 
 
@@ -108,7 +108,7 @@ def of_authority(row: table.Authority, cluster: ClusterConfiguration) -> Certifi
         common_name=row.common_name,
         names=Names(dns=(row.common_name,)),
         lifetime=_length(cluster.ca_certificate_validity_period),
-        algorithm=Algorithm(cluster.encryption_algorithm),
+        algorithm=_algorithm(cluster),
     )
 
 
@@ -146,7 +146,7 @@ def client_kubeconfig(
         organizations=organizations,
         usages=table.CLIENT,
         lifetime=lifetime or _length(cluster.certificate_validity_period),
-        algorithm=Algorithm(cluster.encryption_algorithm),
+        algorithm=_algorithm(cluster),
     )
     return KubeconfigSpec(name=name, server=server, cluster_name=cluster.cluster_name, certificate=certificate)
 
@@ -162,6 +162,13 @@ def server(endpoint: table.Endpoint, configuration: Configuration, addresses: Ad
     if endpoint is table.Endpoint.LOCAL or not shared:
         return addresses.api_server
     return f"https://{shared}"
+
+
+def _algorithm(cluster: ClusterConfiguration) -> Algorithm:
+    """Return the algorithm of a cluster's keys: the one that its feature gates leave in force."""
+    from kubewright.apis.kubeadm import features  # with all types of the configuration: not for whoever only looks at the tables
+
+    return Algorithm(features.key_algorithm(cluster))
 
 
 def _length(period: Duration) -> timedelta:

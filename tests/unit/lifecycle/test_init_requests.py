@@ -88,8 +88,6 @@ def test_a_version_label_is_not_looked_up_and_means_our_own_version():
 @pytest.mark.parametrize(
     ("wanted", "what"),
     [
-        (asked(init="patches: {directory: /p}\n"), "patches"),
-        (asked(overrides=InitOverrides(patches="/p")), "patches"),
         (asked(cluster="featureGates: {RootlessControlPlane: true}\n"), "RootlessControlPlane"),
     ],
 )

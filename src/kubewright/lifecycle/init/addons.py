@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from kubewright.base.change import Change
@@ -12,10 +12,15 @@ from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.manifests import coredns as dns
-from kubewright.manifests import objects
+from kubewright.manifests import objects, patches
+
+Body = dict[str, Any]
 
 NAMESPACE: Final = "kube-system"
 COREFILE: Final = "Corefile"
+_TARGETS: Final = {"Deployment": patches.DNS, "DaemonSet": patches.PROXY}
+"""The kinds that can be patched: an add-on has one of them."""
+
 _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
 
 
@@ -32,7 +37,7 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 def coredns(ctx: InitContext) -> Iterable[Change]:
     """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (spec/kubeadm.md 7.5)."""
     wanted = objects.dns(ctx.configuration, replicas=_replicas(ctx))
-    for body in wanted:
+    for body in with_patches(wanted, ctx.patched):
         write = ensure.Write.CREATE_ONLY if _has_corefile(ctx, body) else ensure.Write.REPLACE
         yield ensure.ensure_object(ctx.api, ensure.Object(body, write=write))
     ctx.say("addons", "Applied essential addon: CoreDNS")
@@ -40,8 +45,15 @@ def coredns(ctx: InitContext) -> Iterable[Change]:
 
 def kube_proxy(ctx: InitContext) -> Iterable[Change]:
     """Install kube-proxy."""
-    yield from apply(ctx, objects.proxy(ctx.configuration, ctx.addresses, ctx.detected))
+    yield from apply(ctx, with_patches(objects.proxy(ctx.configuration, ctx.addresses, ctx.detected), ctx.patched))
     ctx.say("addons", "Applied essential addon: kube-proxy")
+
+
+def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -> Iterator[Body]:
+    """Yield the objects of an add-on, those that can be patched as the user wants them."""
+    for body in bodies:
+        target = _TARGETS.get(body["kind"])
+        yield body if target is None else patched(target, body)
 
 
 def _replicas(ctx: InitContext) -> int:

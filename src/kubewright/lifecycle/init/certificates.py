@@ -12,7 +12,7 @@ from kubewright.pki import ensure, kubeconfigs, specs, table
 def certificate_directory(ctx: InitContext) -> Iterable[Change]:
     """Say where certificates go, and begin to make the keys that this run needs: RSA takes its time, in threads."""
     ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
-    wanted = specs.certificates_for(ctx.pki_configuration, ctx.addresses)
+    wanted = specs.certificates_for(ctx.configuration, ctx.addresses)
     missing = [spec for spec in wanted if ctx.runs(f"certs/{spec.name}") and ctx.certificates.read(spec.key_file) is None]
     ctx.reserve_keys([spec.algorithm for spec in missing])
     _reserve_for_kubeconfigs(ctx)
@@ -23,7 +23,7 @@ def certificate(row: table.Row) -> Callable[[InitContext], Iterable[Change]]:
     """Return the phase of one row of the certificate table."""
 
     def run(ctx: InitContext) -> Iterable[Change]:
-        spec = specs.of(row, ctx.pki_configuration, ctx.addresses)
+        spec = specs.of(row, ctx.configuration, ctx.addresses)
         change = ensure.ensure(ctx.certificates, spec, clock=ctx.clock, random=ctx.random, key_source=ctx.keys, started=ctx.started)
         ctx.say("certs", f'{"Generated" if change else "Using existing"} "{row.base}" {_consisting_of(row)}')
         if change and isinstance(spec, specs.CertificateSpec) and table.Usage.SERVER in spec.usages:
@@ -52,7 +52,7 @@ def kubeconfig_directory(ctx: InitContext) -> Iterable[Change]:
 
 
 def _reserve_for_kubeconfigs(ctx: InitContext) -> None:
-    wanted = specs.kubeconfigs_for(ctx.pki_configuration, ctx.addresses)
+    wanted = specs.kubeconfigs_for(ctx.configuration, ctx.addresses)
     missing = [spec for spec in wanted if ctx.runs(f"kubeconfig/{spec.name}") and ctx.kubeconfigs.read(spec.file) is None]
     ctx.reserve_keys([spec.certificate.algorithm for spec in missing])
 
@@ -61,7 +61,7 @@ def kubeconfig(row: table.Kubeconfig) -> Callable[[InitContext], Iterable[Change
     """Return the phase of one row of the kubeconfig table."""
 
     def run(ctx: InitContext) -> Iterable[Change]:
-        spec = specs.of_kubeconfig(row, ctx.pki_configuration, ctx.addresses)
+        spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
         change = kubeconfigs.ensure_kubeconfig(
             ctx.kubeconfigs,
             ctx.certificates,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-
-import msgspec
+from typing import Any
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
@@ -22,7 +21,9 @@ from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
+from kubewright.lifecycle.init import patching
 from kubewright.lifecycle.settling import SettlingKube
+from kubewright.manifests.patches import Patches
 from kubewright.pki import authorities, sealing
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
@@ -85,10 +86,13 @@ class InitContext:
         return HostCertificateStore(self.host, directory=self.layout.kubernetes)
 
     @functools.cached_property
-    def pki_configuration(self) -> Configuration:
-        """The configuration as the PKI has to read it: with the key algorithm that the feature gates leave in force."""
-        cluster = msgspec.structs.replace(self.cluster, encryption_algorithm=features.key_algorithm(self.cluster))
-        return msgspec.structs.replace(self.configuration, cluster=cluster)
+    def patches(self) -> Patches:
+        """The user's patches, read at first use. Raises as `patching.read` does."""
+        return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=os.geteuid())
+
+    def patched(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
+        return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
 
     @functools.cached_property
     def external_ca(self) -> bool:

@@ -9,7 +9,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import Directory, File, Service
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.manifests import kubelet
+from kubewright.manifests import kubelet, patches
 
 SERVICE = "kubelet"
 FILE_MODE = 0o644
@@ -23,7 +23,8 @@ def start(ctx: InitContext) -> Iterable[Change]:
     """
     yield ctx.host.ensure(Directory(path=ctx.layout.kubelet, mode=PRIVATE))
     changed = False
-    for path, content in kubelet.files(ctx.configuration, ctx.layout, ctx.detected).items():
+    wanted = kubelet.files(ctx.configuration, ctx.layout, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
+    for path, content in wanted.items():
         change = ctx.host.ensure(File(path=path, content=content.encode(), mode=FILE_MODE))
         ctx.say("kubelet-start", f'Wrote "{path}"' if change else f'"{path}" is as it should be')
         changed = changed or bool(change)

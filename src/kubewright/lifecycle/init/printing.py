@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from kubewright.base import yaml
+from kubewright.lifecycle.init import patching
+from kubewright.lifecycle.init.addons import with_patches
 from kubewright.lifecycle.init.calls import Call
-from kubewright.manifests import configmaps, objects
+from kubewright.manifests import configmaps, coredns, kube_proxy
 
 Body = dict[str, Any]
 
 
 def _dns(call: Call) -> list[Body]:
-    return objects.dns(call.configuration)
+    return coredns.objects(call.configuration.cluster)
 
 
 def _proxy(call: Call) -> list[Body]:
     """Without proxy variables: the manifest may be for any machine."""
-    return objects.proxy(call.configuration, call.addresses, replace(call.host.facts.detected, proxy_environment={}))
+    return kube_proxy.objects(call.configuration, call.addresses, replace(call.host.facts.detected, proxy_environment={}))
 
 
 _ADD_ONS: Final[Mapping[str, tuple[Callable[[Call], list[Body]], tuple[str, ...]]]] = {
@@ -30,10 +33,16 @@ _ADD_ONS: Final[Mapping[str, tuple[Callable[[Call], list[Body]], tuple[str, ...]
 
 
 def manifest(call: Call, phase: str) -> str:
-    """Return the objects of an add-on's phase as YAML documents, each after a separator. Nothing, if the configuration disables it."""
+    """Return the objects of an add-on's phase as YAML documents, each after a separator; those of a disabled one too, as kubeadm does."""
     render, order = _ADD_ONS[phase]
-    bodies = sorted(map(_printed, render(call)), key=lambda body: order.index(body["kind"]))
+    found = patching.read(call.host, call.configuration, say=_silent, user=os.geteuid())
+    wanted = with_patches(render(call), found.apply)
+    bodies = sorted(map(_printed, wanted), key=lambda body: order.index(body["kind"]))
     return "".join(f"---\n{yaml.dump(body)}" for body in bodies)
+
+
+def _silent(_: str) -> None:
+    """What is said about patches would stand among the documents; with kubeadm it does, so that its output is no YAML."""
 
 
 def _printed(body: Body) -> Body:

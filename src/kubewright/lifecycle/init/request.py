@@ -116,10 +116,7 @@ def _covered(phase: str, names: Iterable[str]) -> bool:
 
 def _refuse_what_is_missing(configuration: Configuration) -> None:
     """Refuse what would be left out without a word."""
-    rows = (
-        (configuration.init.patches_directory, "patches are", "leave out --patches, or patches.directory in the file"),
-        (features.enabled(configuration.cluster, features.ROOTLESS), f"the feature gate {features.ROOTLESS} is", "leave it off"),
-    )
+    rows = ((features.enabled(configuration.cluster, features.ROOTLESS), f"the feature gate {features.ROOTLESS} is", "leave it off"),)
     for given, what, remedy in rows:
         if given:
             raise KubewrightError(f"{what} not supported yet", detail="this comes with a later release", remedy=remedy)

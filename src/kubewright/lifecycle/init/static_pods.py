@@ -48,4 +48,5 @@ def _write(ctx: InitContext, name: str) -> Iterable[Change]:
         overrides=ctx.overrides(name),
         external_ca=ctx.external_ca,
     )
-    yield ctx.host.ensure(File(path=ctx.layout.manifest(name), content=yaml.dump(pod).encode(), mode=MANIFEST_MODE))
+    patched = ctx.patched(name, pod)
+    yield ctx.host.ensure(File(path=ctx.layout.manifest(name), content=yaml.dump(patched).encode(), mode=MANIFEST_MODE))

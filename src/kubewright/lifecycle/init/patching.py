@@ -1,0 +1,106 @@
+"""The directory of patches: which of its files are read, who may have written them, and what is said about it (spec/kubeadm.md 6.9)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.errors import HostError, UsageError
+from kubewright.host.found import FileState, Kind
+from kubewright.host.seam import FileReader
+from kubewright.manifests import patches
+from kubewright.manifests.patches import NONE, Patch, Patches
+
+Say = Callable[[str], None]
+TOPIC: Final = "patches"
+_OTHERS_WRITE: Final = 0o022
+
+
+def directory(configuration: Configuration) -> PurePosixPath | None:
+    """Return where the patches of a run are, None if there are none. A relative name counts from the working directory."""
+    named = configuration.init.patches_directory
+    return PurePosixPath(os.path.normpath(os.path.join(os.getcwd(), named))) if named else None  # noqa: PTH118, PTH109 - `..` as Go cleans it
+
+
+def read(files: FileReader, configuration: Configuration, *, say: Say, user: int) -> Patches:
+    """Read the patches of a run and say which files they come from. `user` is who runs it.
+
+    Raises UsageError without such a directory, HostError for one that others may write to, DocumentError for a file that cannot be used.
+    """
+    place = directory(configuration)
+    if place is None:
+        return NONE
+    say(f'Reading patches from "{place}"')
+    known = patches.targets(configuration.cluster.kubernetes_version)
+    items: list[Patch] = []
+    used: list[str] = []
+    ignored: list[str] = []
+    for path in _files(files, place, user=user):
+        name = patches.parse_name(path.name, known=known)
+        content = b"" if name is None else _content(files, path, user=user)
+        if name is None or not content:
+            ignored.append(path.name)
+            continue
+        items += patches.read(name, content, source=str(path))
+        used.append(path.name)
+    if used:
+        say(f"Using the patch files [{' '.join(used)}]")
+    if ignored:
+        say(f"Ignoring the files [{' '.join(ignored)}]: they are empty, or their names are not those of patches")
+    return Patches(tuple(items))
+
+
+def apply(found: Patches, target: str, body: Mapping[str, Any], *, say: Say) -> dict[str, Any]:
+    """Apply the patches of a target, and say so for each."""
+    patched = found.apply(target, body)
+    for patch in found.of(target):
+        say(f'Applied a patch of type "{patch.media_type}" to "{target}"')
+    return patched
+
+
+def _files(files: FileReader, place: PurePosixPath, *, user: int) -> Iterator[PurePosixPath]:
+    """Yield all files below a directory in the order of a walk."""
+    state = files.state(place)
+    if state is None or state.kind is not Kind.DIRECTORY:
+        raise UsageError(
+            f"the patches cannot be read: {place} is {'not there' if state is None else f'a {state.kind.value}, not a directory'}",
+            remedy="give the directory with the patch files itself, not a link to it",
+        )
+    _require_ours(place, state, user=user)
+    for path in files.entries(place):
+        found = files.state(path)
+        if found is not None and found.kind is Kind.DIRECTORY:
+            yield from _files(files, path, user=user)
+        else:
+            yield path
+
+
+def _content(files: FileReader, path: PurePosixPath, *, user: int) -> bytes:
+    state = files.state(path)
+    if state is None or state.kind is not Kind.FILE:
+        raise HostError(
+            f"the patch {path} is {'gone' if state is None else f'a {state.kind.value}, not a file'}",
+            detail="what a link points to may be somebody else's",
+            remedy="put the file itself there",
+        )
+    _require_ours(path, state, user=user)
+    return files.read(path) or b""
+
+
+def _require_ours(path: PurePosixPath, state: FileState, *, user: int) -> None:
+    """Refuse what others than root and we may change: a patch decides what runs as root (DESIGN section 8)."""
+    if state.owner not in {0, user}:
+        raise HostError(
+            f"the patches in {path} are not used: it belongs to user {state.owner}",
+            detail="whoever can change a patch decides what the control plane runs",
+            remedy=f"chown root {path}",
+        )
+    if state.mode & _OTHERS_WRITE:
+        raise HostError(
+            f"the patches in {path} are not used: others may write to it (mode {state.mode:04o})",
+            detail="whoever can change a patch decides what the control plane runs",
+            remedy=f"chmod go-w {path}",
+        )

@@ -1,0 +1,122 @@
+"""Phases of init by real kubeadm, in a scratch directory that it takes for its root, and by kubewright over the same directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from certs_beside import find_kubeadm
+
+from kubewright.apis.detected import Detected
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import KubewrightError
+from kubewright.base.events import Line, RecordingReporter
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.waiting import InstantWaiter
+from kubewright.cli import init as command
+from kubewright.cli.parser import parse
+from kubewright.host.facts import Facts, Machine
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.init import calls, printing
+from kubewright.lifecycle.init.phases import INIT
+
+FACTS = Facts(detected=Detected(host_name=os.uname().nodename, default_ipv4="10.98.0.11"), machine=Machine())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did: whether it failed, the files below its directories by path, its lines, and its error."""
+
+    failed: bool
+    files: dict[str, bytes]
+    lines: list[str]
+    error: str = ""
+
+
+def no_cluster(_):
+    raise AssertionError("a phase without a machine asked a cluster")
+
+
+@dataclass(frozen=True)
+class Root:
+    """A scratch directory that stands for a machine's root."""
+
+    path: Path
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file below the root."""
+        place = self.path / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    def files(self) -> dict[str, bytes]:
+        """Everything in kubeadm's directories."""
+        places = [self.path / "etc/kubernetes", self.path / "var/lib"]
+        return {str(p.relative_to(self.path)): p.read_bytes() for place in places for p in sorted(place.rglob("*")) if p.is_file()}
+
+    def kubeadm(self, *argv: str, environment: dict[str, str] | None = None) -> Outcome:
+        """Run real kubeadm with this directory as its root; an ordinary user needs a user namespace for that."""
+        inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
+        before = self.files()
+        words = [*inside, find_kubeadm(), *argv, f"--rootfs={self.path}"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env=environment or {})
+        after = {name: content for name, content in self.files().items() if before.get(name) != content}
+        return Outcome(done.returncode != 0, after, done.stdout.splitlines(), done.stderr)
+
+    def kubewright(self, *argv: str, environment: dict[str, str] | None = None) -> Outcome:
+        """Run a phase of ours in this process, over nothing: of the scratch directory it sees the files that arguments name."""
+        reporter = RecordingReporter()
+        words = [str(self.path / word.lstrip("/")) if word.startswith("/") else word for word in argv]
+        hosts = []
+
+        def machine(layout):
+            hosts.append(OverlayHost(_Below(layout, self.path), facts=facts(environment or {})))
+            return hosts[-1]
+
+        parsed = parse(words, program="kubeadm")
+        node = INIT.named(parsed.command.words[2:])
+        means = calls.Means(clock=SystemClock(), random=SystemRandom(), reporter=reporter)
+        try:
+            call = calls.Call.of(command.request_of(parsed, only=(node.name,)), machine=machine, means=means)
+            if "print-manifest" in parsed.given:
+                return Outcome(False, {}, printing.manifest(call, node.name).splitlines())
+            with calls.context(call, hosts[-1], waiter=InstantWaiter(), connect=no_cluster) as ctx:
+                calls.run(ctx, call)
+        except KubewrightError as error:
+            return Outcome(True, written(hosts), [], str(error))
+        lines = [f"[{event.topic}] {event.text}" for event in reporter.events if isinstance(event, Line)]
+        return Outcome(False, written(hosts), lines)
+
+
+def facts(environment: dict[str, str]) -> Facts:
+    """An empty machine, but for variables."""
+    proxies = {name: value for name, value in environment.items() if name.lower().endswith("_proxy")}
+    return Facts(detected=Detected(host_name=os.uname().nodename, proxy_environment=proxies), machine=Machine())
+
+
+def written(hosts):
+    return {str(file.path).lstrip("/"): file.content for host in hosts[-1:] for file in host.files}
+
+
+class _Below(RealHost):
+    """A host that finds what is in a scratch directory at the places of a root."""
+
+    def __init__(self, layout, root: Path) -> None:
+        super().__init__(layout=layout, environment={})
+        self._root = PurePosixPath(root)
+
+    def _moved(self, path):
+        return path if path.is_relative_to(self._root) else self._root / path.relative_to("/")
+
+    def read(self, path, /):
+        return super().read(self._moved(path))
+
+    def state(self, path, /):
+        return super().state(self._moved(path))
+
+    def entries(self, path, /):
+        found = super().entries(self._moved(path))
+        return found if path.is_relative_to(self._root) else ["/" / entry.relative_to(self._root) for entry in found]

@@ -1,0 +1,94 @@
+"""Patch files: what their names mean, and what is said of one that does not fit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import DocumentError
+from kubewright.manifests import patches
+
+KNOWN = patches.targets("v1.36.3")
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "type"),
+    [
+        ("etcd.yaml", "etcd", "strategic"),
+        ("etcd.json", "etcd", "strategic"),
+        ("etcd+merge.json", "etcd", "merge"),
+        ("etcdbackup.yaml", "etcd", "strategic"),
+        ("kube-apiserver.old.yaml", "kube-apiserver", "strategic"),
+        ("kube-apiserver0+json.yaml", "kube-apiserver", "json"),
+        ("kube-scheduler-extra+strategic.yaml", "kube-scheduler", "strategic"),
+        ("kube-scheduler+mergeful.yaml", "kube-scheduler", "merge"),
+        ("kubeletconfiguration1.yaml", "kubeletconfiguration", "strategic"),
+        ("corednsdeployment.yaml", "corednsdeployment", "strategic"),
+    ],
+)
+def test_names_are_read_as_kubeadm_does(name, target, type):
+    assert patches.parse_name(name, known=KNOWN) == patches.Name(target, type)
+
+
+@pytest.mark.parametrize("name", ["etcd.yml", "etcd", "ETCD.yaml", "README.md", "my-etcd.yaml", "kubeproxydaemonset.yaml", ".yaml"])
+def test_other_names_are_no_patches(name):
+    assert patches.parse_name(name, known=KNOWN) is None
+
+
+@pytest.mark.parametrize("name", ["etcd+.yaml", "etcd+patch.yaml", "etcd0+JSON.json"])
+def test_an_unknown_type_is_an_error_that_names_the_file(name):
+    with pytest.raises(DocumentError, match=re.escape(name)) as caught:
+        patches.parse_name(name, known=KNOWN)
+    assert "strategic, merge, json" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("version", "count"), [("v1.35.0", 6), ("v1.36.3", 6), ("v1.37.0-rc.1", 7), ("v1.38.2", 7)])
+def test_kube_proxy_can_be_patched_from_1_37_on(version, count):
+    assert len(patches.targets(version)) == count
+
+
+@given(st.text(max_size=30))
+def test_any_name_is_a_patch_or_none_or_an_error_of_ours(name):
+    try:
+        found = patches.parse_name(name, known=KNOWN)
+    except DocumentError:
+        return
+    assert found is None or (found.target in KNOWN and found.type in patches.TYPES)
+
+
+def of(text, *, name="kube-scheduler.yaml"):
+    return patches.Patches(patches.read(patches.parse_name(name, known=KNOWN), text.encode(), source=f"/p/{name}"))
+
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kube-scheduler"}, "spec": {"containers": [{"name": "kube-scheduler"}]}}
+
+
+def test_every_document_of_a_file_is_a_patch():
+    found = of("metadata: {labels: {a: b}}\n---\n# nothing\n---\nmetadata: {labels: {c: d}}\n")
+    assert [patch.where for patch in found.of("kube-scheduler")] == ["/p/kube-scheduler.yaml:1", "/p/kube-scheduler.yaml:5"]
+    assert found.apply("kube-scheduler", POD)["metadata"]["labels"] == {"a": "b", "c": "d"}
+    assert found.apply("etcd", POD) == POD
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "detail"),
+    [
+        ("kube-scheduler.yaml", "[a]", "is a map"),
+        ("kube-scheduler+json.yaml", "a: b", "list of operations"),
+        ("kube-scheduler+merge.yaml", "kind: Node", "no longer a Pod"),
+        ("kube-scheduler.yaml", "spec: {hostNetwork: 7}", "spec.hostNetwork"),
+        ("kube-scheduler+json.yaml", "[{op: replace, path: '', value: [1]}]", "no longer an object"),
+    ],
+)
+def test_a_patch_that_does_not_fit_is_named_with_its_line(name, text, detail):
+    with pytest.raises(DocumentError, match=re.escape(f"/p/{name}:1")) as caught:
+        of(text, name=name).apply("kube-scheduler", POD)
+    assert detail in caught.value.detail
+
+
+def test_a_file_that_is_no_yaml_is_named():
+    with pytest.raises(DocumentError, match=r"/p/etcd\.yaml"):
+        of("a: [", name="etcd.yaml")
