@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm import InitOverrides, images, load_init, load_whole
+from kubewright.apis.kubeadm import InitOverrides, WholeFile, images, load_init, load_whole
+from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
@@ -72,9 +73,24 @@ def validate(parsed: Parsed) -> int:
     """Check every document of a file."""
     documents = read_documents(_mandatory(parsed, "config"))
     found = load_whole(documents, detected=detected(), exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
-    _warn(found.warnings)
+    _warn([*found.warnings, *_about_arguments(found)])
     sys.stdout.write("ok\n")
     return 0
+
+
+def _about_arguments(found: WholeFile) -> list[str]:
+    """Return what is to be said about arguments for components."""
+    mine = list(of_control_plane(found.configuration)) if found.configuration else []
+    joining = list(of_node(found.join.node_registration)) if found.join else []
+    if not (mine or joining):
+        return []
+    from kubewright.manifests.extra_arguments import Surroundings, warnings
+
+    cluster = found.configuration.cluster if found.configuration else None
+    local = cluster.etcd.local if cluster else None
+    layout = Layout().at(pki=cluster.certificates_dir, etcd_data=local.data_dir if local else None) if cluster else Layout()
+    around = Surroundings(configuration=found.configuration, layout=layout, detected=detected(), exists=_exists)
+    return warnings([*mine, *joining], around)
 
 
 def migrate(parsed: Parsed) -> int:

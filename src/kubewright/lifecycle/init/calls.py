@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
@@ -58,12 +59,15 @@ class Call:
         loaded = configure(request, detected=machine(layout).facts.detected, random=means.random, layout=layout)
         for warning in loaded.warnings:
             means.reporter.emit(Warned(text=warning))
-        return cls(
+        call = cls(
             request=request,
             configuration=loaded.configuration,
             host=machine(_places(request, loaded.configuration, layout)),
             means=means,
         )
+        for warning in call._about_arguments():
+            means.reporter.emit(Warned(text=warning))
+        return call
 
     @property
     def addresses(self) -> Addresses:
@@ -76,6 +80,14 @@ class Call:
         """The full names of the phases that run. Raises UsageError for names that do not exist, or need others that are left out."""
         chosen = INIT.select(only=self.request.only, skip=self.configuration.init.skip_phases)
         return frozenset(node.name for node in chosen)
+
+    def _about_arguments(self) -> list[str]:
+        given = list(of_control_plane(self.configuration))
+        if not given:
+            return []
+        from kubewright.lifecycle.init import arguments  # most configurations have no arguments
+
+        return arguments.warnings(given, configuration=self.configuration, host=self.host, phases=self.phases)
 
 
 def _places(request: InitRequest, configuration: Configuration, layout: Layout) -> Layout:

@@ -1,0 +1,194 @@
+"""What is said about a user's arguments for components before they start: unknown and deprecated flags, values of a wrong type, host files.
+
+kubeadm hands them on unseen since v1.12; before, its preflight check ExtraArgs tried them, and it warned of files. All of it is warnings:
+a patch release may know a flag that the table does not.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kubewright.apis import formats
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.arguments import KUBELET, Given
+from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
+from kubewright.apis.layout import Layout
+from kubewright.apis.walking import closest
+from kubewright.base.durations import Duration
+from kubewright.base.versions import OWN, Version, release_for
+from kubewright.manifests import volumes
+from kubewright.manifests.component_flags import ComponentFlag, ComponentFlags, flags_of
+from kubewright.manifests.flags import Inputs
+from kubewright.manifests.static_pods import COMPONENTS
+from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
+
+ETCD: Final = "etcd"
+_READ: Final = re.compile(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
+_WRITTEN: Final = re.compile(r"(?:^|-)(?:dir|path|write-config-to)$")
+_TEXTS: Final = frozenset({"", "string", "strings", "stringArray", "namedCertKey"})
+_MADE_BY_THE_KUBELET: Final = frozenset({"DirectoryOrCreate", "FileOrCreate"})
+_INTEGER: Final = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[0-9]+)", re.ASCII)
+_BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
+_NOT_STARTED: Final = "and does not start with it"
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        Duration.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+_TYPES: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
+    "bool": (_BOOLS.__contains__, "true or false"),
+    "duration": (_is_duration, "a duration such as 1h30m"),
+    "int": (lambda text: _INTEGER.fullmatch(text) is not None, "an integer"),
+    "int32": (lambda text: _INTEGER.fullmatch(text) is not None, "an integer"),
+    "float": (_is_float, "a number"),
+    "float32": (_is_float, "a number"),
+    "ip": (lambda text: formats.address(text) is not None, "an IP address"),
+}
+"""Types whose values are checked, as Go reads them: what holds for a value, and how it is called."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What the arguments are judged against.
+
+    - `configuration`: of a control plane; None for a machine that joins, of which only the kubelet's arguments are judged.
+    - `layout` holds the directories that are in force, certificatesDir and etcd's dataDir among them.
+    - `exists` tells whether there is something at a path of the host.
+    """
+
+    configuration: Configuration | None
+    layout: Layout
+    detected: Detected
+    exists: Callable[[str], bool]
+
+    def line(self, component: str) -> str:
+        """Return the minor release of a component; '' where it cannot be told, because somebody chose an image of etcd."""
+        cluster = self.configuration.cluster if self.configuration else None
+        version = Version.parse(cluster.kubernetes_version) if cluster else OWN
+        if component != ETCD:
+            return version.line
+        return _etcd_line(cluster, version) if cluster else ""
+
+    def mounts(self, component: str) -> list[HostPathMount]:
+        """Return what the static pod of a component mounts."""
+        if self.configuration is None:
+            return []
+        endpoint = self.configuration.init.local_api_endpoint
+        inputs = Inputs(
+            configuration=self.configuration,
+            layout=self.layout,
+            addresses=Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
+            detected=self.detected,
+        )
+        row = COMPONENTS[component]
+        settings = row.settings(inputs)
+        return volumes.merged(row.mounts(inputs), () if isinstance(settings, LocalEtcd) else settings.extra_volumes)
+
+    def made(self) -> frozenset[str]:
+        """Return the files that kubewright itself makes: that they are not there yet is as it should be."""
+        pki = (str(self.layout.pki / name) for row in CERTIFICATES for name in row.files)
+        kubernetes = (str(self.layout.kubernetes / row.file) for row in KUBECONFIGS)
+        kubelet = (str(self.layout.kubelet_config), str(self.layout.kubernetes / "bootstrap-kubelet.conf"))
+        return frozenset((*pki, *kubernetes, *kubelet))
+
+
+def warnings(given: Iterable[Given], surroundings: Surroundings) -> list[str]:
+    """Return what is to be said about arguments, in their order."""
+    return [f"{one.path}: {text}" for one in given for text in _of_component(one, surroundings)]
+
+
+def _of_component(given: Given, around: Surroundings) -> Iterator[str]:
+    known = flags_of(given.component, around.line(given.component))
+    mounts = [] if given.component == KUBELET else around.mounts(given.component)
+    for argument in given.arguments:
+        name = argument.name if given.component == ETCD else argument.name.replace("_", "-")  # as component-base normalises names
+        if known is None:
+            yield from _about_files(given.component, name, ComponentFlag(""), argument, mounts, around)
+        elif name in known.flags:
+            yield from _about_value(known, name, argument)
+            yield from _about_files(given.component, name, known.flags[name], argument, mounts, around)
+        else:
+            yield _unknown(known, name)
+
+
+def _unknown(known: ComponentFlags, name: str) -> str:
+    said = f"{known.component} {known.line} has no flag --{name} {_NOT_STARTED}"
+    if name in known.elsewhere:
+        return f"{said}; only {', '.join(known.elsewhere[name])} has it"
+    meant = closest(name.lstrip("-"), known.flags)
+    return f"{said}; did you mean --{meant}?" if meant else said
+
+
+def _about_value(known: ComponentFlags, name: str, argument: Arg) -> Iterator[str]:
+    flag = known.flags[name]
+    if flag.deprecated:
+        yield f"--{name} of {known.component} {known.line} is deprecated: {flag.deprecated}"
+    holds, wanted = _TYPES.get(flag.type, (None, ""))
+    if holds is not None and not holds(argument.value):
+        yield f"{known.component} wants {wanted} for --{name}, not {argument.value!r}, {_NOT_STARTED}"
+
+
+def _about_files(
+    component: str, name: str, flag: ComponentFlag, argument: Arg, mounts: Sequence[HostPathMount], around: Surroundings
+) -> Iterator[str]:
+    reads = _READ.search(name) is not None
+    if flag.type not in _TEXTS or not (reads or _WRITTEN.search(name)):
+        return
+    for path in _paths(flag.type, argument.value):
+        if component == KUBELET:
+            if reads and path not in around.made() and not around.exists(path):
+                yield f"--{name}: there is no {path} on this machine"
+        else:
+            yield from _about_mounted(component, name, path, _mount_of(path, mounts), reads=reads, around=around)
+
+
+def _about_mounted(
+    component: str, name: str, path: str, mount: HostPathMount | None, *, reads: bool, around: Surroundings
+) -> Iterator[str]:
+    if mount is None:
+        remedy = "its static pod has no extraVolumes" if component == ETCD else "add its directory to extraVolumes"
+        yield f"--{name}: {path} is not in {component}'s static pod, which mounts no directory above it; {remedy}"
+        return
+    host = posixpath.normpath(f"{mount.host_path}/{posixpath.relpath(path, mount.mount_path)}")
+    whole = posixpath.normpath(mount.mount_path) == path and mount.path_type in _MADE_BY_THE_KUBELET
+    if reads and not whole and host not in around.made() and not around.exists(host):
+        yield f"--{name}: there is no {host} on this machine{'' if host == path else f', which {component} would see as {path}'}"
+    if not reads and mount.read_only:
+        yield f"--{name}: {component} cannot write to {path}, because {mount.mount_path} is mounted read-only (volume {mount.name})"
+
+
+def _paths(kind: str, value: str) -> list[str]:
+    """Return the absolute paths in a value. Others are relative to a directory that we do not know, or no paths at all."""
+    parts = value.partition(":")[0].split(",") if kind == "namedCertKey" else value.split(",") if kind == "strings" else [value]
+    return [posixpath.normpath(part) for part in parts if part.startswith("/")]
+
+
+def _mount_of(path: str, mounts: Iterable[HostPathMount]) -> HostPathMount | None:
+    """Return the innermost mount that holds a path of a container."""
+    above = [mount for mount in mounts if f"{path}/".startswith(f"{posixpath.normpath(mount.mount_path).rstrip('/')}/")]
+    return max(above, key=lambda mount: len(posixpath.normpath(mount.mount_path)), default=None)
+
+
+def _etcd_line(cluster: ClusterConfiguration, version: Version) -> str:
+    local = cluster.etcd.local
+    tag = (local.image_tag if local else "") or release_for(version).etcd_tag
+    found = re.match(r"v?(\d+\.\d+)\.", tag)
+    return found[1] if found else ""

@@ -1,0 +1,206 @@
+"""What is said about arguments that a user gives to components."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from manifest_cases import HOST, places
+
+from kubewright.apis.kubeadm import load_init
+from kubewright.apis.kubeadm.arguments import Given, of_control_plane
+from kubewright.apis.kubeadm.types import Arg
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.manifests import component_flags, extra_arguments
+from kubewright.manifests.extra_arguments import Surroundings
+
+CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+
+
+def said(fields, *, version="v1.36.3", there=()):
+    """Return the warnings for a ClusterConfiguration (and an InitConfiguration behind `---`); `there` are the files of the host."""
+    text = CLUSTER + (f"kubernetesVersion: {version}\n" if "kubernetesVersion" not in fields else "") + fields
+    configuration = load_init(yaml.load_all(text), detected=HOST).configuration
+    around = Surroundings(configuration=configuration, layout=places(configuration)[0], detected=HOST, exists=set(there).__contains__)
+    return extra_arguments.warnings(of_control_plane(configuration), around)
+
+
+def api_server(name, value, more=""):
+    return f"apiServer:\n  extraArgs: [{{name: {name}, value: '{value}'}}]\n{more}"
+
+
+def volume(host, path, *, read_only="true", kind="''"):
+    return f"  extraVolumes: [{{name: audit, hostPath: {host}, mountPath: {path}, readOnly: {read_only}, pathType: {kind}}}]\n"
+
+
+def test_a_default_configuration_has_nothing_to_be_said_about():
+    assert said("") == []
+
+
+def test_an_unknown_flag_is_told_with_the_one_that_was_perhaps_meant():
+    assert said(api_server("audit-log-pth", "-")) == [
+        "apiServer.extraArgs: kube-apiserver 1.36 has no flag --audit-log-pth and does not start with it; did you mean --audit-log-path?"
+    ]
+
+
+def test_a_flag_written_with_its_hyphens_is_told():
+    found = said("scheduler:\n  extraArgs: [{name: --leader-elect, value: 'true'}]\n")
+    assert found == [
+        "scheduler.extraArgs: kube-scheduler 1.36 has no flag ----leader-elect and does not start with it; did you mean --leader-elect?"
+    ]
+
+
+def test_nothing_is_proposed_where_nothing_is_near():
+    assert said(api_server("zzzz", "1")) == ["apiServer.extraArgs: kube-apiserver 1.36 has no flag --zzzz and does not start with it"]
+
+
+def test_kubernetes_components_take_underscores_and_etcd_does_not():
+    assert said("controllerManager:\n  extraArgs: [{name: leader_elect, value: 'true'}]\n") == []
+    found = said("etcd:\n  local:\n    extraArgs: [{name: snapshot_count, value: '1'}]\n")
+    assert found == [
+        "etcd.local.extraArgs: etcd 3.6 has no flag --snapshot_count and does not start with it; did you mean --snapshot-count?"
+    ]
+
+
+def test_a_deprecated_flag_is_told_in_the_words_of_the_component():
+    assert said(api_server("default-watch-cache-size", "10")) == [
+        (
+            "apiServer.extraArgs: --default-watch-cache-size of kube-apiserver 1.36 is deprecated: "
+            "watch caches are sized automatically and this flag will be removed in a future version"
+        )
+    ]
+    found = said("etcd:\n  local:\n    extraArgs: [{name: experimental-compaction-batch-limit, value: '1'}]\n")
+    assert found == [
+        (
+            "etcd.local.extraArgs: --experimental-compaction-batch-limit of etcd 3.6 is deprecated: "
+            "Deprecated in v3.6 and will be decommissioned in v3.7. Use '--compaction-batch-limit' instead."
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("profiling", ("false", "T", "1"), "no"),
+        ("request-timeout", ("1m", "1h0m0.5s", "0"), "60"),
+        ("max-requests-inflight", ("400", "0x10", "-1"), "4e2"),
+        ("goaway-chance", ("0.001", "1e-3"), "little"),
+        ("bind-address", ("0.0.0.0", "::"), "localhost"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_told(name, right, wrong):
+    assert [said(api_server(name, value)) for value in right] == [[]] * len(right)
+    (found,) = said(api_server(name, wrong))
+    assert re.fullmatch(rf"apiServer.extraArgs: kube-apiserver wants .+ for --{name}, not '{wrong}', and does not start with it", found)
+
+
+def test_a_file_that_is_not_in_the_static_pod_is_told():
+    assert said(api_server("audit-policy-file", "/srv/audit.yaml"), there=["/srv/audit.yaml"]) == [
+        (
+            "apiServer.extraArgs: --audit-policy-file: /srv/audit.yaml is not in kube-apiserver's static pod, which mounts no directory above it; "
+            "add its directory to extraVolumes"
+        )
+    ]
+
+
+def test_etcd_cannot_be_given_volumes():
+    (found,) = said("etcd:\n  local:\n    extraArgs: [{name: wal-dir, value: /srv/wal}]\n")
+    assert found.endswith("/srv/wal is not in etcd's static pod, which mounts no directory above it; its static pod has no extraVolumes")
+    assert said("etcd:\n  local:\n    extraArgs: [{name: wal-dir, value: /var/lib/etcd/wal}]\n") == []
+
+
+def test_a_file_that_is_not_there_is_told_by_its_path_on_the_host():
+    fields = api_server("audit-policy-file", "/etc/audit/policy.yaml", volume("/srv/audit", "/etc/audit/"))
+    assert said(fields, there=["/srv/audit/policy.yaml"]) == []
+    assert said(fields, there=["/etc/audit/policy.yaml"]) == [
+        (
+            "apiServer.extraArgs: --audit-policy-file: there is no /srv/audit/policy.yaml on this machine, "
+            "which kube-apiserver would see as /etc/audit/policy.yaml"
+        )
+    ]
+
+
+def test_a_mounted_file_that_the_kubelet_makes_need_not_be_there():
+    fields = api_server("audit-policy-file", "/a/p.yaml", volume("/a/p.yaml", "/a/p.yaml", kind="FileOrCreate"))
+    assert said(fields) == []
+    assert len(said(fields.replace("FileOrCreate", "File"))) == 1
+
+
+def test_files_that_init_makes_need_not_be_there():
+    assert said(api_server("tls-cert-file", "/etc/kubernetes/pki/apiserver.crt")) == []
+    assert said(f"certificatesDir: /srv/pki\n{api_server('client-ca-file', '/srv/pki/front-proxy-ca.crt')}") == []
+    assert len(said(api_server("tls-cert-file", "/etc/kubernetes/pki/mine.crt"))) == 1
+
+
+def test_something_written_to_a_read_only_mount_is_told():
+    fields = api_server("audit-log-path", "/var/log/k/audit.log", volume("/var/log/k", "/var/log/k"))
+    assert said(fields) == [
+        (
+            "apiServer.extraArgs: --audit-log-path: kube-apiserver cannot write to /var/log/k/audit.log, "
+            "because /var/log/k is mounted read-only (volume audit)"
+        )
+    ]
+    assert said(fields.replace("readOnly: true", "readOnly: false")) == []
+
+
+def test_the_innermost_mount_counts():
+    fields = api_server("audit-policy-file", "/etc/kubernetes/pki/audit/p", volume("/srv", "/etc/kubernetes/pki/audit"))
+    assert said(fields, there=["/srv/p"]) == []
+
+
+def test_values_that_are_no_absolute_paths_are_left_alone():
+    for name, value in (("audit-log-path", "-"), ("etcd-prefix", "/registry"), ("api-audiences", "/x"), ("token-auth-file", "tokens.csv")):
+        assert said(api_server(name, value)) == []
+
+
+def test_every_file_of_a_pair_for_a_server_name_is_looked_for():
+    found = said(api_server("tls-sni-cert-key", "/etc/kubernetes/pki/a.crt,/etc/kubernetes/pki/a.key:a.example.com"))
+    assert [text.rpartition("there is no ")[2] for text in found] == [
+        "/etc/kubernetes/pki/a.crt on this machine",
+        "/etc/kubernetes/pki/a.key on this machine",
+    ]
+
+
+def test_the_kubelets_files_are_looked_for_where_it_says():
+    init = "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration:\n  kubeletExtraArgs: "
+    args = "[{name: image-credential-provider-config, value: /srv/credentials.yaml}, {name: node-ip, value: 10.98.0.11}]"
+    assert said(init + args, there=["/srv/credentials.yaml"]) == []
+    assert said(init + args) == [
+        "nodeRegistration.kubeletExtraArgs: --image-credential-provider-config: there is no /srv/credentials.yaml on this machine"
+    ]
+
+
+def test_a_machine_that_joins_is_judged_by_our_own_version():
+    around = Surroundings(configuration=None, layout=Layout(), detected=HOST, exists=lambda _: True)
+    args = [Arg(name="node-labels", value="a=b"), Arg(name="nod-labels", value="a=b")]
+    (found,) = extra_arguments.warnings([Given(component="kubelet", path="p", arguments=args)], around)
+    assert found == "p: kubelet 1.36 has no flag --nod-labels and does not start with it; did you mean --node-labels?"
+
+
+def test_releases_and_images_that_the_table_does_not_have_are_judged_by_their_files_only():
+    args = "    extraArgs: [{name: nonsense, value: x}, {name: wal-dir, value: /srv}]\n"
+    found = said(f"etcd:\n  local:\n    imageTag: mine\n{args}")
+    assert found == [
+        "etcd.local.extraArgs: --wal-dir: /srv is not in etcd's static pod, which mounts no directory above it; its static pod has no extraVolumes"
+    ]
+
+
+@given(name=st.text(min_size=1, max_size=20), value=st.text(max_size=20))
+def test_no_argument_is_too_odd(name, value):
+    around = Surroundings(configuration=None, layout=Layout(), detected=HOST, exists=lambda _: False)
+    found = extra_arguments.warnings([Given(component="kubelet", path="p", arguments=[Arg(name=name, value=value)])], around)
+    assert all(text.startswith("p: ") for text in found)
+
+
+def test_each_component_has_a_table_for_each_release():
+    for line in ("1.36",):
+        sizes = [len(found.flags) for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+                 if (found := component_flags.flags_of(name, line))]  # fmt: skip
+        assert len(sizes) == 4
+        assert min(sizes) > 50
+    assert component_flags.flags_of("etcd", "3.6") is not None
+    assert component_flags.flags_of("etcd", "2.3") is None
+    assert component_flags.flags_of("kube-proxy", "1.36") is None
