@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis import formats, subnets
-from kubewright.apis.walking import Place
+from kubewright.apis.walking import Place, did_you_mean
 from kubewright.base.durations import Duration
 from kubewright.base.quoting import quoted
 
@@ -71,7 +71,7 @@ def lasting(low: int, high: int | None = None) -> Check:
 
 def one_of(*names: str) -> Check:
     """Require one of these texts."""
-    return lambda value: "" if value in names else f"{quoted(value)} must be one of {', '.join(names)}"
+    return lambda value: "" if value in names else f"{quoted(value)} must be one of {', '.join(names)}{did_you_mean(value, names)}"
 
 
 def each_of(*names: str) -> Check:
@@ -80,7 +80,7 @@ def each_of(*names: str) -> Check:
     def check(values: Sequence[str]) -> str:
         wrong = [value for value in values if value not in names]
         if wrong:
-            return f"{', '.join(map(quoted, wrong))} must be of {', '.join(names)}"
+            return f"{', '.join(map(quoted, wrong))} must be of {', '.join(names)}{did_you_mean(wrong[0], names)}"
         return "a value is given twice" if len(set(values)) != len(values) else ""
 
     return check

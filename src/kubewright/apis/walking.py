@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.nearest import closest, did_you_mean
+
+__all__ = ["HIDDEN", "Findings", "Place", "closest", "did_you_mean", "related", "shown", "type_name"]
 
 HIDDEN: Final = "(hidden)"
 _SHOWN: Final = 80
@@ -20,10 +23,12 @@ class Findings:
 
     `errors` make the document unusable; `surplus` are unknown and repeated fields, which the caller may turn into warnings;
     `warnings` do not stop anything.
-    `locate` turns a field path into the name and line of the document.
+    `locate` turns a field path into the name, line and column of the document. `hint` says what to do about an unknown field, of which it
+    gets the path and the sibling that was perhaps meant.
     """
 
     locate: Callable[[FieldPath], str] = lambda _path: ""
+    hint: Callable[[FieldPath, str], str] = lambda _path, meant: f'did you mean "{meant}"?' if meant else ""
     errors: list[FieldError] = field(default_factory=list)
     surplus: list[FieldError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -62,9 +67,10 @@ class Place:
         self._error(FieldErrorType.INVALID, reason, found if found == HIDDEN else shown(found))
 
     def unknown(self, name: str, *, known: Iterable[str]) -> None:
-        """Note a field that does not exist here, with the one that was perhaps meant."""
-        meant = closest(name, known) if len(self.findings.surplus) < _SUGGESTIONS else ""
-        self._surplus(self.path / name, FieldErrorType.UNKNOWN, f'did you mean "{meant}"?' if meant else "")
+        """Note a field that does not exist here, with what became of it, or the one that was perhaps meant."""
+        path = self.path / name
+        reason = self.findings.hint(path, closest(name, known)) if len(self.findings.surplus) < _SUGGESTIONS else ""
+        self._surplus(path, FieldErrorType.UNKNOWN, reason)
 
     def repeated(self) -> None:
         """Note a field that is given more than once."""
@@ -115,18 +121,6 @@ def _masked(text: str) -> str:
     from kubewright.base.masking import mask  # most documents are right, and its patterns take 10 ms to compile
 
     return mask(text)
-
-
-def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that a wrong one probably stands for, or ''."""
-    names = list(known)
-    folded = {candidate.casefold(): candidate for candidate in names}
-    if name.casefold() in folded:
-        return folded[name.casefold()]
-    import difflib  # takes its time to load, and is for wrong names only
-
-    near = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.7)
-    return near[0] if near else ""
 
 
 def related(one: FieldPath, other: FieldPath) -> bool:

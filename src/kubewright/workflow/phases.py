@@ -118,8 +118,12 @@ class Phases(Generic[Context]):
     def find(self, name: str) -> Node[Context]:
         """Return the node with a full name. Raises UsageError if there is none; aliases and other spellings do not count."""
         if name not in self._all:
-            known = ", ".join(node.name for node in self.nodes if not node.phase.hidden)
-            raise UsageError(f"invalid phase name: {name}", remedy=f"the phases are: {known}")
+            from kubewright.base.nearest import closest
+
+            known = [node.name for node in self.nodes if not node.phase.hidden]
+            meant = closest(name, known)
+            remedy = f"did you mean {meant}? The phases are: " if meant else "the phases are: "
+            raise UsageError(f"invalid phase name: {name}", remedy=remedy + ", ".join(known))
         return self._all[name]
 
     def named(self, words: Sequence[str]) -> Node[Context] | None:

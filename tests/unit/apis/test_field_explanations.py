@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from apis_documents import KUBE_PROXY, KUBELET
 
+from kubewright.apis import component_rules, kubelet, kubeproxy
 from kubewright.apis.kubeadm import codec
-from kubewright.apis.kubeadm.explaining import ROOTS, every, explain
+from kubewright.apis.kubeadm.explaining import COMPONENTS, KINDS, ROOTS, every, explain
 from kubewright.apis.kubeadm.meanings import MEANINGS, SINCE
 from kubewright.apis.kubeadm.printed import reset_example, upgrade_example
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, LocalEtcd
+from kubewright.apis.walking import Findings
 
 _COUNTS = {
     "InitConfiguration": 33,
@@ -16,10 +19,12 @@ _COUNTS = {
     "JoinConfiguration": 37,
     "ResetConfiguration": 16,
     "UpgradeConfiguration": 44,
+    "KubeletConfiguration": 162,
+    "KubeProxyConfiguration": 73,
 }
 
 
-@pytest.mark.parametrize("kind", ROOTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_field_has_a_meaning_a_type_and_a_version(kind):
     found = list(every(kind))
     assert len(found) == len({one.path for one in found})
@@ -30,6 +35,36 @@ def test_every_field_has_a_meaning_a_type_and_a_version(kind):
 def test_no_meaning_is_about_a_field_that_does_not_exist():
     known = {one.path.rpartition(".")[2] for kind in ROOTS for one in every(kind)}
     assert {name for texts in (*MEANINGS.values(), *SINCE.values()) for name in texts} == known
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_that_can_be_read_is_found_by_its_path(kind):
+    """Walk the schema itself: nothing that the decoder takes is without an explanation."""
+    struct = ROOTS[kind] if kind in ROOTS else COMPONENTS[kind][0]
+    paths = list(_walked(struct, ""))
+    assert len(paths) == _COUNTS[kind]
+    assert [path for path in paths if [one.path for one in explain(f"{kind}.{path}")] != [path]] == []
+
+
+def _walked(struct, prefix):
+    for field in struct.fields:
+        yield f"{prefix}{field.name}"
+        kind = field.kind
+        while not hasattr(kind, "fields") and hasattr(kind, "inner"):
+            kind = kind.inner
+        if hasattr(kind, "fields"):
+            yield from _walked(kind, f"{prefix}{field.name}.")
+        elif hasattr(kind, "field"):
+            yield f"{prefix}{field.name}.{kind.field.name}"
+
+
+@pytest.mark.parametrize(("kind", "fields", "decode"), [("kubelet", KUBELET, kubelet.decode), ("kube-proxy", KUBE_PROXY, kubeproxy.decode)])
+def test_explanations_of_components_name_the_fields_that_kubeadm_sets(kind, fields, decode):
+    told = {one.path: one.default for one in every(fields["kind"]) if one.default.startswith("kubeadm: ")}
+    assert len(told) == {"kubelet": 8, "kube-proxy": 3}[kind]
+    findings = Findings()
+    document = decode({}, findings.root)
+    assert all(component_rules.value_at(document, path) in (None, "", False, 0) for path in told)
 
 
 def leaves(document, prefix=""):

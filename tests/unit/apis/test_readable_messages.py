@@ -101,7 +101,8 @@ def test_what_is_no_document_draws_no_message_in_python(text):
 
 
 def test_messages_about_documents_quote_with_our_own_quotes():
-    files = [path for layer in ("apis", "base", "tokens", "pki") for path in (SOURCE / layer).rglob("*.py")]
+    layers = ("apis", "base", "tokens", "pki")
+    files = [path for layer in layers for path in (SOURCE / layer).rglob("*.py") if path.name != "records.py"]  # reprs are its task
     lines = [line for path in files for line in path.read_text().splitlines() if "!r}" in line or "map(repr" in line]
     assert len(files) > 60
     assert [line for line in lines if "AttributeError" not in line and 'return f"Duration(' not in line] == []

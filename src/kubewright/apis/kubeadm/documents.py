@@ -34,15 +34,6 @@ COMPONENT_GROUPS: Final = {
     "kubelet.config.k8s.io": ("v1beta1", KUBELET),
     "kubeproxy.config.k8s.io": ("v1alpha1", KUBE_PROXY),
 }
-LAST_MIGRATOR: Final = {"v1alpha1": "v1.11", "v1alpha2": "v1.12", "v1alpha3": "v1.14", "v1beta1": "v1.15", "v1beta2": "v1.22"}
-"""The last kubeadm that could migrate an old version."""
-
-GONE: Final = {
-    "ClusterStatus": "there is no ClusterStatus since v1.22: leave the document out, each API server's address is kept in its static pod",
-    "MasterConfiguration": f"MasterConfiguration was split in v1.12: write {INIT} and {CLUSTER}",
-    "NodeConfiguration": f"NodeConfiguration was renamed in v1.12: write {JOIN}",
-}
-"""Kinds that no longer exist, and what to do instead."""
 
 _REMEDY: Final = f"give each document an apiVersion and a kind that are supported: {API_VERSION} with {', '.join(KINDS)}"
 
@@ -126,10 +117,6 @@ class _GVK:
             return self.kind in READABLE.get(self.version, ())
         return COMPONENT_GROUPS.get(self.group) == (self.version, self.kind)
 
-    @property
-    def obsolete(self) -> bool:
-        return self.group == GROUP and (self.version in LAST_MIGRATOR or self.kind in GONE)
-
     def __str__(self) -> str:
         return f"{self.group}/{self.version} {self.kind}"
 
@@ -150,13 +137,8 @@ def _identify(document: Document) -> _GVK | str:
 def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated: bool) -> tuple[str, str]:
     """Return what is wrong with a kind, and what is said when it is ignored or deprecated."""
     judged = strict or INIT in use or gvk.kind in use
-    if gvk.obsolete and judged:
-        return _obsolete(gvk), ""
-    if gvk.group in COMPONENT_GROUPS and not gvk.known and judged:
-        return _component_problem(gvk), ""
     if not gvk.known:
-        unknown = f"{gvk} is an unknown kind"
-        return (unknown, "") if strict else ("", unknown)
+        return _unknown(gvk, strict=strict, judged=judged)
     if gvk.kind not in use:
         return "", f"{gvk.kind} is ignored here"
     if gvk.version == DEPRECATED and gvk.group == GROUP and not allow_deprecated:
@@ -164,7 +146,37 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
     return "", ""
 
 
+def _unknown(gvk: _GVK, *, strict: bool, judged: bool) -> tuple[str, str]:
+    """Say why something is not known: as what is wrong, or as a note where only the kinds that are read count."""
+    from kubewright.apis.kubeadm import removed  # for what is wrong only
+
+    if gvk.group == GROUP and (gvk.version in removed.LAST_MIGRATOR or gvk.kind in removed.KINDS) and judged:
+        return _obsolete(gvk), ""
+    if gvk.group in COMPONENT_GROUPS and judged:
+        return removed.COMPONENT_KINDS.get(gvk.kind) or _component_problem(gvk), ""
+    unknown = f"{gvk} is an unknown kind{_meant(gvk)}"
+    return (unknown, "") if strict else ("", unknown)
+
+
+def _meant(gvk: _GVK) -> str:
+    """Return the kind and version that an unknown one probably stands for, as the end of a sentence."""
+    from kubewright.apis.walking import closest
+
+    groups = {
+        GROUP: (API_VERSION, KINDS),
+        **{group: (f"{group}/{version}", (kind,)) for group, (version, kind) in COMPONENT_GROUPS.items()},
+    }
+    homes = {kind: api_version for api_version, kinds in groups.values() for kind in kinds}
+    kind = gvk.kind if gvk.kind in homes else closest(gvk.kind, homes)
+    if not kind or (gvk.group not in groups and not closest(gvk.group, groups)):
+        return ""
+    return f"; did you mean {homes[kind]} {kind}?"
+
+
 def _obsolete(gvk: _GVK) -> str:
+    from kubewright.apis.kubeadm.removed import KINDS as GONE
+    from kubewright.apis.kubeadm.removed import LAST_MIGRATOR
+
     old = ""
     if gvk.version in LAST_MIGRATOR:
         last = LAST_MIGRATOR[gvk.version]

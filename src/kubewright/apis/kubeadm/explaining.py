@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kubewright.apis import component_meanings
 from kubewright.apis.kubeadm import documents, fields, node_fields
 from kubewright.apis.kubeadm.meanings import MEANINGS, OLDER, SINCE
 from kubewright.apis.kubeadm.node_types import Patches
+from kubewright.apis.kubelet_fields import KUBELET
+from kubewright.apis.kubeproxy import KUBE_PROXY
 from kubewright.apis.scalars import Kind
-from kubewright.apis.schema import Field, Fields, List, Map, Only, Pointer, Struct
+from kubewright.apis.schema import Field, Fields, List, Map, Only, Plain, Pointer, Struct
 
 ROOTS: Final[dict[str, Struct[Any]]] = {
     documents.INIT: fields.INIT,
@@ -20,6 +23,14 @@ ROOTS: Final[dict[str, Struct[Any]]] = {
     documents.RESET: node_fields.RESET,
     documents.UPGRADE: node_fields.UPGRADE,
 }
+COMPONENTS: Final = {
+    documents.KUBELET: (KUBELET, component_meanings.KUBELET),
+    documents.KUBE_PROXY: (KUBE_PROXY, component_meanings.KUBE_PROXY),
+}
+KINDS: Final = (*ROOTS, *COMPONENTS)
+"""Every kind whose fields can be explained."""
+
+_ALWAYS: Final = "Kubernetes 1.18 or before"
 _INDEX: Final = re.compile(r"\[[^\]]*\]")
 # Defaults that depend on the machine or on other fields, which the structs therefore do not hold.
 _COMPUTED: Final = {
@@ -58,15 +69,42 @@ def explain(text: str) -> list[Explanation]:
     """
     wanted = _INDEX.sub("", text).strip(".")
     head, _, rest = wanted.partition(".")
-    if head in ROOTS:
+    if head in KINDS:
         return [found for found in every(head) if (found.path == rest if rest else "." not in found.path)]
-    exact = [found for kind in ROOTS for found in every(kind) if found.path == wanted]
-    return exact or [found for kind in ROOTS for found in every(kind) if found.path.endswith(f".{wanted}")]
+    exact = [found for kind in KINDS for found in every(kind) if found.path == wanted]
+    return exact or [found for kind in KINDS for found in every(kind) if found.path.endswith(f".{wanted}")]
 
 
 def every(kind: str) -> Iterator[Explanation]:
     """Explain all fields of a kind, in the order of its table."""
-    yield from _below(kind, ROOTS[kind], "")
+    if kind in COMPONENTS:
+        fields, meanings = COMPONENTS[kind]
+        yield from _of_component(kind, fields, "", component_meanings.rows(meanings))
+    else:
+        yield from _below(kind, ROOTS[kind], "")
+
+
+def _of_component(kind: str, struct: Plain, prefix: str, rows: Mapping[str, tuple[str, str, str]]) -> Iterator[Explanation]:
+    for field in struct.fields:
+        path, inner = f"{prefix}{field.name}", _plain_of(field.kind)
+        default, since, meaning = rows[path]
+        yield Explanation(
+            kind=kind,
+            path=path,
+            type=_type(field.kind),
+            default=default,
+            since=f"Kubernetes {since}" if since else _ALWAYS,
+            meaning=meaning,
+            children=tuple(child.name for child in inner.fields) if inner else (),
+        )
+        if inner:
+            yield from _of_component(kind, inner, f"{path}.", rows)
+
+
+def _plain_of(kind: Kind) -> Plain | None:
+    if isinstance(kind, Pointer | List | Map):
+        return _plain_of(kind.inner)
+    return kind if isinstance(kind, Plain) else None
 
 
 def _below(kind: str, struct: Struct[Any], prefix: str, older: str = OLDER) -> Iterator[Explanation]:

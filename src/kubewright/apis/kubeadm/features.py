@@ -16,21 +16,6 @@ GATES: Final = {ROOTLESS: False, NODE_LOCAL_CRI_SOCKET: True, PUBLIC_KEYS_ECDSA:
 LOCKED: Final = {NODE_LOCAL_CRI_SOCKET: True}
 """Gates that are generally available: kubeadm declares them locked and lets them be switched off all the same (spec/kubeadm.md 14.2)."""
 
-REMOVED: Final = {
-    "ControlPlaneKubeletLocalMode": ("v1.36", "it is always on"),
-    "WaitForAllControlPlaneComponents": ("v1.35", "it is always on"),
-    "EtcdLearnerMode": ("v1.33", "it is always on"),
-    "UpgradeAddonsBeforeControlPlane": ("v1.31", "add-ons are upgraded once all control planes are"),
-    "UnversionedKubeletConfigMap": ("v1.26", "it is always on"),
-    "IPv6DualStack": ("v1.24", "it is always on"),
-    "DynamicKubeletConfig": (
-        "v1.13",
-        "add a KubeletConfiguration document; kubelets read no configuration of their own from the API since v1.24",
-    ),
-    "CoreDNS": ("v1.13", "CoreDNS is the only DNS add-on; set dns.disabled to install another one yourself"),
-}
-"""Gates that no longer exist: since when, and what to do instead. Leave them out of the file."""
-
 
 def enabled(cluster: ClusterConfiguration, gate: str) -> bool:
     """Tell whether a gate is on: as set, else its default."""

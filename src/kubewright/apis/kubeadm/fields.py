@@ -20,6 +20,13 @@ ENV: Final = Struct(
     types.EnvVar,
     (Field("name", TEXT, keep=True), Field("value", TEXT), Field("valueFrom", Pointer(Normalised(ENV_SOURCE)))),
 )
+
+
+class _Arguments(List):
+    expected = "a list of name and value (v1beta3 had a map)"
+
+
+ARGUMENTS: Final = _Arguments(ARG)
 HOST_PATH_MOUNT: Final = Struct(
     types.HostPathMount,
     (
@@ -31,7 +38,7 @@ HOST_PATH_MOUNT: Final = Struct(
     ),
 )
 _COMPONENT: Final = (
-    Field("extraArgs", List(ARG)),
+    Field("extraArgs", ARGUMENTS),
     Field("extraVolumes", List(HOST_PATH_MOUNT)),
     Field("extraEnvs", List(ENV)),
 )
@@ -44,7 +51,7 @@ LOCAL_ETCD: Final = Struct(
     (
         *_IMAGE,
         Field("dataDir", TEXT, keep=True),
-        Field("extraArgs", List(ARG)),
+        Field("extraArgs", ARGUMENTS),
         Field("extraEnvs", List(ENV)),
         Field("serverCertSANs", _TEXTS, "server_cert_sans"),
         Field("peerCertSANs", _TEXTS, "peer_cert_sans"),
@@ -105,7 +112,7 @@ NODE_REGISTRATION: Final = Struct(
         Field("name", TEXT),
         Field("criSocket", TEXT),
         Field("taints", List(Normalised(TAINT)), keep=True),
-        Field("kubeletExtraArgs", List(ARG)),
+        Field("kubeletExtraArgs", ARGUMENTS),
         Field("ignorePreflightErrors", _TEXTS),
         Field("imagePullPolicy", TEXT),
         Field("imagePullSerial", Pointer(FLAG)),

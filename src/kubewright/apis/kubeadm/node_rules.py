@@ -9,6 +9,7 @@ from typing import Final
 from kubewright.apis import formats, urls
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
 from kubewright.apis.kubeadm.rules import Problems
+from kubewright.apis.walking import did_you_mean
 from kubewright.base.quoting import quoted
 
 UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
@@ -74,4 +75,6 @@ def authority_path(path: str) -> Problems:
 def unmount_flags(flags: Sequence[str]) -> Problems:
     """Require flags that unmount knows."""
     wrong = ((index, flag) for index, flag in enumerate(flags) if flag not in UNMOUNT_FLAGS)
-    yield from ((f"{quoted(flag)} is no flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}", f"index {index}") for index, flag in wrong)
+    for index, flag in wrong:
+        meant = did_you_mean(flag, UNMOUNT_FLAGS)
+        yield f"{quoted(flag)} is no flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}{meant}", f"index {index}"

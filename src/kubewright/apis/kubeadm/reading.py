@@ -30,7 +30,7 @@ class Reading:
         """Return the root of a kind's document; its fields may also come from flags and defaults alone."""
         if kind not in self.findings:
             document = self.selection.get(kind)
-            self.findings[kind] = Findings(locate=_locator(document)) if document else Findings()
+            self.findings[kind] = Findings(locate=_locator(document), hint=_hinter(kind)) if document else Findings()
         return self.findings[kind].root
 
     def decode(self, kind: str, decoder: Callable[[Any, Place], T]) -> T | None:
@@ -65,3 +65,12 @@ class Reading:
 
 def _locator(document: Document) -> Callable[[FieldPath], str]:
     return lambda path: document.where(path.text)
+
+
+def _hinter(kind: str) -> Callable[[FieldPath, str], str]:
+    def hint(path: FieldPath, meant: str) -> str:
+        from kubewright.apis.kubeadm import hints  # knows every field of every kind, and is for wrong ones only
+
+        return hints.unknown_field(kind, path.text, meant)
+
+    return hint

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.apis import formats, subnets, urls
-from kubewright.apis.kubeadm.features import GATES, LOCKED, REMOVED
+from kubewright.apis.kubeadm.features import GATES, LOCKED
 from kubewright.apis.kubeadm.types import (
     DEFAULT_CA_VALIDITY,
     DEFAULT_CERTIFICATE_VALIDITY,
@@ -22,7 +22,7 @@ from kubewright.apis.kubeadm.types import (
     ExternalEtcd,
 )
 from kubewright.apis.scalars import is_token
-from kubewright.apis.walking import HIDDEN
+from kubewright.apis.walking import HIDDEN, did_you_mean
 from kubewright.base.durations import Duration
 from kubewright.base.quoting import quoted
 
@@ -75,7 +75,7 @@ def named_arguments(arguments: Sequence[Arg]) -> Problems:
 def pull_policy(policy: str) -> Problems:
     """Require a known policy, or none."""
     if policy and policy not in PULL_POLICIES:
-        yield f"must be one of {', '.join(PULL_POLICIES)}", policy
+        yield f"must be one of {', '.join(PULL_POLICIES)}{did_you_mean(policy, PULL_POLICIES)}", policy
 
 
 def address(text: str) -> Problems:
@@ -128,7 +128,7 @@ def token_usages(usages: Sequence[str]) -> Problems:
     """Require known usages."""
     wrong = [usage for usage in usages if usage not in USAGES]
     if wrong:
-        yield f"{', '.join(wrong)}: must be of {', '.join(USAGES)}", ",".join(usages)
+        yield f"{', '.join(wrong)}: must be of {', '.join(USAGES)}{did_you_mean(wrong[0], USAGES)}", ",".join(usages)
 
 
 def token_groups(subject: BootstrapToken) -> Problems:
@@ -167,13 +167,19 @@ def names(entries: Sequence[str]) -> Problems:
 def known_gates(gates: Mapping[str, bool]) -> Problems:
     """Require known feature gates, and that those which are locked keep their value."""
     for gate, value in gates.items():
-        if gate in REMOVED:
-            since, instead = REMOVED[gate]
-            yield f"feature gate {gate} is gone since {since}: leave it out; {instead}", gate
-        elif gate not in GATES:
-            yield f"{gate} is not a feature gate; known are {', '.join(sorted(GATES))}", gate
+        if gate not in GATES:
+            yield _unknown_gate(gate), gate
         elif value != LOCKED.get(gate, value):
             yield f"feature gate {gate} is generally available and cannot be switched off any more; leave it out", gate
+
+
+def _unknown_gate(gate: str) -> str:
+    from kubewright.apis.kubeadm import removed
+
+    if gate in removed.GATES:
+        since, instead = removed.GATES[gate]
+        return f"feature gate {gate} is gone since {since}: leave it out; {instead}"
+    return f"{gate} is not a feature gate; known are {', '.join(sorted(GATES))}{did_you_mean(gate, GATES)}"
 
 
 def endpoint(text: str) -> Problems:
@@ -187,7 +193,7 @@ def endpoint(text: str) -> Problems:
 def key_algorithm(name: str) -> Problems:
     """Require a known algorithm."""
     if name not in KEY_ALGORITHMS:
-        yield f"must be one of {', '.join(KEY_ALGORITHMS)}", name
+        yield f"must be one of {', '.join(KEY_ALGORITHMS)}{did_you_mean(name, KEY_ALGORITHMS)}", name
 
 
 def one_etcd(etcd: Etcd) -> Problems:

@@ -1,0 +1,159 @@
+"""What kubeadm once took and takes no longer: versions, kinds, feature gates, fields. Since when, and what to write instead.
+
+Read only where something is already wrong, and therefore imported there: a file that is right costs nothing for it.
+docs/compat/classic.md tells the same to people.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "kubeadm.k8s.io"
+
+LAST_MIGRATOR: Final = {"v1alpha1": "v1.11", "v1alpha2": "v1.12", "v1alpha3": "v1.14", "v1beta1": "v1.15", "v1beta2": "v1.22"}
+"""The last kubeadm that could migrate an old version."""
+
+KINDS: Final = {
+    "ClusterStatus": "there is no ClusterStatus since v1.22: leave the document out, each API server's address is kept in its static pod",
+    "MasterConfiguration": "MasterConfiguration was split in v1.12: write InitConfiguration and ClusterConfiguration",
+    "NodeConfiguration": "NodeConfiguration was renamed in v1.12: write JoinConfiguration",
+}
+COMPONENT_KINDS: Final = {
+    "SerializedNodeConfigSource": "dynamic kubelet configuration is gone since v1.24: add a KubeletConfiguration document",
+}
+
+_ALWAYS: Final = "it is always on"
+GATES: Final = {
+    "ControlPlaneKubeletLocalMode": ("v1.36", _ALWAYS),
+    "WaitForAllControlPlaneComponents": ("v1.35", _ALWAYS),
+    "EtcdLearnerMode": ("v1.33", _ALWAYS),
+    "UpgradeAddonsBeforeControlPlane": ("v1.31", "add-ons are upgraded once all control planes are"),
+    "UnversionedKubeletConfigMap": ("v1.26", _ALWAYS),
+    "IPv6DualStack": ("v1.24", _ALWAYS),
+    "DynamicKubeletConfig": (
+        "v1.13",
+        "add a KubeletConfiguration document; kubelets read no configuration of their own from the API since v1.24",
+    ),
+    "CoreDNS": ("v1.18", "CoreDNS is the only DNS add-on; set dns.disabled to install another one yourself"),
+    "SelfHosting": ("v1.13", "control planes run as static pods"),
+    "StoreCertsInSecrets": ("v1.13", "`init --upload-certs` keeps certificates in a sealed Secret, for two hours"),
+    "HighAvailability": ("v1.13", "set controlPlaneEndpoint, and join further control planes with `join --control-plane`"),
+    "Auditing": ("v1.13", "set apiServer.extraArgs audit-policy-file and mount the file with apiServer.extraVolumes"),
+}
+"""Gates that no longer exist: since when, and what to do instead. Leave them out of the file."""
+
+_ARGUMENTS: Final = "v1beta1 (v1.13)"
+_V1ALPHA3: Final = "v1alpha3 (v1.12)"
+_V1BETA3: Final = "v1beta3 (v1.22)"
+_V1BETA4: Final = "v1beta4 (v1.31)"
+_DOCUMENT: Final = "a {} document in the same file"
+FIELDS: Final = {
+    # v1beta3 and before
+    "apiServer.timeoutForControlPlane": (_V1BETA4, "timeouts.controlPlaneComponentHealthCheck of InitConfiguration or JoinConfiguration"),
+    "discovery.timeout": (_V1BETA4, "timeouts.discovery"),
+    # v1beta2 and before
+    "useHyperKubeImage": (_V1BETA3, "nothing: every component has an image of its own"),
+    "dns.type": (_V1BETA3, "nothing: CoreDNS is the only DNS add-on; dns.disabled leaves it out"),
+    "apiEndpoints": (_V1BETA3, "nothing: each API server's address is kept in its static pod"),
+    # v1alpha3 and before
+    "apiEndpoint": (_ARGUMENTS, "localAPIEndpoint"),
+    "apiServerExtraArgs": (_ARGUMENTS, "apiServer.extraArgs"),
+    "apiServerExtraVolumes": (_ARGUMENTS, "apiServer.extraVolumes"),
+    "apiServerCertSANs": (_ARGUMENTS, "apiServer.certSANs"),
+    "controllerManagerExtraArgs": (_ARGUMENTS, "controllerManager.extraArgs"),
+    "controllerManagerExtraVolumes": (_ARGUMENTS, "controllerManager.extraVolumes"),
+    "schedulerExtraArgs": (_ARGUMENTS, "scheduler.extraArgs"),
+    "schedulerExtraVolumes": (_ARGUMENTS, "scheduler.extraVolumes"),
+    "unifiedControlPlaneImage": (_ARGUMENTS, "imageRepository"),
+    "auditPolicy": (_ARGUMENTS, "apiServer.extraArgs audit-policy-file, and apiServer.extraVolumes"),
+    "discoveryToken": (_ARGUMENTS, "discovery.bootstrapToken.token"),
+    "discoveryTokenAPIServers": (_ARGUMENTS, "discovery.bootstrapToken.apiServerEndpoint"),
+    "discoveryTokenCACertHashes": (_ARGUMENTS, "discovery.bootstrapToken.caCertHashes"),
+    "discoveryTokenUnsafeSkipCAVerification": (_ARGUMENTS, "discovery.bootstrapToken.unsafeSkipCAVerification"),
+    "discoveryFile": (_ARGUMENTS, "discovery.file.kubeConfigPath"),
+    "discoveryTimeout": (_ARGUMENTS, "timeouts.discovery"),
+    "tlsBootstrapToken": (_ARGUMENTS, "discovery.tlsBootstrapToken"),
+    "apiServerEndpoints": (_ARGUMENTS, "discovery.bootstrapToken.apiServerEndpoint"),
+    # v1alpha2 and before
+    "api": (_V1ALPHA3, "localAPIEndpoint of InitConfiguration; its controlPlaneEndpoint is a field of ClusterConfiguration"),
+    "nodeName": (_V1ALPHA3, "nodeRegistration.name"),
+    "noTaintMaster": (_V1ALPHA3, "nodeRegistration.taints: []"),
+    "tokenTTL": (_V1ALPHA3, "bootstrapTokens[].ttl"),
+    "tokenUsages": (_V1ALPHA3, "bootstrapTokens[].usages"),
+    "tokenGroups": (_V1ALPHA3, "bootstrapTokens[].groups"),
+    "token": (_V1ALPHA3, "bootstrapTokens[].token of InitConfiguration, or discovery.bootstrapToken.token of JoinConfiguration"),
+    "cloudProvider": (
+        "v1alpha2 (v1.11)",
+        "a cloud controller manager of the provider's; components get it with extraArgs cloud-provider: external",
+    ),
+    "privilegedPods": ("v1alpha2 (v1.11)", "nothing: containers may be privileged"),
+    "selfHosted": ("v1alpha2 (v1.11)", "nothing: control planes run as static pods"),
+    "authorizationModes": ("v1alpha2 (v1.11)", "apiServer.extraArgs authorization-mode"),
+    "kubeProxy": (_V1ALPHA3, _DOCUMENT.format("KubeProxyConfiguration")),
+    "kubeletConfiguration": (_V1ALPHA3, _DOCUMENT.format("KubeletConfiguration")),
+    "etcd.image": (_V1ALPHA3, "etcd.local.imageRepository and etcd.local.imageTag"),
+    "etcd.endpoints": (_V1ALPHA3, "etcd.external.endpoints"),
+    "etcd.caFile": (_V1ALPHA3, "etcd.external.caFile"),
+    "etcd.certFile": (_V1ALPHA3, "etcd.external.certFile"),
+    "etcd.keyFile": (_V1ALPHA3, "etcd.external.keyFile"),
+    "etcd.dataDir": (_V1ALPHA3, "etcd.local.dataDir"),
+    "etcd.extraArgs": (_V1ALPHA3, "etcd.local.extraArgs"),
+    "etcd.serverCertSANs": (_V1ALPHA3, "etcd.local.serverCertSANs"),
+    "etcd.peerCertSANs": (_V1ALPHA3, "etcd.local.peerCertSANs"),
+}
+"""Fields of old versions of kubeadm.k8s.io by their path: the version that has them no longer, and what to write instead."""
+
+COMPONENT_FIELDS: Final = {
+    "configSource": ("v1.24", "a KubeletConfiguration document: dynamic kubelet configuration is gone"),
+    "networkPlugin": ("v1.24", "nothing: the container runtime loads network plugins"),
+    "podInfraContainerImage": ("v1.35", "the container runtime's own setting for its sandbox image"),
+    "udpIdleTimeout": ("v1.26", "conntrack.udpTimeout: the userspace mode is gone"),
+    "resourceContainer": ("v1.16", "nothing"),
+    "enableDynamicConfig": ("v1.24", "nothing: dynamic kubelet configuration is gone"),
+}
+"""Fields that users take from old kubelet and kube-proxy flags or documents."""
+
+ARGUMENTS: Final = {
+    ("kube-apiserver", "insecure-port"): ("v1.24", "nothing: the API server serves TLS only"),
+    ("kube-apiserver", "insecure-bind-address"): ("v1.24", "nothing: the API server serves TLS only"),
+    ("kube-apiserver", "basic-auth-file"): ("v1.19", "tokens or client certificates"),
+    ("kube-apiserver", "kubelet-https"): ("v1.22", "nothing: kubelets are always called by TLS"),
+    ("kube-apiserver", "cloud-provider"): ("v1.33", "nothing: a cloud controller manager does this work"),
+    ("kube-apiserver", "cloud-config"): ("v1.33", "nothing: a cloud controller manager does this work"),
+    ("kube-controller-manager", "port"): ("v1.24", "secure-port"),
+    ("kube-controller-manager", "address"): ("v1.24", "bind-address"),
+    ("kube-controller-manager", "experimental-cluster-signing-duration"): ("v1.25", "cluster-signing-duration"),
+    ("kube-scheduler", "port"): ("v1.24", "nothing: a KubeSchedulerConfiguration, or secure-port"),
+    ("kube-scheduler", "address"): ("v1.24", "bind-address"),
+    ("kube-scheduler", "policy-config-file"): ("v1.23", "a KubeSchedulerConfiguration with --config"),
+    ("kubelet", "network-plugin"): ("v1.24", "nothing: the container runtime loads network plugins"),
+    ("kubelet", "cni-bin-dir"): ("v1.24", "the container runtime's configuration"),
+    ("kubelet", "cni-conf-dir"): ("v1.24", "the container runtime's configuration"),
+    ("kubelet", "docker-endpoint"): ("v1.24", "nodeRegistration.criSocket"),
+    ("kubelet", "image-pull-progress-deadline"): ("v1.24", "the container runtime's configuration"),
+    ("kubelet", "container-runtime"): ("v1.27", "nothing: every runtime is a remote one; nodeRegistration.criSocket names it"),
+    ("kubelet", "dynamic-config-dir"): ("v1.24", "a KubeletConfiguration document"),
+    ("kubelet", "pod-infra-container-image"): ("v1.35", "the container runtime's own setting for its sandbox image"),
+    ("kubelet", "cadvisor-port"): ("v1.12", "the metrics of the kubelet's own port, /metrics/cadvisor"),
+    ("kubelet", "allow-privileged"): ("v1.15", "nothing: containers may be privileged"),
+}
+"""Flags of components that an extra argument can name no longer. The tables of the real binaries decide what is unknown; this says why."""
+
+
+def field_hint(path: str, *, component: bool = False) -> str:
+    """Say what became of an unknown field, or ''."""
+    table = COMPONENT_FIELDS if component else FIELDS
+    if path not in table:
+        return ""
+    since, instead = table[path]
+    what = f"write {instead}" if not instead.startswith("nothing") else f"leave it out{instead.removeprefix('nothing')}"
+    return f"gone since {since}: {what}"
+
+
+def argument_hint(component: str, name: str) -> str:
+    """Say what became of a component's flag; `component` is its program, such as kube-apiserver. '' where nothing is known."""
+    if (component, name) not in ARGUMENTS:
+        return ""
+    since, instead = ARGUMENTS[component, name]
+    what = f"use {instead}" if not instead.startswith("nothing") else f"leave it out{instead.removeprefix('nothing')}"
+    return f"gone since {since}: {what}"
