@@ -21,7 +21,7 @@ from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import cluster_access, columns
 from kubewright.cli.failure import write_error
-from kubewright.cli.output import write_result
+from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
@@ -49,16 +49,13 @@ def machine() -> Host:
 
 def check_expiration(parsed: Parsed) -> int:
     """Show when certificates and authorities end; with --fail-within exit 4 where one ends too soon."""
-    form, limit = parsed.text("output"), parsed.text("fail-within")
+    printed, limit = printer(parsed), parsed.text("fail-within")
     within = _length(limit) if limit else None
     host = machine()
     cluster = configuration(parsed, host, topic="check-expiration")
     places = Places.of(host, certificates=PurePosixPath(cluster.certificates_dir))
     found = expiration.observe(places, cluster, now=SystemClock().now())
-    if form == "text":
-        sys.stdout.write(columns.lay_out(_table(found)))
-    else:
-        write_result(found.as_map(), form=form)
+    sys.stdout.write(columns.lay_out(_table(found)) if printed is None else printed([found.as_map()]))
     return 0 if within is None else _judge(found, within, limit, verbosity=parsed.number("v") or 0)
 
 

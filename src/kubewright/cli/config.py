@@ -16,7 +16,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, UsageError
-from kubewright.cli.output import table, write_result
+from kubewright.cli.output import printer, table, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.desired import File
 from kubewright.host.real import RealHost
@@ -136,19 +136,19 @@ def _meant(asked: str) -> str:
     from kubewright.apis.kubeadm import explaining
     from kubewright.apis.walking import closest
 
-    known = {one.path for kind in explaining.ROOTS for one in explaining.every(kind)}
-    near = closest(asked, [*sorted(known), *explaining.ROOTS]) or closest(asked, sorted({path.rpartition(".")[2] for path in known}))
-    return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explaining.ROOTS)}"
+    known = {one.path for kind in explaining.KINDS for one in explaining.every(kind)}
+    near = closest(asked, [*sorted(known), *explaining.KINDS]) or closest(asked, sorted({path.rpartition(".")[2] for path in known}))
+    return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explaining.KINDS)}"
 
 
 def images_list(parsed: Parsed) -> int:
     """List the images of a control plane."""
+    printed = printer(parsed)
     wanted = images(_configuration(parsed).cluster)
-    form = parsed.text("output")
-    if form == "text":
+    if printed is None:
         sys.stdout.write("".join(f"{image}\n" for image in wanted))
     else:
-        write_result({"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": wanted}, form=form)
+        sys.stdout.write(printed([{"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": wanted}]))
     return 0
 
 

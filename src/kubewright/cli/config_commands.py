@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.model import BOOL, KUBEADM, LIST, Argument, Command, Flag
+from kubewright.cli.printer_flags import PRINTED
 
 _FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
 _KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file", hidden=True)
@@ -12,10 +13,6 @@ _IMAGES = (
     Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates"),
     Flag("image-repository", "where the control plane images come from", default="registry.k8s.io", metavar="repository"),
     Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
-)
-_TEMPLATES = (
-    Flag("allow-missing-template-keys", "taken and not used", kind=BOOL, default=True, hidden=True),
-    Flag("show-managed-fields", "taken and not used", kind=BOOL, default=False, hidden=True),
 )
 _FORMATS = ("text", "json", "yaml")
 
@@ -81,8 +78,7 @@ ROWS = (
         "List the images of a control plane",
         "images_list",
         *_IMAGES,
-        *_TEMPLATES,
-        _OUTPUT,
+        *PRINTED,
     ),
     _row(
         "images pull",

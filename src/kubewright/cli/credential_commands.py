@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.model import BOOL, DURATION, KUBEADM, LIST, Argument, Command, Flag
+from kubewright.cli.printer_flags import PRINTED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -11,10 +12,6 @@ if TYPE_CHECKING:
 _OWN_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, that of the configuration", default="", metavar="dir")
 _CERT_DIR = Flag("cert-dir", _OWN_CERT_DIR.summary, default="/etc/kubernetes/pki", metavar="dir")
 _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with", default="/etc/kubernetes/admin.conf", metavar="file")
-_TEMPLATES = (
-    Flag("allow-missing-template-keys", "accepted for kubeadm's scripts; without effect", kind=BOOL, default=True, hidden=True),
-    Flag("show-managed-fields", "accepted for kubeadm's scripts; without effect", kind=BOOL, default=False, hidden=True),
-)
 _VISIBLE = " What stands on a command line is visible to other users while the command runs."
 
 # What `certs renew` renews: names and long names, as pki's table has them (spec/kubeadm.md 10.1). A test compares the two.
@@ -57,8 +54,7 @@ def certs(*, config: Flag, formats: Flag) -> tuple[Command, ...]:
                 config,
                 _ADMIN,
                 Flag("fail-within", "exit 4 if any of them ends within this time, such as 30d or 48h; for monitoring", metavar="time"),
-                formats,
-                *_TEMPLATES,
+                *PRINTED,
             ),
             exit_scheme=KUBEADM,
             description="Works on every machine: on a worker it shows the cluster's CA and the kubelet's certificate.",
@@ -172,7 +168,7 @@ def token(*, config: Flag, formats: Flag) -> tuple[Command, ...]:
             "token list",
             "List the bootstrap tokens of the cluster",
             handler="kubewright.cli.tokens:list_tokens",
-            flags=(formats, *_TEMPLATES, *_TOKEN_FLAGS),
+            flags=(*PRINTED, *_TOKEN_FLAGS),
             exit_scheme=KUBEADM,
         ),
     )

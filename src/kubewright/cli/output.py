@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from kubewright.cli.colours import Paint
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kubewright.cli.parser import Parsed
+    from kubewright.cli.printers.choosing import Printer
+
 
 def write_result(result: object, *, form: str) -> None:
     """Write a result to stdout as `json` (four blanks, as kubeadm indents) or `yaml`."""
@@ -18,6 +23,13 @@ def write_result(result: object, *, form: str) -> None:
         import json
 
         sys.stdout.write(json.dumps(result, indent=4, default=str) + "\n")
+
+
+def printer(parsed: Parsed) -> Printer | None:
+    """Return the printer that the flags of `printer_flags` ask for; None for text, which is the command's own. Raises UsageError."""
+    from kubewright.cli.printers import choosing
+
+    return choosing.choose(parsed.text("output"), allow_missing=parsed.flag("allow-missing-template-keys"))
 
 
 def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], paint: Paint | None = None) -> str:

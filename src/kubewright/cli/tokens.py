@@ -20,7 +20,7 @@ from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
 from kubewright.cli import cluster_access, columns, secret_input
-from kubewright.cli.output import write_result
+from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access
@@ -114,19 +114,16 @@ def _print_created(parsed: Parsed, made: BootstrapToken, door: Door | None) -> N
 
 def list_tokens(parsed: Parsed) -> int:
     """Show the tokens of the cluster; an empty list prints nothing, as kubeadm's."""
+    printed = printer(parsed)
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     with closing(cluster_access.client(access)) as api:
         found = tokens.stored(api)
     for problem in found.problems:
         sys.stderr.write(mask(f"warning: {problem.what}\n"))
-    form, maps = parsed.text("output"), [tokens.as_map(token) for token in found.tokens]
-    if form == "text" and maps:
+    if printed is not None:
+        sys.stdout.write(printed([tokens.as_map(token) for token in found.tokens]))
+    elif found.tokens:
         sys.stdout.write(text_list(found.tokens, now=SystemClock().now()))
-    elif form == "yaml":
-        sys.stdout.write("---\n".join(yaml.dump(one) for one in maps))
-    elif form == "json":
-        for one in maps:
-            write_result(one, form=form)
     return 0
 
 

@@ -1,0 +1,309 @@
+"""From tokens to the tree of a template, with the rules that Go checks before a template runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, NoReturn
+
+from kubewright.cli.printers.gotemplate import lexing, literals
+from kubewright.cli.printers.gotemplate.lexing import Token
+from kubewright.cli.printers.gotemplate.nodes import (
+    Action,
+    Body,
+    Branch,
+    Call,
+    Chain,
+    Command,
+    Constant,
+    Dot,
+    Field,
+    Jump,
+    Name,
+    Nil,
+    Node,
+    Pipeline,
+    Term,
+    Text,
+    Variable,
+)
+from kubewright.cli.printers.problem import Problem
+
+MAIN: Final = "output"
+"""The name of the template itself."""
+_DEEPEST: Final = 50
+_CONSTANTS: Final = frozenset({"number", "character", "string", "raw", "bool"})
+
+
+def parse(template: str, *, functions: Collection[str]) -> Mapping[str, Body]:
+    """Return the templates by name; MAIN is the whole text. Raises Problem."""
+    return _Parser(template, functions).templates()
+
+
+class _Parser:
+    def __init__(self, template: str, functions: Collection[str]) -> None:
+        self._tokens = [*lexing.tokens(template)]
+        self._tokens.append(Token("eof", "", template.count("\n") + 1))
+        self._at = 0
+        self._functions = functions
+        self._variables = ["$"]
+        self._found: dict[str, Body] = {}
+        self._depth = self._loops = 0
+
+    def templates(self) -> Mapping[str, Body]:
+        body, end = self._body()
+        if end != "eof":
+            self._fail(f"unexpected {{{{{end}}}}}")
+        return {**self._found, MAIN: body}
+
+    # Tokens.
+
+    def _peek(self) -> Token:
+        return self._tokens[self._at]
+
+    def _next(self) -> Token:
+        token = self._tokens[self._at]
+        self._at += token.kind != "eof"
+        return token
+
+    def _skip_space(self) -> Token:
+        while self._peek().kind == "space":
+            self._at += 1
+        return self._peek()
+
+    def _expect(self, *kinds: str, where: str) -> Token:
+        token = self._skip_space()
+        if token.kind not in kinds:
+            self._unexpected(token, where)
+        return self._next()
+
+    def _fail(self, what: str) -> NoReturn:
+        raise Problem(f"template: {MAIN}:{self._peek().line}: {what}")
+
+    def _unexpected(self, token: Token, where: str) -> NoReturn:
+        shown = "EOF" if token.kind == "eof" else f"<{token.text}>" if token.kind in {"keyword", "name"} else f'"{token.text}"'
+        self._fail(f"unexpected {shown} in {where}")
+
+    def _deeper(self) -> None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail("nested too deeply")
+
+    # Statements.
+
+    def _body(self) -> tuple[Body, str]:
+        """Read up to `end`, `else` or the end of the text; return which one it was. An `else` is left to be read on."""
+        self._deeper()
+        nodes: list[Node] = []
+        while True:
+            token = self._next()
+            if token.kind == "eof":
+                self._depth -= 1
+                return tuple(nodes), "eof"
+            if token.kind == "text":
+                nodes.append(Text(token.text))
+                continue
+            word = self._skip_space()
+            if word.kind == "keyword" and word.text in {"end", "else"}:
+                self._next()
+                if word.text == "end":
+                    self._expect("close", where="end")
+                self._depth -= 1
+                return tuple(nodes), word.text
+            nodes.extend(self._statement(word))
+
+    def _statement(self, word: Token) -> tuple[Node, ...]:
+        if word.kind != "keyword" or word.text == "nil":
+            return (Action(self._pipeline("command", ends=("close",))),)
+        self._next()
+        match word.text:
+            case "if" | "with" | "range":
+                return (self._branch(word.text),)
+            case "break" | "continue":
+                return (self._jump(word.text),)
+            case "template":
+                return (self._call(),)
+            case "define":
+                self._define()
+                return ()
+        return (self._block(),)
+
+    def _branch(self, word: str) -> Branch:
+        known = len(self._variables)
+        pipeline = self._pipeline(word, ends=("close",), may_range=word == "range")
+        self._loops += word == "range"
+        body, end = self._body()
+        self._loops -= word == "range"
+        otherwise: Body | None = None
+        if end == "else":
+            otherwise, end = self._otherwise(word)
+        if end == "eof":
+            self._fail("unexpected EOF")
+        del self._variables[known:]
+        return Branch(word, pipeline, body, otherwise)
+
+    def _otherwise(self, word: str) -> tuple[Body, str]:
+        """Read an `else` part; `{{else if}}` and `{{else with}}` are a branch of their own that shares the `end`."""
+        token = self._skip_space()
+        if token.kind == "keyword" and token.text == word and word != "range":
+            self._next()
+            self._deeper()
+            branch = self._branch(word)
+            self._depth -= 1
+            return (branch,), "end"
+        self._expect("close", where="else")
+        body, end = self._body()
+        if end == "else":
+            self._fail("expected end; found {{else}}")
+        return body, end
+
+    def _jump(self, word: str) -> Jump:
+        if self._skip_space().kind != "close":
+            self._unexpected(self._peek(), f"{{{{{word}}}}}")
+        self._next()
+        if not self._loops:
+            self._fail(f"{{{{{word}}}}} outside {{{{range}}}}")
+        return Jump(word)
+
+    def _template_name(self, where: str) -> str:
+        token = self._expect("string", "raw", where=where)
+        return literals.string(token.text)
+
+    def _call(self) -> Call:
+        name = self._template_name("template clause")
+        if self._skip_space().kind == "close":
+            self._next()
+            return Call(name, None)
+        return Call(name, self._pipeline("template clause", ends=("close",)))
+
+    def _define(self) -> None:
+        if self._depth > 1:
+            self._fail("unexpected {{define}}")
+        name = self._template_name("define clause")
+        self._expect("close", where="define clause")
+        self._named_body(name)
+
+    def _block(self) -> Call:
+        name = self._template_name("block clause")
+        pipeline = self._pipeline("block clause", ends=("close",))
+        self._named_body(name)
+        return Call(name, pipeline)
+
+    def _named_body(self, name: str) -> None:
+        outer, loops = self._variables, self._loops
+        self._variables, self._loops = ["$"], 0
+        body, end = self._body()
+        if end != "end":
+            self._fail("unexpected EOF" if end == "eof" else "unexpected {{else}} in define clause")
+        self._variables, self._loops = outer, loops
+        if name in self._found and self._found[name] and body:
+            self._fail(f'template: multiple definition of template "{name}"')
+        self._found[name] = body or self._found.get(name, ())
+
+    # Pipelines.
+
+    def _pipeline(self, where: str, *, ends: tuple[str, ...], may_range: bool = False) -> Pipeline:
+        self._deeper()
+        names, assigns = self._names(may_range=may_range)
+        commands = []
+        while self._skip_space().kind not in ends:
+            if self._peek().kind in {"close", "eof", ")"}:
+                self._unexpected(self._peek(), where)
+            commands.append(self._command(where))
+        if not commands:
+            self._fail(f"missing value for {where}")
+        self._next()
+        for place, command in enumerate(commands[1:], start=2):
+            if isinstance(command.arguments[0], Dot | Nil | Constant):
+                self._fail(f"non executable command in pipeline stage {place}")
+        self._depth -= 1
+        return Pipeline(tuple(commands), names, assigns)
+
+    def _names(self, *, may_range: bool) -> tuple[tuple[str, ...], bool]:
+        """Read `$x :=`, `$x =` and, for range, `$i, $x :=`."""
+        start = self._at
+        names: list[str] = []
+        while self._skip_space().kind == "variable" and len(names) < 2:
+            names.append(self._next().text)
+            sign = self._skip_space().kind
+            if sign in {":=", "="}:
+                self._next()
+                return self._declare(names, assigns=sign == "="), sign == "="
+            if sign != "," or not may_range or len(names) == 2:
+                break
+            self._next()
+        if len(names) == 2:
+            self._fail("too many declarations in range" if self._peek().kind == "," else "range can only initialize variables")
+        self._at = start
+        return (), False
+
+    def _declare(self, names: list[str], *, assigns: bool) -> tuple[str, ...]:
+        if assigns:
+            for name in names:
+                self._require_known(name)
+        else:
+            self._variables.extend(names)
+        return tuple(names)
+
+    def _require_known(self, name: str) -> None:
+        if name not in self._variables:
+            self._fail(f'undefined variable "{name}"')
+
+    def _command(self, where: str) -> Command:
+        arguments: list[Term] = []
+        while True:
+            self._skip_space()
+            term = self._operand()
+            if term is not None:
+                arguments.append(term)
+            token = self._peek()
+            if token.kind == "space":
+                continue
+            if token.kind == "|":  # one at the end is ignored, as in Go
+                self._next()
+            elif token.kind not in {"close", ")"}:
+                self._unexpected(token, "operand")
+            break
+        if not arguments:
+            self._fail(f"empty command in {where}" if where == "command" else "empty command")
+        return Command(tuple(arguments))
+
+    def _operand(self) -> Term | None:
+        term = self._term()
+        if term is None or self._peek().kind != "field":
+            return term
+        fields = []
+        while self._peek().kind == "field":
+            fields.append(self._next().text[1:])
+        match term:
+            case Field(names=names):
+                return Field((*names, *fields))
+            case Variable(name=name):
+                return Variable(name, tuple(fields))
+            case Dot() | Nil() | Constant():
+                self._fail("unexpected . after term")
+        return Chain(term, tuple(fields))
+
+    def _term(self) -> Term | None:
+        token = self._peek()
+        if token.kind in {"close", ")", "|", "space", ":=", "=", ",", "eof", "open", "text"}:
+            return None
+        self._next()
+        match token.kind:
+            case "dot":
+                return Dot()
+            case "field":
+                return Field((token.text[1:],))
+            case "variable":
+                self._require_known(token.text)
+                return Variable(token.text, ())
+            case "(":
+                return self._pipeline("parenthesized pipeline", ends=(")",))
+            case "name":
+                if token.text not in self._functions:
+                    self._fail(f'function "{token.text}" not defined')
+                return Name(token.text)
+            case "keyword" if token.text == "nil":
+                return Nil()
+            case kind if kind in _CONSTANTS:
+                return Constant(literals.parse(kind, token.text))
+        return self._unexpected(token, "operand")

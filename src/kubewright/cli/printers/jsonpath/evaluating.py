@@ -1,0 +1,198 @@
+"""What a JSONPath template says about an object. Follows client-go, with its quirks; maps are gone through by their sorted keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kubewright.cli.printers import gojson, gotypes
+from kubewright.cli.printers.gotypes import Byte
+from kubewright.cli.printers.jsonpath.comparing import holds
+from kubewright.cli.printers.jsonpath.nodes import Expression, Field, Filter, Literal, Node, Recursive, Slice, Text, Union, Wildcard, Word
+from kubewright.cli.printers.problem import MissingKey, Problem
+
+_DEEPEST = 50
+
+
+def render(template: Sequence[Node], value: object, *, allow_missing: bool = True, as_json: bool = False) -> str:
+    """Return what the template prints. Numbers of the object are floats, as for Go's JSON. Raises Problem."""
+    groups = _Walk(template, allow_missing=allow_missing).results(as_floats(value), 0)
+    if as_json:
+        return "".join(gojson.dump(group, indent=4, sort_keys=True) + "\n" for group in groups)
+    return "".join(" ".join(_printed(result) for result in group) for group in groups)
+
+
+def as_floats(value: object) -> object:
+    """Return a value with floats for integers: how Go's JSON decodes into `interface{}`."""
+    if isinstance(value, dict):
+        return {key: as_floats(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [as_floats(part) for part in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _printed(value: object) -> str:
+    if isinstance(value, dict | list):
+        return gojson.dump(value, sort_keys=True)
+    return "null" if value is None else gotypes.text(value)
+
+
+class _Walk:
+    """One run over a template. `_opened` and `_closed` tell the loop that it has met `range` or `end`."""
+
+    def __init__(self, template: Sequence[Node], *, allow_missing: bool) -> None:
+        self._template = template
+        self._allow_missing = allow_missing
+        self._opened = self._closed = self._inside = 0
+        self._last_end = -1
+
+    def results(self, value: object, begin: int) -> list[list[object]]:
+        """Return a group of results for each node from `begin` on, up to the end of the range that `begin` is in."""
+        if self._inside > _DEEPEST:
+            raise Problem("ranges are nested too deeply")
+        groups: list[list[object]] = []
+        index = begin
+        while index < len(self._template):
+            found = self._step([value], self._template[index])
+            if self._closed and self._closed <= self._inside:
+                self._closed -= 1
+                self._last_end = index
+                break
+            if self._opened:
+                groups += self._range(found, index + 1)
+                index = max(index, self._last_end)
+            else:
+                groups.append(found)
+            index += 1
+        return groups
+
+    def _range(self, found: Sequence[object], begin: int) -> list[list[object]]:
+        """Repeat what follows for each value. Without values it is gone through once, for its end."""
+        self._opened -= 1
+        self._inside += 1
+        if found:
+            groups = [group for value in found for group in self.results(value, begin)]
+        else:
+            self.results(None, begin)
+            groups = []
+        self._inside -= 1
+        return groups
+
+    def _step(self, values: list[object], node: Node) -> list[object]:
+        match node:
+            case Text(value=text):
+                return [text]
+            case Literal(value=literal):
+                return [literal for _ in values]
+            case Field(name=name):
+                return self._field(values, name)
+            case Wildcard():
+                return [child for value in values for child in _children(value)]
+            case Recursive():
+                return [one for value in values for one in _with_descendants(value)]
+            case Slice():
+                return _sliced(values, node)
+            case Union(parts=parts):
+                return [result for part in parts for result in self._step(values, part)]
+            case Filter():
+                return [one for value in values for one in self._filtered(value, node)]
+            case Word(name=word):
+                return self._word(values, word)
+            case Expression(steps=steps):
+                for step in steps:
+                    values = self._step(values, step)
+        return values
+
+    def _word(self, values: list[object], word: str) -> list[object]:
+        if word == "range":
+            self._opened += 1
+            return values
+        if word != "end":
+            raise Problem(f"unrecognized identifier {word}")
+        if not self._inside:
+            raise Problem("not in range, nothing to end")
+        self._closed += 1
+        return []
+
+    def _field(self, values: list[object], name: str) -> list[object]:
+        found = [value[name] for value in values if isinstance(value, dict) and name in value]
+        if values and not found and not self._allow_missing:
+            raise MissingKey(f"{name} is not found")
+        return found
+
+    def _filtered(self, value: object, node: Filter) -> list[object]:
+        if not isinstance(value, list):
+            raise Problem(f"{gotypes.text(value)} is not array or slice and cannot be filtered")
+        return [element for element in value if self._passes(element, node)]
+
+    def _exists(self, element: object, expression: Expression) -> bool:
+        """Tell whether an expression finds something. What fails counts as found, except for a missing key, as upstream."""
+        try:
+            return bool(self._step([element], expression))
+        except MissingKey:
+            return False
+        except Problem:
+            return True
+
+    def _passes(self, element: object, node: Filter) -> bool:
+        if node.operator == "exists":
+            return self._exists(element, node.left)
+        lefts = self._step([element], node.left)
+        if not lefts:
+            return False
+        rights = self._step([element], node.right) if len(lefts) == 1 else []
+        if len(lefts) > 1 or len(rights) > 1:
+            raise Problem("can only compare one element at a time")
+        return bool(rights) and holds(lefts[0], node.operator, rights[0])
+
+
+def _children(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return [value[key] for key in sorted(value)]
+    if isinstance(value, str):
+        return [Byte(byte) for byte in value.encode(errors="surrogatepass")]
+    return value if isinstance(value, list) else []
+
+
+def _with_descendants(value: object) -> list[object]:
+    children = _children(value)
+    return [value, *(one for child in children for one in _with_descendants(child))] if children else []
+
+
+def _sliced(values: Sequence[object], node: Slice) -> list[object]:
+    """Take elements of each list. Negative numbers become indexes of the first list, and stay so for the others, as upstream."""
+    found: list[object] = []
+    begin, end = node.begin or 0, node.end
+    for value in values:
+        if value is None:
+            continue
+        if not isinstance(value, list):
+            raise Problem(f"{gotypes.type_name(value)} is not array or slice")
+        length = len(value)
+        begin += length if begin < 0 else 0
+        if node.end is None:
+            end = length
+        assert end is not None
+        if end < 0 or (end == 0 and node.single):
+            end += length
+        if begin == end:
+            return found
+        _require_within(begin, end, length)
+        found += value[begin : end : _step_of(node)]
+    return found
+
+
+def _require_within(begin: int, end: int, length: int) -> None:
+    if not 0 <= begin < length:
+        raise Problem(f"array index out of bounds: index {begin}, length {length}")
+    if not 0 <= end <= length:
+        raise Problem(f"array index out of bounds: index {end - 1}, length {length}")
+    if begin > end:
+        raise Problem(f"starting index {begin} is greater than ending index {end}")
+
+
+def _step_of(node: Slice) -> int:
+    if node.step is None:
+        return 1
+    if node.step <= 0:
+        raise Problem("step must be > 0")
+    return node.step
