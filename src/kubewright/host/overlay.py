@@ -21,7 +21,7 @@ from kubewright.host.facts import Facts
 from kubewright.host.failures import explained
 from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.processes import MARKER, Identity, Usage
-from kubewright.host.seam import ContainerRuntime, Host, Network, Processes, RuntimeVersion
+from kubewright.host.seam import ContainerRuntime, Host, Network, Processes, Programs, RuntimeVersion
 from kubewright.host.walking import OUTER_MODE
 
 
@@ -58,6 +58,10 @@ class OverlayHost:
     @property
     def runtime(self) -> ContainerRuntime:
         return _PlannedRuntime(self._base.runtime, changes=self._changes, removed=self._removed)
+
+    @property
+    def programs(self) -> Programs:
+        return self._base.programs
 
     @property
     def changes(self) -> tuple[Change, ...]:

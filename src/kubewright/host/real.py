@@ -17,6 +17,7 @@ from kubewright.host.files import Files
 from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import RealProcesses
+from kubewright.host.programs import RealPrograms
 from kubewright.host.seam import ContainerRuntime, Services
 
 
@@ -44,6 +45,7 @@ class RealHost:
         self._services = services
         self._runtime = runtime
         self._environment = os.environ if environment is None else environment
+        self.programs = RealPrograms(environment=self._environment)
 
     @property
     def runtime(self) -> ContainerRuntime:

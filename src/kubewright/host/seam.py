@@ -70,6 +70,11 @@ class Host(FileReader, Protocol):
         """Its container runtime."""
         ...
 
+    @property
+    def programs(self) -> Programs:
+        """The programs on it that others have installed."""
+        ...
+
     def service(self, name: str, /) -> ServiceState | None:
         """Read: return the state of a service, None if nothing is known about it."""
         ...
@@ -108,6 +113,18 @@ class Services(Protocol):
 
     def disable(self, name: str, /) -> None:
         """Write: have a service not started with the machine."""
+        ...
+
+
+class Programs(Protocol):
+    """The programs of a machine. Both verbs read."""
+
+    def path(self, name: str, /) -> PurePosixPath | None:
+        """Return where a program is found, or None."""
+        ...
+
+    def version(self, name: str, /) -> str:
+        """Return what a program prints of its version, for example `Kubernetes v1.36.3`. Raises HostError if it is missing or fails."""
         ...
 
 

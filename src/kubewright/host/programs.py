@@ -1,0 +1,43 @@
+"""The programs of this machine that others have installed: where they are, and which version they say they have."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+
+_WITHIN: Final = 10.0
+"""Seconds that a program may take to tell its version."""
+
+
+class RealPrograms:
+    """The programs on PATH. Implements `host.seam.Programs`."""
+
+    def __init__(self, *, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+
+    def path(self, name: str, /) -> PurePosixPath | None:
+        found = shutil.which(name, path=self._environment.get("PATH", os.defpath))
+        return None if found is None else PurePosixPath(found)
+
+    def version(self, name: str, /) -> str:
+        found = self.path(name)
+        if found is None:
+            raise HostError(f"{name} is not installed", remedy=f"install {name}, or see that it is on PATH")
+        try:
+            ended = subprocess.run([str(found), "--version"], capture_output=True, timeout=_WITHIN, check=False, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HostError(f"{found} does not tell its version", detail=str(error), remedy=f"see what `{found} --version` does") from error
+        if ended.returncode:
+            said = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            raise HostError(
+                f"{found} does not tell its version",
+                detail=f"exit code {ended.returncode}: {' '.join(said)}",
+                remedy=f"see what `{found} --version` says",
+            )
+        return ended.stdout.decode(errors="replace").strip()

@@ -1,0 +1,127 @@
+"""Which checks a command runs, in kubeadm's order (spec/kubeadm.md 4.3). A row is a check; adding one is adding a row."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis import subnets
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import ClusterConfiguration
+from kubewright.apis.layout import Layout
+from kubewright.preflight import etcd, files, kubelet, machine, network, runtime, system, versions
+from kubewright.preflight.model import Check
+from kubewright.preflight.running import PRIVILEGED
+
+FORWARDING: Final = {
+    4: PurePosixPath("/proc/sys/net/ipv4/ip_forward"),
+    6: PurePosixPath("/proc/sys/net/ipv6/conf/default/forwarding"),
+}
+STATIC_PODS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+TOOLS: Final = ("losetup", "mount", "cp")
+
+ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged)
+
+
+def common(addresses: Addresses) -> tuple[Check, ...]:
+    """What every machine is checked for, whatever becomes of it."""
+    return (
+        Check(name="CRI", find=runtime.answers),
+        Check(name="ContainerRuntimeVersion", find=runtime.version),
+        Check(name="Swap", find=machine.swap),
+        *(machine.in_path(program) for program in TOOLS),
+        Check(name="SystemVerification", find=system.verification),
+        machine.hostname(),
+        Check(name="KubeletVersion", find=kubelet.version),
+        Check(name="Service-kubelet", find=kubelet.service),
+        network.port(addresses.ports.kubelet),
+    )
+
+
+def init(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout) -> tuple[Check, ...]:
+    """What `init` checks. Checks that other machines answer are not among them."""
+    return (
+        ROOT,
+        *_control_plane(cluster, addresses, layout),
+        *common(addresses),
+        *(machine.switched_on(FORWARDING[family]) for family in _families(cluster, addresses)),
+        *_external_etcd(cluster),
+        *_etcd(cluster, addresses, layout),
+    )
+
+
+def control_plane_join(
+    cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, has_certificate_key: bool
+) -> tuple[Check, ...]:
+    """What a machine that joins as a control plane is checked for besides `join`, once the cluster's configuration is known."""
+    external = cluster.etcd.external
+    of_etcd = () if external is not None and has_certificate_key else _etcd(cluster, addresses, layout)
+    return (*_control_plane(cluster, addresses, layout), *of_etcd)
+
+
+def join(
+    addresses: Addresses, layout: Layout, *, control_plane: bool, ca_path: PurePosixPath, endpoint_host: str = ""
+) -> tuple[Check, ...]:
+    """What `join` checks before it asks the cluster anything. `endpoint_host` is that of token discovery, empty for any other."""
+    return (
+        ROOT,
+        files.available(layout.kubeconfig("kubelet")),
+        files.available(layout.kubeconfig("bootstrap-kubelet")),
+        *common(addresses),
+        *(() if control_plane else (files.available(ca_path),)),
+        *_towards(endpoint_host),
+    )
+
+
+def _control_plane(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout) -> tuple[Check, ...]:
+    ports, networking = addresses.ports, cluster.networking
+    return (
+        Check(name="NumCPU", find=machine.cores),
+        Check(name="Mem", find=machine.memory),
+        Check(name="KubernetesVersion", find=versions.kubernetes),
+        Check(name="Firewalld", find=network.firewall),
+        *(network.port(number) for number in (ports.api_server, ports.scheduler, ports.controller_manager)),
+        *(files.available(layout.manifest(component)) for component in STATIC_PODS),
+        network.proxied_host(addresses.advertise),
+        *(network.proxied_range(subnet) for subnet in _ranges(networking.service_subnet, networking.pod_subnet)),
+    )
+
+
+def _etcd(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout) -> tuple[Check, ...]:
+    external = cluster.etcd.external
+    if external is not None:
+        paths = (external.ca_file, external.cert_file, external.key_file)
+        return tuple(files.existing(PurePosixPath(path), name="ExternalEtcdClientCertificates") for path in paths if path)
+    ports = (addresses.ports.etcd_client, addresses.ports.etcd_peer)
+    return (*(network.port(number) for number in ports), files.empty(layout.etcd_data))
+
+
+def _external_etcd(cluster: ClusterConfiguration) -> Iterator[Check]:
+    if cluster.etcd.external is not None:
+        yield etcd.external_version(cluster.etcd.external)
+
+
+def _families(cluster: ClusterConfiguration, addresses: Addresses) -> Sequence[int]:
+    """Return the address families that the cluster has: forwarding is needed for each."""
+    found = {
+        subnets.family(part)
+        for text in _ranges(cluster.networking.service_subnet, cluster.networking.pod_subnet)
+        for part in subnets.parse(text)
+    }
+    found.add(ipaddress.ip_address(addresses.advertise).version)
+    return sorted(found)
+
+
+def _towards(host: str) -> Iterator[Check]:
+    if host:
+        yield network.proxied_host(host)
+        try:
+            yield machine.switched_on(FORWARDING[ipaddress.ip_address(host).version])
+        except ValueError:
+            return
+
+
+def _ranges(*texts: str) -> list[str]:
+    return [part for text in texts for part in text.split(",") if part]

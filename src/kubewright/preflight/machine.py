@@ -1,0 +1,100 @@
+"""Checks of the machine itself: processors, memory, swap, tools, names."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Iterable
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.preflight.model import Check, Finding, Subject, path_name, warning
+
+CORES: Final = 2
+MEMORY: Final = 1700
+"""MiB, rounded down."""
+_MIB: Final = 1024 * 1024
+_SWAPS: Final = PurePosixPath("/proc/swaps")
+_QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+def privileged(subject: Subject) -> Iterable[Finding]:
+    """Only root may change a machine."""
+    if subject.user != 0:
+        yield Finding(text="user is not running as root", remedy="run the command as root, with sudo for example")
+
+
+def cores(subject: Subject) -> Iterable[Finding]:
+    """A control plane with one processor starves."""
+    found = subject.host.facts.machine.cores
+    if found < CORES:
+        yield Finding(
+            text=f"the number of available CPUs {found} is less than the required {CORES}", remedy="give the machine more processors"
+        )
+
+
+def memory(subject: Subject) -> Iterable[Finding]:
+    """A control plane needs most of this for itself."""
+    found = subject.host.facts.machine.memory // _MIB
+    if found < MEMORY:
+        yield Finding(text=f"the system RAM ({found} MB) is less than the minimum {MEMORY} MB", remedy="give the machine more memory")
+
+
+def swap(subject: Subject) -> Iterable[Finding]:
+    """The kubelet refuses to start with swap on unless its configuration says otherwise."""
+    lines = (subject.host.read(_SWAPS) or b"").decode(errors="replace").splitlines()
+    if len(lines) > 1:
+        yield warning(
+            "swap is supported for cgroup v2 only. The kubelet must be properly configured to use swap",
+            remedy="turn it off (`swapoff -a`, and its lines in /etc/fstab), or set failSwapOn: false and memorySwap in the kubelet's configuration",
+        )
+
+
+def in_path(program: str) -> Check:
+    """Programs that the kubelet and the runtime call."""
+
+    def find(subject: Subject) -> Iterable[Finding]:
+        if subject.host.programs.path(program) is None:
+            yield Finding(text=f"{program} not found in system path", remedy=f"install the package that has `{program}`, or mend PATH")
+
+    return Check(name=f"FileExisting-{program}", find=find)
+
+
+def switched_on(path: PurePosixPath) -> Check:
+    """A kernel setting that must be 1: without forwarding, pods of other machines are not reached."""
+    setting = str(path.relative_to("/proc/sys")).replace("/", ".")
+
+    def find(subject: Subject) -> Iterable[Finding]:
+        content = subject.host.read(path)
+        if content is None:
+            yield Finding(text=f"{path} does not exist", remedy="see that the kernel has this protocol, and that /proc/sys is mounted")
+        elif content[:1] != b"1":
+            yield Finding(
+                text=f"{path} contents are not set to 1", remedy=f"set it with `sysctl -w {setting}=1`, and in /etc/sysctl.d for good"
+            )
+
+    return Check(name=path_name("FileContent", path), find=find)
+
+
+def hostname(resolve: Callable[[str], object] | None = None) -> Check:
+    """The name of the Node: components find the machine by it."""
+
+    def find(subject: Subject) -> Iterable[Finding]:
+        name = subject.node.name
+        if not _QUALIFIED.fullmatch(name):
+            yield warning(
+                f"hostname: invalid node name {name!r}", remedy="choose another with --node-name: letters, digits, - and ., at most 63"
+            )
+        try:
+            (resolve or _resolve)(name)
+        except OSError:
+            yield warning(
+                f'hostname "{name}" could not be reached',
+                remedy=f"give it an address in DNS or /etc/hosts, if other machines should know {name}",
+            )
+
+    return Check(name="Hostname", find=find)
+
+
+def _resolve(name: str) -> object:
+    return socket.getaddrinfo(name, None)

@@ -1,0 +1,137 @@
+"""`SystemVerification`: the kernel, its configuration, and the cgroup controllers (spec/kubeadm.md 4.4)."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.preflight.kubelet import version_of
+from kubewright.preflight.model import Finding, Subject, warning
+
+_TESTED: Final = (re.compile(r"5\.4.*"), re.compile(r"5\.10.*"), re.compile(r"5\.15.*"))
+_FIRST_MAJOR: Final = 6
+_CONFIGS: Final = (
+    "/proc/config.gz",
+    "/boot/config-{release}",
+    "/usr/src/linux-{release}/.config",
+    "/usr/src/linux/.config",
+    "/usr/lib/modules/{release}/config",
+    "/usr/lib/ostree-boot/config-{release}",
+    "/usr/lib/kernel/config-{release}",
+    "/usr/src/linux-headers-{release}/.config",
+    "/lib/modules/{release}/build/.config",
+)
+# Each row: names, one of which the kernel must have built in or as a module.
+_NEEDED: Final = (
+    *(("NAMESPACES",), ("NET_NS",), ("PID_NS",), ("IPC_NS",), ("UTS_NS",), ("CPUSETS",), ("MEMCG",), ("INET",), ("EXT4_FS",), ("PROC_FS",)),
+    ("NETFILTER_XT_TARGET_REDIRECT", "IP_NF_TARGET_REDIRECT"),
+    *(("NETFILTER_XT_MATCH_COMMENT",), ("FAIR_GROUP_SCHED",)),
+)
+_NEEDED_BY_CGROUPS: Final[Mapping[int, tuple[str, ...]]] = {
+    1: ("CGROUPS", "CGROUP_CPUACCT", "CGROUP_DEVICE", "CGROUP_FREEZER", "CGROUP_PIDS", "CGROUP_SCHED"),
+    2: ("CGROUPS", "CGROUP_BPF", "CGROUP_PIDS", "CGROUP_SCHED"),
+}
+_CONTROLLERS: Final[Mapping[int, tuple[str, ...]]] = {
+    1: ("cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"),
+    2: ("cpu", "cpuset", "memory", "pids"),  # devices and freezer have no file of their own
+}
+_OPTIONAL: Final[Mapping[int, tuple[str, ...]]] = {1: ("hugetlb", "blkio"), 2: ("hugetlb", "io")}
+_UNIFIED: Final = PurePosixPath("/sys/fs/cgroup/cgroup.controllers")
+_LISTED: Final = PurePosixPath("/proc/cgroups")
+_LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a kernel configuration that are read at most."""
+V1_ENDS: Final = (1, 35)
+"""Kubelets from this version on refuse cgroup v1 unless they are told otherwise."""
+
+
+def verification(subject: Subject) -> Iterable[Finding]:
+    """All of it is one check with one name, as in kubeadm."""
+    cgroups = 2 if subject.host.state(_UNIFIED) is not None else 1
+    yield from _release(subject)
+    yield from _configuration(subject, cgroups)
+    yield from _controllers(subject, cgroups)
+    if cgroups == 1:
+        yield _cgroups_v1(subject)
+
+
+def _release(subject: Subject) -> Iterable[Finding]:
+    release = subject.host.facts.machine.kernel
+    major = re.match(r"\d+", release)
+    if not (major and int(major[0]) >= _FIRST_MAJOR) and not any(known.fullmatch(release) for known in _TESTED):
+        yield warning(
+            f"kernel release {release} is unsupported. Supported LTS versions from the 5.x series are 5.4, 5.10 and 5.15. Any 6.x version is"
+            " also supported",
+            remedy="install a kernel with long-term support",
+        )
+
+
+def _configuration(subject: Subject, cgroups: int) -> Iterable[Finding]:
+    options = _options(subject)
+    if options is None:
+        yield Finding(
+            text="failed to parse kernel config: unable to load it",
+            remedy="load the module that shows it (`modprobe configs`), or install the kernel's headers or its /boot/config",
+        )
+        return
+    for names in (*_NEEDED, *((name,) for name in _NEEDED_BY_CGROUPS[cgroups])):
+        if not any(name in options for name in names):
+            yield Finding(
+                text=f"missing required kernel option: CONFIG_{names[0]}", remedy="install a kernel that has it, built in or as a module"
+            )
+
+
+def _options(subject: Subject) -> frozenset[str] | None:
+    """Return the options that the kernel has, built in or as a module; None where nothing tells."""
+    for pattern in _CONFIGS:
+        content = subject.host.read(PurePosixPath(pattern.format(release=subject.host.facts.machine.kernel)))
+        if content is not None:
+            text = _unpacked(content) if pattern.endswith(".gz") else content
+            return frozenset(re.findall(r"^CONFIG_(\w+)=[ym]$", text.decode(errors="replace"), re.MULTILINE))
+    return None
+
+
+def _unpacked(content: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(content, _LARGEST)
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise HostError(
+            "/proc/config.gz cannot be unpacked", detail=str(error), remedy="see what it holds: `zcat /proc/config.gz`"
+        ) from error
+
+
+def _controllers(subject: Subject, cgroups: int) -> Iterable[Finding]:
+    there = _enabled(subject, cgroups)
+    missing = [name for name in _CONTROLLERS[cgroups] if name not in there]
+    if missing:
+        yield Finding(
+            text=f"missing required cgroups: {' '.join(missing)}",
+            remedy="switch them on at the kernel's command line, for example with cgroup_enable=memory, and boot again",
+        )
+    lacking = [name for name in _OPTIONAL[cgroups] if name not in there]
+    if lacking:
+        yield warning(f"missing optional cgroups: {' '.join(lacking)}", remedy="nothing, unless pods are to use them")
+
+
+def _enabled(subject: Subject, cgroups: int) -> frozenset[str]:
+    if cgroups == 2:
+        return frozenset((subject.host.read(_UNIFIED) or b"").decode(errors="replace").split())
+    rows = [line.split() for line in (subject.host.read(_LISTED) or b"").decode(errors="replace").splitlines() if not line.startswith("#")]
+    return frozenset(row[0] for row in rows if len(row) == 4 and row[3] == "1")
+
+
+def _cgroups_v1(subject: Subject) -> Finding:
+    """A kubelet whose version cannot be told counts as a young one: its own check says what is wrong with it."""
+    try:
+        kubelet = version_of(subject)
+    except HostError:
+        kubelet = None
+    text = "cgroups v1 support is deprecated and will be removed in a future release. Please migrate to cgroups v2"
+    remedy = "boot with systemd.unified_cgroup_hierarchy=1; to go on with v1, set failCgroupV1: false in the kubelet's configuration and ignore this"
+    if kubelet is not None and (kubelet.major, kubelet.minor) < V1_ENDS:
+        return warning(text, remedy=remedy)
+    return Finding(text=f"{text}: kubelets from v1.35 on do not start with it by default", remedy=remedy)

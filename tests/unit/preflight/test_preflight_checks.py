@@ -1,0 +1,339 @@
+"""Every row of the preflight tables: a good machine passes it, a machine that lacks exactly that does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+
+import msgspec
+import pytest
+from preflight_kit import ADDRESSES, CLUSTER, GOOD, KERNEL_CONFIG, LAYOUT, OPTIONS, V1_OPTIONS, FakeHost, FakePrograms, FakeRuntime, subject
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import Etcd, ExternalEtcd, Networking, NodeRegistration
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import CheckFailed, RuntimeUnavailable
+from kubewright.host.containers import Condition
+from kubewright.host.facts import Machine
+from kubewright.host.found import ServiceState
+from kubewright.host.network import PortOwner
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import Response
+from kubewright.preflight import etcd, lists, machine, running
+from kubewright.preflight.model import Check, Severity
+
+INIT = lists.init(CLUSTER, ADDRESSES, LAYOUT)
+OWNER = PortOwner(user=0, pid=7, program="nc")
+
+
+def found(host=None, checks=INIT, ignored=(), **changes):
+    report = running.run(checks, subject(host, **changes), ignored=ignored)
+    return {(result.name, one.severity.value) for result in report.results for one in result.findings}
+
+
+def without(path):
+    return FakeHost(files={name: text for name, text in GOOD.items() if name != path})
+
+
+def having(path, text):
+    return FakeHost(files={**GOOD, path: text})
+
+
+def test_a_good_machine_passes_every_check_in_kubeadms_order():
+    report = running.run(INIT, subject())
+    assert [result.name for result in report.results] == [
+        *("IsPrivilegedUser", "NumCPU", "Mem", "KubernetesVersion", "Firewalld", "Port-6443", "Port-10259", "Port-10257"),
+        *(
+            f"FileAvailable--etc-kubernetes-manifests-{name}.yaml"
+            for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+        ),
+        *("HTTPProxy", "HTTPProxyCIDR", "CRI", "ContainerRuntimeVersion", "Swap"),
+        *(
+            "FileExisting-losetup",
+            "FileExisting-mount",
+            "FileExisting-cp",
+            "SystemVerification",
+            "Hostname",
+            "KubeletVersion",
+            "Service-kubelet",
+        ),
+        *("Port-10250", "FileContent--proc-sys-net-ipv4-ip_forward", "Port-2379", "Port-2380", "DirAvailable--var-lib-etcd"),
+    ]
+    assert [one for result in report.results for one in result.findings] == []
+    report.require_passed()
+
+
+BAD = {
+    "one processor": (FakeHost(machine=Machine(cores=1, memory=2 * 1024**3, kernel="6.1.0")), "NumCPU", "error"),
+    "little memory": (FakeHost(machine=Machine(cores=2, memory=1699 * 1024**2, kernel="6.1.0")), "Mem", "error"),
+    "firewall": (
+        FakeHost(services={"firewalld": ServiceState(running=True), "kubelet": ServiceState(running=False)}),
+        "Firewalld",
+        "warning",
+    ),
+    "runtime not ready": (
+        FakeHost(runtime=FakeRuntime(conditions=(Condition(type="RuntimeReady", status=False, reason="Broken", message="no runc"),))),
+        "CRI",
+        "error",
+    ),
+    "old runtime": (FakeHost(runtime=FakeRuntime(driver=None)), "ContainerRuntimeVersion", "warning"),
+    "runtime down": (FakeHost(runtime=FakeRuntime(error=RuntimeUnavailable("nobody answers"))), "CRI", "error"),
+    "swap": (having("/proc/swaps", "Filename\n/dev/sda2 partition 1 0 -2\n"), "Swap", "warning"),
+    "no losetup": (
+        FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.36.3", "mount": "", "cp": ""})),
+        "FileExisting-losetup",
+        "error",
+    ),
+    "no mount": (
+        FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.36.3", "losetup": "", "cp": ""})),
+        "FileExisting-mount",
+        "error",
+    ),
+    "no cp": (FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.36.3", "losetup": "", "mount": ""})), "FileExisting-cp", "error"),
+    "old kernel": (
+        FakeHost(files={**GOOD, "/boot/config-4.19.0": KERNEL_CONFIG}, machine=Machine(cores=2, memory=2 * 1024**3, kernel="4.19.0")),
+        "SystemVerification",
+        "warning",
+    ),
+    "no kernel configuration": (without("/boot/config-6.1.0"), "SystemVerification", "error"),
+    "a controller missing": (having("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io hugetlb pids"), "SystemVerification", "error"),
+    "an optional controller missing": (
+        having("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids"),
+        "SystemVerification",
+        "warning",
+    ),
+    "no kubelet": (FakeHost(programs=FakePrograms({"losetup": "", "mount": "", "cp": ""})), "KubeletVersion", "error"),
+    "kubelet says nothing": (
+        FakeHost(programs=FakePrograms({"kubelet": "?", "losetup": "", "mount": "", "cp": ""})),
+        "KubeletVersion",
+        "error",
+    ),
+    "kubelet too old": (
+        FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.32.9", "losetup": "", "mount": "", "cp": ""})),
+        "KubeletVersion",
+        "error",
+    ),
+    "kubelet too new": (
+        FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.37.0", "losetup": "", "mount": "", "cp": ""})),
+        "KubeletVersion",
+        "error",
+    ),
+    "no kubelet service": (FakeHost(services={}), "Service-kubelet", "warning"),
+    "kubelet not enabled": (FakeHost(services={"kubelet": ServiceState(running=False, enabled=False)}), "Service-kubelet", "warning"),
+    "no forwarding": (having("/proc/sys/net/ipv4/ip_forward", "0\n"), "FileContent--proc-sys-net-ipv4-ip_forward", "error"),
+    "no IPv4": (without("/proc/sys/net/ipv4/ip_forward"), "FileContent--proc-sys-net-ipv4-ip_forward", "error"),
+    "etcd data": (having("/var/lib/etcd/member", ""), "DirAvailable--var-lib-etcd", "error"),
+    **{
+        f"{name} is there": (
+            having(f"/etc/kubernetes/manifests/{name}.yaml", ""),
+            f"FileAvailable--etc-kubernetes-manifests-{name}.yaml",
+            "error",
+        )
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+    },
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_a_machine_lacks_is_found_and_nothing_else(case):
+    host, name, severity = BAD[case]
+    assert found(host) == {(name, severity)}
+
+
+@pytest.mark.parametrize("port", [6443, 10259, 10257, 10250, 2379, 2380])
+def test_a_port_in_use_is_named_with_who_has_it(port):
+    host = FakeHost()
+    host.network.taken = {port: OWNER}
+    [result] = [one for one in running.run(INIT, subject(host)).results if one.findings]
+    assert (result.name, result.findings[0].text) == (f"Port-{port}", f"Port {port} is in use by nc (pid 7)")
+    assert "kill 7" in result.findings[0].remedy
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_kernel_option_is_needed(option):
+    host = having("/boot/config-6.1.0", KERNEL_CONFIG.replace(f"CONFIG_{option}=y", f"# CONFIG_{option} is not set"))
+    assert found(host) == {("SystemVerification", "error")}
+
+
+@pytest.mark.parametrize("option", ["IP_NF_TARGET_REDIRECT=m", "NETFILTER_XT_TARGET_REDIRECT=m"])
+def test_either_of_two_options_will_do_built_in_or_not(option):
+    text = KERNEL_CONFIG.replace("CONFIG_NETFILTER_XT_TARGET_REDIRECT=y", f"CONFIG_{option}")
+    assert found(having("/boot/config-6.1.0", text)) == set()
+
+
+def v1(text=None, kubelet="Kubernetes v1.36.3"):
+    rows = "".join(
+        f"{name}\t1\t1\t1\n" for name in ("cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids", "hugetlb", "blkio")
+    )
+    files = {name: content for name, content in GOOD.items() if not name.startswith("/sys/fs")}
+    config = KERNEL_CONFIG + "".join(f"CONFIG_{name}=y\n" for name in V1_OPTIONS)
+    host = FakeHost(files={**files, "/proc/cgroups": text or "#subsys_name\n" + rows, "/boot/config-6.1.0": config})
+    host.programs.installed["kubelet"] = kubelet
+    return host
+
+
+def test_the_first_version_of_cgroups_stops_young_kubelets_only():
+    assert found(v1()) == {("SystemVerification", "error")}
+    assert found(v1(kubelet="Kubernetes v1.34.1")) == {("SystemVerification", "warning")}
+
+
+def test_the_first_version_of_cgroups_needs_its_own_options_and_controllers():
+    host = v1(text="cpu\t1\t1\t1\ncpuset\t1\t1\t0\n", kubelet="Kubernetes v1.34.1")
+    [result] = [one for one in running.run(INIT, subject(host)).results if one.findings]
+    assert result.findings[0].text == "missing required cgroups: cpuacct cpuset devices freezer memory pids"
+    for option in V1_OPTIONS:
+        host = v1(kubelet="Kubernetes v1.34.1")
+        host.files["/boot/config-6.1.0"] = host.files["/boot/config-6.1.0"].replace(f"CONFIG_{option}=y\n", "")
+        assert ("SystemVerification", "error") in found(host)
+
+
+def test_a_packed_kernel_configuration_is_read_and_a_broken_one_is_told():
+    import gzip
+
+    host = without("/boot/config-6.1.0")
+    host.files["/proc/config.gz"] = gzip.compress(KERNEL_CONFIG.encode()).decode("latin-1")
+    assert found(host) == set()
+    host.files["/proc/config.gz"] = "no gzip"
+    assert found(host) == {("SystemVerification", "error")}
+
+
+def test_proxies_that_would_be_asked_for_the_clusters_addresses_are_warned_of():
+    environment = {"HTTPS_PROXY": "http://user:secret@proxy.test:3128", "NO_PROXY": "192.0.2.0/24"}
+    report = running.run(INIT, subject(environment=environment))
+    told = [(result.name, one.severity, one.text) for result in report.results for one in result.findings]
+    assert [row[:2] for row in told] == [("HTTPProxyCIDR", Severity.WARNING)]
+    assert "proxy.test" in told[0][2]
+    assert "secret" not in told[0][2]
+    assert found(environment={"HTTPS_PROXY": "http://proxy.test", "NO_PROXY": "10.96.0.0/12"}) == {("HTTPProxy", "warning")}
+
+
+def test_a_name_that_nobody_can_resolve_is_warned_of():
+    def fail(_):
+        raise OSError
+
+    names = found(checks=[machine.hostname(fail)], node=NodeRegistration(name="node1"))
+    assert names == {("Hostname", "warning")}
+    report = running.run([machine.hostname(lambda _: None)], subject(node=NodeRegistration(name="-x-")))
+    assert [len(result.findings) for result in report.results] == [1]
+
+
+def test_a_later_minor_release_than_ours_is_warned_of():
+    later = msgspec.structs.replace(CLUSTER, kubernetes_version="v1.37.0")
+    host = FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.37.0", "losetup": "", "mount": "", "cp": ""}))
+    assert found(host, cluster=later) == {("KubernetesVersion", "warning")}
+
+
+def test_without_root_nothing_else_is_looked_at():
+    report = running.run(INIT, subject(FakeHost(services={}), user=1000))
+    assert [result.name for result in report.results] == ["IsPrivilegedUser"]
+    with pytest.raises(CheckFailed, match="preflight checks failed"):
+        report.require_passed()
+    assert len(running.run(INIT, subject(user=1000), ignored=["isprivilegeduser"]).results) == len(INIT)
+
+
+@pytest.mark.parametrize("ignored", [["SWAP", "numcpu"], ["all"], ["NumCPU"]])
+def test_ignored_checks_still_run_and_their_errors_become_warnings(ignored):
+    host = FakeHost(machine=Machine(cores=1, memory=2 * 1024**3, kernel="6.1.0"))
+    report = running.run(INIT, subject(host), ignored=ignored)
+    report.require_passed()
+    [result] = [one for one in report.results if one.findings]
+    assert (result.name, result.ignored, len(result.warnings), len(result.errors)) == ("NumCPU", True, 1, 0)
+
+
+def test_every_error_is_told_at_once_with_its_remedy():
+    host = FakeHost(machine=Machine(cores=1, memory=1, kernel="6.1.0"))
+    with pytest.raises(CheckFailed) as caught:
+        running.run(INIT, subject(host)).require_passed()
+    assert [line.split("]")[0] for line in caught.value.detail.splitlines()] == ["[ERROR NumCPU", "[ERROR Mem"]
+    assert "more processors" in caught.value.detail
+    assert "--ignore-preflight-errors" in caught.value.remedy
+
+
+def test_a_report_has_a_json_form():
+    report = running.run(INIT, subject(FakeHost(services={})))
+    rows = json.loads(json.dumps([result.as_map() for result in report.results]))
+    assert len(rows) == len(INIT)
+    [row] = [row for row in rows if row["findings"]]
+    assert (row["name"], row["passed"], row["findings"][0]["severity"]) == ("Service-kubelet", True, "warning")
+
+
+def test_both_families_are_checked_where_the_cluster_has_both():
+    both = msgspec.structs.replace(CLUSTER, networking=Networking(service_subnet="10.96.0.0/12,fd00::/108", pod_subnet="10.1.0.0/16"))
+    names = [check.name for check in lists.init(both, ADDRESSES, LAYOUT)]
+    assert [name for name in names if name.startswith("FileContent")] == [
+        "FileContent--proc-sys-net-ipv4-ip_forward",
+        "FileContent--proc-sys-net-ipv6-conf-default-forwarding",
+    ]
+    assert names.count("HTTPProxyCIDR") == 3
+    six = msgspec.structs.replace(CLUSTER, networking=Networking(service_subnet="fd00::/108"))
+    names = [check.name for check in lists.init(six, Addresses.of_machine("2001:db8::1"), LAYOUT)]
+    assert [name for name in names if name.startswith("FileContent")] == ["FileContent--proc-sys-net-ipv6-conf-default-forwarding"]
+
+
+def test_a_worker_that_joins_is_checked_for_less():
+    checks = lists.join(
+        ADDRESSES, LAYOUT, control_plane=False, ca_path=PurePosixPath("/etc/kubernetes/pki/ca.crt"), endpoint_host="192.0.2.1"
+    )
+    assert [check.name for check in checks] == [
+        *("IsPrivilegedUser", "FileAvailable--etc-kubernetes-kubelet.conf", "FileAvailable--etc-kubernetes-bootstrap-kubelet.conf"),
+        *("CRI", "ContainerRuntimeVersion", "Swap", "FileExisting-losetup", "FileExisting-mount", "FileExisting-cp", "SystemVerification"),
+        *("Hostname", "KubeletVersion", "Service-kubelet", "Port-10250", "FileAvailable--etc-kubernetes-pki-ca.crt", "HTTPProxy"),
+        "FileContent--proc-sys-net-ipv4-ip_forward",
+    ]
+    assert found(checks=checks, cluster=None) == set()
+    by_name = lists.join(ADDRESSES, LAYOUT, control_plane=False, ca_path=PurePosixPath("/x"), endpoint_host="cluster.test")
+    assert not any(check.name.startswith("FileContent") for check in by_name)
+    by_file = lists.join(ADDRESSES, LAYOUT, control_plane=True, ca_path=PurePosixPath("/x"))
+    assert not any(check.name.startswith(("HTTPProxy", "FileAvailable--x")) for check in by_file)
+
+
+EXTERNAL = ExternalEtcd(
+    http_endpoints=["https://192.0.2.5:2379"], endpoints=["https://192.0.2.5:2379"], ca_file="/ca", cert_file="/crt", key_file="/key"
+)
+
+
+def test_external_etcd_takes_its_files_in_place_of_a_directory():
+    external = msgspec.structs.replace(CLUSTER, etcd=Etcd(external=EXTERNAL))
+    names = [check.name for check in lists.init(external, ADDRESSES, LAYOUT)]
+    assert names[-4:] == ["ExternalEtcdVersion", *["ExternalEtcdClientCertificates"] * 3]
+    assert not any(name.startswith(("Port-23", "DirAvailable")) for name in names)
+    joined = lists.control_plane_join(external, ADDRESSES, LAYOUT, has_certificate_key=True)
+    assert not any(check.name.startswith("ExternalEtcd") for check in joined)
+    [_, *files] = [check for check in lists.init(external, ADDRESSES, LAYOUT) if check.name.startswith("ExternalEtcd")]
+    assert found(checks=files) == {("ExternalEtcdClientCertificates", "error")}
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected", "slept"),
+    [
+        ([Response(status=200, headers={}, body=b'{"etcdserver":"3.6.8"}')], 0, 0),
+        ([Response(status=200, headers={}, body=b'{"etcdserver":"3.5.23"}')], 1, 0),
+        ([Response(status=200, headers={}, body=b"{}")], 1, 0),
+        ([Response(status=200, headers={}, body=b"<html>")], 1, 0),
+        ([Response(status=403, headers={}, body=b"")], 1, 0),
+        ([Response(status=503, headers={}, body=b"")] * 3 + [Response(status=200, headers={}, body=b'{"etcdserver":"3.5.24"}')], 0, 15),
+        ([Response(status=503, headers={}, body=b"")] * 4, 1, 15),
+        ([NoAnswer("x", reason=Reason.REFUSED)] * 4, 1, 15),
+    ],
+)
+def test_external_etcd_is_asked_for_its_version_four_times(answers, expected, slept):
+    left, clock = list(answers), FakeClock()
+
+    def ask(endpoint, external, _):
+        assert (endpoint, external) == ("https://192.0.2.5:2379", EXTERNAL)
+        answer = left.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    [result] = running.run([etcd.external_version(EXTERNAL, ask=ask, clock=clock)], subject()).results
+    assert (len(result.findings), clock.monotonic(), left) == (expected, slept, [])
+
+
+def test_a_check_that_cannot_look_is_an_error_of_its_own():
+    def broken(_):
+        raise RuntimeUnavailable("nobody answers", remedy="start it")
+
+    report = running.run([Check(name="One", find=broken), Check(name="Two", find=lambda _: ())], subject())
+    assert [(result.name, len(result.errors)) for result in report.results] == [("One", 1), ("Two", 0)]
+    assert report.results[0].errors[0].remedy == "start it"
