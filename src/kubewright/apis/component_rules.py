@@ -6,6 +6,7 @@ therefore a warning here. Only values that are given are looked at: components p
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,8 +14,11 @@ from typing import Any, Final
 from kubewright.apis import formats, subnets
 from kubewright.apis.walking import Place, did_you_mean
 from kubewright.base.durations import Duration
+from kubewright.base.fields import FieldPath
 from kubewright.base.quoting import quoted
+from kubewright.base.versions import OWN
 
+_MAX_INT32: Final = (1 << 31) - 1
 _CONSEQUENCE: Final = " (the component does not start with this)"
 
 Check = Callable[[Any], str]
@@ -26,22 +30,29 @@ Several = Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]
 
 @dataclass(frozen=True)
 class Row:
-    """A dotted path, and what must hold for the value there."""
+    """A dotted path, and what must hold for the value there. `zero`: 0 is judged too, because it does not mean the default."""
 
     path: str
     check: Check
+    zero: bool = False
 
 
 def warn(kind: str, document: Mapping[str, Any], at: Place, *, rows: Sequence[Row], several: Sequence[Several]) -> None:
     """Warn about everything in a decoded document that its component would refuse."""
     for row in rows:
         value = value_at(document, row.path)
-        reason = row.check(value) if value not in (None, "", 0, (), {}) else ""
+        given = value is not None and (row.zero or value not in ("", 0, (), {}))
+        reason = row.check(value) if given else ""
         if reason:
-            at.warn(f"{kind}: {row.path}: {reason}{_CONSEQUENCE}")
+            _say(kind, row.path, reason, at)
     for rule in several:
         for path, reason in rule(document):
-            at.warn(f"{kind}: {path}: {reason}{_CONSEQUENCE}")
+            _say(kind, path, reason, at)
+
+
+def _say(kind: str, path: str, reason: str, at: Place) -> None:
+    where = at.findings.locate(FieldPath(path))
+    at.warn(f"{where + ': ' if where else ''}{kind}: {path}: {reason}{_CONSEQUENCE}")
 
 
 def value_at(document: Mapping[str, Any], path: str) -> Any:
@@ -52,9 +63,9 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def rows_of(names: str, check: Check) -> tuple[Row, ...]:
+def rows_of(names: str, check: Check, *, zero: bool = False) -> tuple[Row, ...]:
     """Make a row with one check for each path in a text."""
-    return tuple(Row(path, check) for path in names.split())
+    return tuple(Row(path, check, zero) for path in names.split())
 
 
 def within(low: float, high: float | None = None) -> Check:
@@ -113,6 +124,40 @@ def networks(values: Sequence[str]) -> str:
 def absolute(value: str) -> str:
     """Require an absolute path."""
     return "" if value.startswith("/") else f"{quoted(value)} must be an absolute path"
+
+
+def normalised(value: str) -> str:
+    """Require an absolute path of ASCII characters, without empty parts, `.` and `..`."""
+    if not value.isascii():
+        return f"{quoted(value)} must hold ASCII characters only"
+    return absolute(value) or (
+        "" if posixpath.normpath(value) == value else f"{quoted(value)} must be written as {posixpath.normpath(value)}"
+    )
+
+
+def previous_minor(value: str) -> str:
+    """Require the minor release before our own: no other one hid metrics that can still be shown."""
+    wanted = f"{OWN.major}.{OWN.minor - 1}"
+    return "" if value == wanted else f"{quoted(value)} must be {wanted}"
+
+
+def log_rules(log: Mapping[str, Any], gates: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
+    """Judge a `logging` section (component-base, logs/api/v1)."""
+    frequency = log["flushFrequency"]
+    if frequency < 0:
+        yield "logging.flushFrequency", f"{frequency} must be greater than 0"
+    if log["verbosity"] > _MAX_INT32:
+        yield "logging.verbosity", f"{log['verbosity']} must be at most {_MAX_INT32}"
+    if log["vmodule"] and log["format"] not in ("", "text"):
+        yield "logging.vmodule", "it needs the format text"
+    for index, item in enumerate(log["vmodule"] or ()):
+        pattern = item["filePattern"]
+        if not pattern or set("=,") & set(pattern):
+            yield f"logging.vmodule[{index}].filePattern", f"{quoted(pattern)} must be a file's name without equal signs and commas"
+    for name, options in log["options"].items():
+        for option in ("splitStream", "infoBufferSize"):
+            if options[option] not in (False, "0") and not gates.get("LoggingAlphaOptions", False):
+                yield f"logging.options.{name}.{option}", "it needs the feature gate LoggingAlphaOptions"
 
 
 def unset(_: object) -> str:

@@ -1,6 +1,6 @@
 """What the kubelet refuses in its configuration when it starts (kubelet/apis/config/validation, v1.36).
 
-Left out: rules about the kubelet's own feature gates, and about the machine's cgroups.
+Left out: names of the kubelet's own feature gates, and rules about the machine's cgroups.
 """
 
 from __future__ import annotations
@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubewright.apis.component_rules import Row, absolute, each_of, lasting, one_of, rows_of, unset, value_at, within
+from kubewright.apis.component_rules import (
+    Row,
+    each_of,
+    lasting,
+    log_rules,
+    normalised,
+    one_of,
+    previous_minor,
+    rows_of,
+    unset,
+    value_at,
+    within,
+)
+from kubewright.apis.kubelet_values import collector, cpu_set, ids_per_pod, image_patterns, reserved_memory, taints
 from kubewright.base.durations import SECOND
 
 _ENFORCED: Final = {
@@ -17,10 +30,21 @@ _ENFORCED: Final = {
     "kube-reserved": "kubeReservedCgroup",
     "kube-reserved-compressible": "kubeReservedCgroup",
 }
-_IDS: Final = 65536
+_GATED: Final = (
+    ("serverTLSBootstrap", "RotateKubeletServerCertificate"),
+    ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod"),
+    ("shutdownGracePeriod", "GracefulNodeShutdown"),
+    ("shutdownGracePeriodCriticalPods", "GracefulNodeShutdown"),
+    ("shutdownGracePeriodByPodPriority", "GracefulNodeShutdownBasedOnPodPriority"),
+    ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax"),
+    ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages"),
+    ("preloadedImagesVerificationAllowlist", "KubeletEnsureSecretPulledImages"),
+)
+"""Fields that need a feature gate which is on unless the document switches it off."""
 
 ROWS: Final = (
-    *rows_of("nodeLeaseDurationSeconds maxParallelImagePulls containerLogMaxWorkers", within(1)),
+    Row("nodeLeaseDurationSeconds", within(1)),
+    *rows_of("maxParallelImagePulls containerLogMaxWorkers", within(1), zero=True),
     *rows_of("eventBurst eventRecordQPS kubeAPIBurst kubeAPIQPS maxOpenFiles maxPods podsPerCore registryBurst registryPullQPS", within(0)),
     *rows_of("healthzPort port readOnlyPort", within(1, 65535)),
     *rows_of("imageGCHighThresholdPercent imageGCLowThresholdPercent", within(0, 100)),
@@ -29,9 +53,9 @@ ROWS: Final = (
     *rows_of("shutdownGracePeriod shutdownGracePeriodCriticalPods", lasting(SECOND)),
     Row("nodeStatusMaxImages", within(-1)),
     Row("oomScoreAdj", within(-1000, 1000)),
-    Row("cpuCFSQuotaPeriod", lasting(SECOND // 1000, SECOND)),
-    Row("containerLogMonitorInterval", lasting(3 * SECOND)),
-    Row("containerLogMaxFiles", within(2)),
+    Row("cpuCFSQuotaPeriod", lasting(SECOND // 1000, SECOND), zero=True),
+    Row("containerLogMonitorInterval", lasting(3 * SECOND), zero=True),
+    Row("containerLogMaxFiles", within(2), zero=True),
     Row("runOnce", unset),
     Row("topologyManagerPolicy", one_of("none", "best-effort", "restricted", "single-numa-node")),
     Row("topologyManagerScope", one_of("container", "pod")),
@@ -43,11 +67,16 @@ ROWS: Final = (
     ),
     Row("enforceNodeAllocatable", each_of("pods", "none", *_ENFORCED)),
     Row("memoryReservationPolicy", one_of("None", "TieredReservation")),
-    Row("memoryThrottlingFactor", lambda value: "" if 0 < value <= 1 else f"{value} must be greater than 0 and at most 1"),
-    Row("podLogsDir", absolute),
+    Row("memoryThrottlingFactor", lambda value: "" if 0 < value <= 1 else f"{value} must be greater than 0 and at most 1", zero=True),
+    Row("podLogsDir", normalised),
     Row("logging.format", one_of("text", "json")),
-    Row("crashLoopBackOff.maxContainerRestartPeriod", lasting(SECOND, 300 * SECOND)),
-    Row("userNamespaces.idsPerPod", lambda value: "" if value > 0 and value % _IDS == 0 else f"{value} must be a multiple of {_IDS}"),
+    Row("crashLoopBackOff.maxContainerRestartPeriod", lasting(SECOND, 300 * SECOND), zero=True),
+    Row("userNamespaces.idsPerPod", ids_per_pod, zero=True),
+    Row("reservedSystemCPUs", cpu_set),
+    Row("showHiddenMetricsForVersion", previous_minor),
+    Row("tracing.samplingRatePerMillion", within(0, 1_000_000)),
+    Row("tracing.endpoint", collector),
+    Row("preloadedImagesVerificationAllowlist", image_patterns),
 )
 
 
@@ -95,8 +124,18 @@ def _together(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         "NeverVerifyAllowlistedImages"
     ):
         yield "preloadedImagesVerificationAllowlist", "it needs imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages"
-    if any(taint["timeAdded"] for taint in kubelet["registerWithTaints"] or ()):
-        yield "registerWithTaints", "timeAdded must not be set"
+    if kubelet["memoryReservationPolicy"] == "TieredReservation" and not (kubelet["featureGates"] or {}).get("MemoryQoS", False):
+        yield "memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS"
 
 
-SEVERAL: Final = (_thresholds, _shutdown, _cgroups, _together)
+def _gates(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for path, gate in _GATED:
+        if (kubelet["featureGates"] or {}).get(gate) is False and value_at(kubelet, path):
+            yield path, f"it needs the feature gate {gate}, which is switched off"
+
+
+def _logs(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield from log_rules(kubelet["logging"], kubelet["featureGates"] or {})
+
+
+SEVERAL: Final = (_thresholds, _shutdown, _cgroups, _together, _gates, _logs, taints, reserved_memory)

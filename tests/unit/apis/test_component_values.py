@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from apis_documents import KUBE_PROXY, KUBELET, cluster, init, load
+from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, init, load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kubewright.apis import kubelet, kubelet_rules, kubeproxy, kubeproxy_rules
+from kubewright.apis.kubeadm import load_whole
 from kubewright.apis.walking import Findings
+from kubewright.base.yaml import load_all
 
 # For each row of the table: a value that is refused, and one that is not.
 KUBELET_VALUES = {
@@ -52,6 +54,9 @@ KUBELET_VALUES = {
     "logging": ({"format": "xml"}, {"format": "json"}),
     "crashLoopBackOff": ({"maxContainerRestartPeriod": "301s"}, {"maxContainerRestartPeriod": "1m"}),
     "userNamespaces": ({"idsPerPod": 1000}, {"idsPerPod": 131072}),
+    "reservedSystemCPUs": ("3-1", "0-1,4"),
+    "showHiddenMetricsForVersion": ("1.34", "1.35"),
+    "tracing": ({"samplingRatePerMillion": -1}, {"samplingRatePerMillion": 100, "endpoint": "localhost:4317"}),
 }
 KUBE_PROXY_VALUES = {
     "mode": ("userspace", "ipvs"),
@@ -60,14 +65,13 @@ KUBE_PROXY_VALUES = {
     "healthzBindAddress": ("0.0.0.0", "0.0.0.0:10256"),
     "metricsBindAddress": ("localhost:1", "127.0.0.1:10249"),
     "iptables": ({"masqueradeBit": 32}, {"masqueradeBit": 14}),
-    "nftables": ({"syncPeriod": "-1s"}, {"syncPeriod": "1s", "minSyncPeriod": "1s"}),
-    "ipvs": ({"excludeCIDRs": ["10.0.0.1"]}, {"excludeCIDRs": ["10.0.0.0/8"], "tcpTimeout": "1s"}),
     "oomScoreAdj": (1001, 1000),
     "conntrack": ({"min": -1}, {"min": 0, "tcpEstablishedTimeout": "24h"}),
     "clientConnection": ({"burst": -1}, {"burst": 10}),
     "configSyncPeriod": ("-1s", "15m"),
     "nodePortAddresses": (["10.0.0.1"], ["primary"]),
     "logging": ({"format": "xml"}, {"format": "text"}),
+    "showHiddenMetricsForVersion": ("1.36", "1.35"),
 }
 _TOGETHER = [
     ({"imageGCLowThresholdPercent": 85}, "imageGCLowThresholdPercent"),
@@ -90,7 +94,38 @@ _TOGETHER = [
     ({"maxParallelImagePulls": 2}, "maxParallelImagePulls"),
     ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, "enableSystemLogQuery"),
     ({"preloadedImagesVerificationAllowlist": ["a"]}, "preloadedImagesVerificationAllowlist"),
-    ({"registerWithTaints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2030-01-01T00:00:00Z"}]}, "registerWithTaints"),
+    (
+        {"registerWithTaints": [{"key": "k", "effect": "NoSchedule", "timeAdded": "2030-01-01T00:00:00Z"}]},
+        "registerWithTaints[0].timeAdded",
+    ),
+    ({"registerWithTaints": [{"key": "a b", "effect": "NoSchedule"}]}, "registerWithTaints[0].key"),
+    ({"registerWithTaints": [{"key": "A.b/c", "effect": "NoSchedule"}]}, "registerWithTaints[0].key"),
+    ({"registerWithTaints": [{"key": "a.b/c", "value": "x y", "effect": "NoSchedule"}]}, "registerWithTaints[0].value"),
+    ({"registerWithTaints": [{"key": "k"}, {"key": "k", "effect": "NoShedule"}]}, "registerWithTaints[1].effect"),
+    ({"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1"}}]}, "reservedMemory[0].limits[cpu]"),
+    ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "0"}}]}, "reservedMemory[0].limits[memory]"),
+    ({"reservedMemory": [{"numaNode": 1, "limits": {"memory": "1Gi"}}] * 2}, "reservedMemory[1].limits[memory]"),
+    ({"memoryReservationPolicy": "TieredReservation"}, "memoryReservationPolicy"),
+    ({"serverTLSBootstrap": True, "featureGates": {"RotateKubeletServerCertificate": False}}, "serverTLSBootstrap"),
+    ({"logging": {"flushFrequency": -1}}, "logging.flushFrequency"),
+    ({"logging": {"verbosity": 1 << 31}}, "logging.verbosity"),
+    ({"logging": {"format": "json", "vmodule": [{"filePattern": "a"}]}}, "logging.vmodule"),
+    ({"logging": {"vmodule": [{"filePattern": "a"}, {"filePattern": "a=b"}]}}, "logging.vmodule[1].filePattern"),
+    ({"logging": {"options": {"json": {"splitStream": True}}}}, "logging.options.json.splitStream"),
+    ({"tracing": {"endpoint": "http://h:1"}}, "tracing.endpoint"),
+    (
+        {"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages", "preloadedImagesVerificationAllowlist": ["a.b/c:v1"]},
+        "preloadedImagesVerificationAllowlist",
+    ),
+    (
+        {"imagePullCredentialsVerificationPolicy": "NeverVerifyAllowlistedImages", "preloadedImagesVerificationAllowlist": ["a*/b"]},
+        "preloadedImagesVerificationAllowlist",
+    ),
+    *(({name: value}, name) for name, value in {"maxParallelImagePulls": 0, "containerLogMaxFiles": 0, "cpuCFSQuotaPeriod": "0s"}.items()),
+    *(({name: value}, name) for name, value in {"containerLogMaxWorkers": 0, "containerLogMonitorInterval": "0s"}.items()),
+    ({"userNamespaces": {"idsPerPod": 1 << 32}}, "userNamespaces.idsPerPod"),
+    ({"podLogsDir": "/var//log"}, "podLogsDir"),
+    ({"podLogsDir": "/var/lög"}, "podLogsDir"),
 ]
 
 
@@ -118,7 +153,7 @@ def test_a_value_that_kube_proxy_refuses_draws_one_warning(name):
 def test_every_row_of_the_kubelets_table_is_tried():
     tried = {row.path.partition(".")[0] for row in kubelet_rules.ROWS}
     together = {path for _, path in _TOGETHER}
-    assert len(kubelet_rules.ROWS) == 41
+    assert len(kubelet_rules.ROWS) == 46
     assert tried - set(KUBELET_VALUES) - together == set()
     assert {row.path.partition(".")[0] for row in kubeproxy_rules.ROWS} == set(KUBE_PROXY_VALUES)
 
@@ -132,6 +167,14 @@ def test_fields_that_do_not_go_together_draw_one_warning(fields, path):
     ("fields", "path"),
     [
         ({"iptables": {"syncPeriod": "1s", "minSyncPeriod": "2s"}}, "iptables.syncPeriod"),
+        ({"iptables": {"minSyncPeriod": "31s"}}, "iptables.syncPeriod"),
+        ({"mode": "nftables", "nftables": {"syncPeriod": "-1s"}}, "nftables.syncPeriod"),
+        ({"mode": "nftables", "nftables": {"masqueradeBit": 32}}, "nftables.masqueradeBit"),
+        ({"mode": "ipvs", "ipvs": {"excludeCIDRs": ["10.0.0.1"]}}, "ipvs.excludeCIDRs"),
+        ({"mode": "ipvs", "ipvs": {"tcpTimeout": "-1s"}}, "ipvs.tcpTimeout"),
+        ({"clusterCIDR": "10.0.0.0/8,11.0.0.0/8"}, "clusterCIDR"),
+        ({"clusterCIDR": "10.0.0.0"}, "clusterCIDR"),
+        ({"logging": {"vmodule": [{"filePattern": ""}]}}, "logging.vmodule[0].filePattern"),
         ({"detectLocalMode": "BridgeInterface"}, "detectLocal.bridgeInterface"),
         ({"nodePortAddresses": ["primary", "10.0.0.0/8"]}, "nodePortAddresses"),
     ],
@@ -140,11 +183,24 @@ def test_fields_of_kube_proxy_that_do_not_go_together_draw_one_warning(fields, p
     assert warnings(kubeproxy.decode, **fields) == [path]
 
 
+@pytest.mark.parametrize("mode", ["", "iptables"])
+def test_what_another_mode_would_refuse_draws_no_warning(mode):
+    fields = {"mode": mode, "ipvs": {"tcpTimeout": "-1s", "excludeCIDRs": ["x"]}, "nftables": {"masqueradeBit": 99, "syncPeriod": "-1s"}}
+    assert warnings(kubeproxy.decode, **fields) == []
+    assert warnings(kubeproxy.decode, mode=mode, detectLocalMode="NodeCIDR", clusterCIDR="10.0.0.0/8,11.0.0.0/8") == []
+
+
+def test_a_warning_about_a_component_tells_its_line_and_column():
+    text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nlogging:\n  vmodule:\n  - {verbosity: 1, filePattern: a=b}\n"
+    found = load_whole(load_all(text, source="f.yaml"), detected=MACHINE).warnings
+    assert [warning.partition(" Kube")[0] for warning in found] == ["f.yaml:5:20:"]
+
+
 def test_the_warnings_name_the_kind_and_reach_the_user():
     found = load(init(), cluster(), {**KUBELET, "maxPods": -1}, {**KUBE_PROXY, "mode": "userspace"}).warnings
     assert found == [
-        "KubeletConfiguration: maxPods: -1 must be at least 0 (the component does not start with this)",
-        'KubeProxyConfiguration: mode: "userspace" must be one of iptables, ipvs, nftables (the component does not start with this)',
+        "kubeadm.yaml:1: KubeletConfiguration: maxPods: -1 must be at least 0 (the component does not start with this)",
+        'kubeadm.yaml:1: KubeProxyConfiguration: mode: "userspace" must be one of iptables, ipvs, nftables (the component does not start with this)',
     ]
 
 
