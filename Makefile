@@ -10,6 +10,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 NAME ?= default
 SECONDS ?= 300
+# The tests with a container runtime need root; without it they are skipped.
+FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" runc; $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
 
 .PHONY: help up down test test-unit test-controlplane test-machines test-compat lint format bench soak fuzz lock proto clean
 
@@ -25,6 +27,7 @@ down: $(VENV)/.core ## Stop it and remove it
 test: lint ## Run every test tier
 	$(BIN)/kubewright binaries fetch
 	$(BIN)/kubewright binaries fetch kubeadm
+	$(FETCH_RUNTIME)
 	$(BIN)/pytest tests $(ARGS)
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
@@ -36,6 +39,7 @@ test-controlplane: $(VENV)/.test ## Run the tests against real components as pro
 
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
 	$(BIN)/kubewright binaries fetch kubeadm
+	$(FETCH_RUNTIME)
 	$(BIN)/pytest tests/compat $(ARGS)
 
 lint: $(VENV)/.test ## Check style, types and layers
