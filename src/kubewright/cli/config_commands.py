@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import BOOL, KUBEADM, LIST, Argument, Command, Flag
+from kubewright.cli.model import BOOL, DIFF, KUBEADM, LIST, Argument, Command, Flag
 from kubewright.cli.printer_flags import PRINTED
 
 _FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
 _KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file", hidden=True)
+_CLUSTER = Flag(
+    "kubeconfig",
+    "kubeconfig to read the cluster with; if not given, those in $KUBECONFIG (or ~/.kube/config) come before the default",
+    default="/etc/kubernetes/admin.conf",
+    metavar="file",
+)
 _EXPERIMENTAL = Flag("allow-experimental-api", "take API versions that are not released yet; there are none now", kind=BOOL, default=False)
 _IMAGES = (
     _FILE,
@@ -71,6 +77,16 @@ ROWS = (
         flags=(_OUTPUT, _KUBECONFIG),
         examples=("config explain etcd.local.dataDir", "config explain JoinConfiguration", "config explain timeouts"),
         exit_scheme=KUBEADM,
+    ),
+    Command(
+        "config diff",
+        "Show how a configuration file differs from what a cluster keeps",
+        handler="kubewright.cli.config_diff:diff",
+        flags=(_FILE, _CLUSTER, _OUTPUT),
+        description="Compares the file with the ConfigMaps kubeadm-config, kubelet-config and kube-proxy, after defaults were filled in on both"
+        " sides. Exits 0 where nothing differs, 1 where something does, 2 or more where that cannot be told.",
+        examples=("config diff --config kubeadm.yaml", "config diff --config kubeadm.yaml --kubeconfig admin.conf -o json"),
+        exit_scheme=DIFF,
     ),
     _row("images", "List and pull the images of a control plane"),
     _row(

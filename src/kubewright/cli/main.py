@@ -6,7 +6,7 @@ import sys
 
 from kubewright.base.errors import Interrupted, KubewrightError
 from kubewright.cli import parser
-from kubewright.cli.model import KUBEADM
+from kubewright.cli.model import DIFF, KUBEADM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
     write_error(error, verbosity=verbosity)
     if scheme == KUBEADM:
         return 130 if isinstance(error, Interrupted) else 1
-    return error.exit_code
+    return max(error.exit_code, 2) if scheme == DIFF else error.exit_code
 
 
 def _bug(error: Exception, *, verbosity: int) -> int:

@@ -20,6 +20,8 @@ OWN = "own"
 """Exit codes by the class of the error."""
 KUBEADM = "kubeadm"
 """Exit code 1 for every error, as kubeadm has it."""
+DIFF = "diff"
+"""1 is the command's own answer (there are differences), as with `diff`; errors whose class says 1 exit 2, all others as with OWN."""
 
 
 class Flag:

@@ -22,9 +22,7 @@ FORMATS = (
 )
 """In kubeadm's order; a test compares them with what `printers.choosing` takes. Templates and paths come behind a `=`."""
 OUTPUT = Flag("output", f"form of the result: {', '.join(FORMATS)}", default="text", short="o", metavar="format")
-MISSING_KEYS = Flag(
-    "allow-missing-template-keys", "let a template or path go on where a field or key is missing", kind=BOOL, default=True
-)
+MISSING_KEYS = Flag("allow-missing-template-keys", "let a template or path go on where a field or key is missing", kind=BOOL, default=True)
 MANAGED_FIELDS = Flag(
     "show-managed-fields", "keep managedFields in json and yaml; objects of these commands have none", kind=BOOL, default=False
 )

@@ -78,7 +78,9 @@ def _template(name: str, given: str) -> str:
                 text = stream.read(_LARGEST + 1)
         except (OSError, ValueError) as error:
             detail = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"{_REFUSED}the template {given} cannot be read", detail=detail, remedy="name a file that holds the template") from error
+            raise UsageError(
+                f"{_REFUSED}the template {given} cannot be read", detail=detail, remedy="name a file that holds the template"
+            ) from error
     if len(text) > _LARGEST or any("\ud800" <= char <= "\udfff" for char in text):
         raise UsageError(f"{_REFUSED}the template is too long, or no UTF-8 text", remedy="write a text of less than 1 MiB")
     return text
@@ -90,7 +92,9 @@ def _path(name: str, template: str, *, allow_missing: bool) -> Printer:
     try:
         nodes = parsing.parse(template)
     except Problem as problem:
-        raise UsageError(f"{_REFUSED}error parsing jsonpath {template}, {problem}", remedy="see the JSONPath page of Kubernetes") from problem
+        raise UsageError(
+            f"{_REFUSED}error parsing jsonpath {template}, {problem}", remedy="see the JSONPath page of Kubernetes"
+        ) from problem
 
     def render(objects: Sequence[Mapping[str, Any]]) -> str:
         as_json = name == "jsonpath-as-json"

@@ -1,0 +1,153 @@
+"""The two sides of `config diff`: what a file asks for and what a cluster keeps, each read and defaulted in the same way.
+
+A cluster keeps three documents: ClusterConfiguration, KubeletConfiguration and KubeProxyConfiguration. What a file says about one machine
+(InitConfiguration, JoinConfiguration) has no place there and is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import cluster_document, load_init
+from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base import yaml
+from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
+from kubewright.base.level import KUBERNETES
+from kubewright.base.versions import Version
+from kubewright.base.yaml import Document
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import CONFIG_MAP
+
+NAMESPACE: Final = "kube-system"
+PLACES: Final[Mapping[str, tuple[str, str]]] = {
+    CLUSTER: ("kubeadm-config", "ClusterConfiguration"),
+    KUBELET: ("kubelet-config", "kubelet"),
+    KUBE_PROXY: ("kube-proxy", "config.conf"),
+}
+"""ConfigMap and key of each document (spec/kubeadm.md 7.2)."""
+
+_VERSION: Final = "kubernetesVersion"
+# An address of each family for documentation (RFC 5737, RFC 3849): only the family reaches a document, as kube-proxy's bindAddress.
+_IPV4: Final = Detected(host_name="node", default_ipv4="192.0.2.1")
+_IPV6: Final = Detected(host_name="node", default_ipv6="2001:db8::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The documents of one side by kind, complete with defaults; None where a document is not there, or not wanted."""
+
+    documents: Mapping[str, Mapping[str, Any] | None]
+    warnings: Sequence[str] = ()
+
+
+def read_stored(api: KubeAPI) -> dict[str, Document]:
+    """Return what the cluster keeps, by kind. The kubelet's and kube-proxy's may be missing.
+
+    Raises APIError where the ClusterConfiguration is missing or the cluster cannot be read, DocumentError for what is no document.
+    """
+    found = {kind: _read(api, *PLACES[kind]) for kind in PLACES}
+    if found[CLUSTER] is None:
+        name, key = PLACES[CLUSTER]
+        raise APIError(
+            f"the cluster has no {key} in the ConfigMap {NAMESPACE}/{name}",
+            detail="kubeadm and kubewright keep a cluster's configuration there",
+            remedy="upload it with `init phase upload-config kubeadm --config FILE`",
+        )
+    return {kind: document for kind, document in found.items() if document is not None}
+
+
+def _read(api: KubeAPI, name: str, key: str) -> Document | None:
+    try:
+        data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
+    except NotFound:
+        return None
+    text = data.get(key) if isinstance(data, Mapping) else None
+    if not isinstance(text, str):
+        return None
+    source = f"{NAMESPACE}/{name}"
+    value = yaml.load(text, source=source)
+    if not isinstance(value, Mapping):
+        raise DocumentError(f"{key} of the ConfigMap {source} is no map", remedy="upload it again with `init phase upload-config`")
+    return Document(value=value, source=source)
+
+
+def cluster_side(stored: Mapping[str, Document]) -> Side:
+    """Default what the cluster keeps. Its version stays as it is, also one that we do not deploy. Raises ValidationError."""
+    found = _at_version(list(stored.values()), _version(stored.values()) or KUBERNETES, _detected(stored))
+    return Side(documents={kind: found[kind] if kind in stored else None for kind in PLACES})
+
+
+def file_side(documents: Sequence[Document], stored: Mapping[str, Document]) -> Side:
+    """Default what a file asks for. A version that it leaves open, or gives as a label, is the cluster's: nobody asked for another one.
+
+    Raises DocumentError and ValidationError as `load_init` does.
+    """
+    version, detected = _version(documents), _detected(stored)
+    if version and _exact(version):
+        return Side(documents=_documents(_load(documents, detected, strict=True)))
+    theirs = _version(stored.values())
+    found = _at_version(documents, theirs if _exact(theirs) else KUBERNETES, detected, strict=True)
+    return Side(documents=found, warnings=[f"{_VERSION} {version} is a label and is not compared"] if version else [])
+
+
+def _at_version(
+    documents: Sequence[Document], version: str, detected: Detected, *, strict: bool = False
+) -> dict[str, Mapping[str, Any] | None]:
+    """Default documents for a version. One that we do not deploy is kept, with the defaults of ours. Raises ValidationError."""
+    try:
+        found = _documents(_load(_with_version(documents, version), detected, strict=strict))
+    except ValidationError:
+        found = _documents(_load(_with_version(documents, KUBERNETES), detected, strict=strict))
+    return {**found, CLUSTER: {**(found[CLUSTER] or {}), _VERSION: version}}
+
+
+def _load(documents: Sequence[Document], detected: Detected, *, strict: bool = False) -> Configuration:
+    # The warnings are those of `config validate`; here they would hide what differs.
+    return load_init(documents, detected=detected, strict=strict, validate_only=True, from_file=True).configuration
+
+
+def _documents(configuration: Configuration) -> dict[str, Mapping[str, Any] | None]:
+    cluster = configuration.cluster
+    proxy = None if cluster.proxy.disabled else configuration.kube_proxy.document
+    return {CLUSTER: cluster_document(cluster), KUBELET: configuration.kubelet.document, KUBE_PROXY: proxy}
+
+
+def _detected(stored: Mapping[str, Document]) -> Detected:
+    """Return a machine of the address family that the cluster's kube-proxy listens on."""
+    document = stored.get(KUBE_PROXY)
+    value = document.value if document else None
+    address = value.get("bindAddress") if isinstance(value, Mapping) else None
+    return _IPV6 if isinstance(address, str) and ":" in address else _IPV4
+
+
+def _version(documents: Iterable[Document]) -> str:
+    """Return the version that a ClusterConfiguration gives; empty if none does."""
+    found = (one.value.get(_VERSION) for one in documents if isinstance(one.value, Mapping) and one.value.get("kind") == CLUSTER)
+    value = next(found, "")
+    return value if isinstance(value, str) else ""
+
+
+def _exact(version: str) -> bool:
+    try:
+        Version.parse(version)
+    except ValueError:
+        return False
+    return True
+
+
+def _with_version(documents: Iterable[Document], version: str) -> list[Document]:
+    """Return the documents with this version in the ClusterConfiguration; one is added where there is none."""
+    found: list[Document] = []
+    has_one = False
+    for one in documents:
+        if isinstance(one.value, Mapping) and one.value.get("kind") == CLUSTER:
+            has_one = True
+            found.append(replace(one, value={**one.value, _VERSION: version}))
+        else:
+            found.append(one)
+    added = Document(value={"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": CLUSTER, _VERSION: version}, source="defaults")
+    return found if has_one or not found else [*found, added]

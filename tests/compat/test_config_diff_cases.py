@@ -1,0 +1,41 @@
+"""`config diff` of kubeadm's reference cases: what kubeadm uploads for a file does not differ from the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubewright.base import yaml
+from kubewright.base.errors import NotFound
+from kubewright.lifecycle import config_differences, config_sides
+
+CASES = Path(__file__).parents[1] / "data" / "reference" / "cases"
+NAMES = sorted(path.parent.name for path in CASES.glob("*/init-dry-run-objects.json"))
+
+
+class Uploaded:
+    """An API that holds what a dry run of kubeadm would upload."""
+
+    def __init__(self, path: Path) -> None:
+        objects = [entry.get("object", entry) for entry in json.loads(path.read_text())]
+        self.maps = {one["metadata"]["name"]: one for one in objects if one.get("kind") == "ConfigMap"}
+
+    def get(self, _resource, name, _namespace):
+        if name not in self.maps:
+            raise NotFound(f"no {name}", code=404)
+        return self.maps[name]
+
+
+def test_there_are_cases():
+    assert len(NAMES) >= 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_kubeadm_uploads_does_not_differ_from_its_file(name):
+    stored = config_sides.read_stored(Uploaded(CASES / name / "init-dry-run-objects.json"))
+    assert len(stored) == 3
+    documents = yaml.load_all((CASES / name / "kubeadm.yaml").read_text(), source="kubeadm.yaml")
+    found = config_differences.compare(config_sides.cluster_side(stored), config_sides.file_side(documents, stored))
+    assert [one.diff for one in found] == []
