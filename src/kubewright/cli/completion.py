@@ -1,52 +1,74 @@
-"""The `completion` command: shtab makes the script from the command table."""
+"""The `completion` command: scripts made from the command table, by shtab for bash and zsh, by ourselves for fish."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands
-from kubewright.cli.model import Command, Flag
 from kubewright.cli.parser import Parsed, program_name
 
-SHELLS = ("bash", "zsh")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+
+    from kubewright.cli.model import Command, Flag
+
+SHELLS = ("bash", "zsh", "fish")
 
 
 def completion(parsed: Parsed) -> int:
     """Print the completion script of a shell."""
-    import shtab
-
-    shell = parsed.text("shell")
-    if shell not in SHELLS:
-        raise UsageError(f'unsupported shell type "{shell}"', remedy=f"choose one of {', '.join(SHELLS)}")
-    sys.stdout.write(shtab.complete(_tree(commands.BY_WORDS[()], program_name()), shell=shell))
+    given = parsed.strings("shell")
+    remedy = f"choose one of {', '.join(SHELLS)}"
+    if not given:
+        raise UsageError("shell not specified", remedy=remedy)
+    if len(given) > 1:
+        raise UsageError("too many arguments. expected only the shell type", remedy=remedy)
+    if given[0] not in SHELLS:
+        raise UsageError(f'unsupported shell type "{given[0]}", the supported shell types are [{" ".join(SHELLS)}]', remedy=remedy)
+    sys.stdout.write(script(given[0], program=program_name()))
     return 0
 
 
+def script(shell: str, *, program: str) -> str:
+    """Return the script that completes the program's commands and flags."""
+    from kubewright.cli import commands
+
+    if shell == "fish":
+        from kubewright.cli import fish
+
+        return fish.script(commands.every(), program=program)
+    import shtab
+
+    found: str = shtab.complete(_tree(commands.ROOT, program), shell=shell)
+    return found
+
+
 def _tree(command: Command, program: str) -> argparse.ArgumentParser:
-    """Build the whole parser: only completion needs more than one leaf of it."""
+    """Build the whole parser for shtab: our own parser needs no more than one row of the table."""
+    import argparse
+
     parser = argparse.ArgumentParser(prog=program, description=command.summary)
     _fill(parser, command)
     return parser
 
 
 def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
+    from kubewright.cli import commands
+
     for flag in (*commands.GLOBAL_FLAGS, *command.flags):
-        _add(parser, flag)
-    for argument in command.arguments:
-        parser.add_argument(argument.name, nargs="*" if argument.many else "?", help=argument.summary)
+        if not flag.hidden:
+            _add(parser, flag)
     below = commands.children(command)
     if below:
         group = parser.add_subparsers()
-        for row in below:
+        for child in below:
+            row = commands.below(command, child.words[-1]) or child
             _fill(group.add_parser(row.words[-1], help=row.summary), row)
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
-    names = [f"-{flag.short}"] if flag.short else []
-    if flag.short != flag.name:
-        names.append(f"--{flag.name}")
+    names = [f"-{flag.short}", f"--{flag.name}"] if flag.short else [f"--{flag.name}"]
     if flag.kind == "bool":
         parser.add_argument(*names, dest=flag.dest, action="store_true", help=flag.summary)
     else:

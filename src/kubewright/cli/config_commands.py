@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from kubewright.cli.model import BOOL, DIFF, KUBEADM, LIST, Argument, Command, Flag
 from kubewright.cli.printer_flags import PRINTED
+from kubewright.cli.toplevel import summary
 
 _FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
-_KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file", hidden=True)
+_KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file")
 _CLUSTER = Flag(
     "kubeconfig",
     "kubeconfig to read the cluster with; if not given, those in $KUBECONFIG (or ~/.kube/config) come before the default",
@@ -38,7 +39,7 @@ def _row(path: str, summary: str, handler: str = "", *flags: Flag, description: 
 
 
 ROWS = (
-    _row("", "Print, check and migrate configuration files"),
+    _row("", summary("config")),
     _row("print", "Print example configurations"),
     _row(
         "print init-defaults",
@@ -73,7 +74,7 @@ ROWS = (
         "config explain",
         "Explain a field of the configuration kinds: type, default, since when, meaning",
         handler="kubewright.cli.config:explain",
-        arguments=(Argument("field", "a field such as etcd.local.dataDir, or a kind"),),
+        argument=Argument("field", "a field such as etcd.local.dataDir, or a kind", shown="FIELD", least=1),
         flags=(_OUTPUT, _KUBECONFIG),
         examples=("config explain etcd.local.dataDir", "config explain JoinConfiguration", "config explain timeouts"),
         exit_scheme=KUBEADM,

@@ -8,6 +8,7 @@ import traceback
 
 from kubewright.base.errors import KubewrightError
 from kubewright.base.masking import mask
+from kubewright.cli.parser import as_called
 
 TRACEBACK_FROM = 5
 
@@ -21,7 +22,7 @@ def write_error(error: KubewrightError, *, verbosity: int) -> None:
         lines.append(f"to mend it: {error.remedy}")
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
-    sys.stderr.write(mask("\n".join(lines)) + "\n")
+    sys.stderr.write(mask(as_called("\n".join(lines))) + "\n")
 
 
 def write_bug(error: Exception, *, verbosity: int) -> None:

@@ -6,44 +6,58 @@ import textwrap
 
 from kubewright.cli import commands
 from kubewright.cli.model import BOOL, Command, Flag
+from kubewright.cli.parser import HELP, as_called
 
 WIDTH = 100
 
 
 def render(command: Command, *, program: str) -> str:
     """Return the help text of a command."""
-    parts = [_paragraph(command.description or f"{command.summary}."), "Usage:\n  " + usage(command, program=program)]
+    parts = [_paragraph(as_called(command.description) or f"{command.summary}.")]
+    parts += ["Usage:\n" + "".join(f"  {line}\n" for line in usage(command, program=program)).rstrip()]
     below = commands.children(command)
     if below:
         parts.append("Commands:\n" + _columns([(row.words[-1], row.summary) for row in below]))
-    if command.arguments:
-        parts.append("Arguments:\n" + _columns([(a.name, a.summary) for a in command.arguments]))
+    parts += _phases(command)
+    if command.argument and command.argument.shown:
+        parts.append("Arguments:\n" + _columns([(command.argument.shown, command.argument.summary)]))
     flags = [_flag_row(flag) for flag in command.flags if not flag.hidden]
     if flags:
         parts.append("Flags:\n" + _columns(flags))
-    parts.append("Global flags:\n" + _columns([_flag_row(flag) for flag in commands.GLOBAL_FLAGS] + [("-h, --help", "show this help")]))
+    parts.append("Global flags:\n" + _columns([_flag_row(flag) for flag in (*commands.GLOBAL_FLAGS, HELP)]))
     if command.examples:
         parts.append("Examples:\n" + "\n".join(f"  {_example(line, program)}" for line in command.examples))
     if below:
-        parts.append(f'Use "{" ".join((program, *command.words))} COMMAND --help" for more about a command.')
+        parts.append(f'Use "{" ".join((program, *command.words))} [command] --help" for more about a command.')
     return "\n\n".join(parts) + "\n"
 
 
-def usage(command: Command, *, program: str) -> str:
-    """Return the usage line of a command, without a leading word."""
-    words = [program, *command.words]
+def usage(command: Command, *, program: str) -> list[str]:
+    """Return the usage lines of a command, as cobra makes them, without a leading word."""
+    called = " ".join((program, *command.words))
+    lines = []
+    if not command.shows_help:
+        shown = command.argument.shown if command.argument else ""
+        lines.append(" ".join(filter(None, (called, shown, "[flags]" if command.flags_in_usage else ""))))
     if commands.children(command):
-        words.append("COMMAND" if not command.handler else "[COMMAND]")
-    for argument in command.arguments:
-        name = argument.name.upper() + ("..." if argument.many else "")
-        words.append(f"[{name}]" if argument.optional else name)
-    if command.flags:
-        words.append("[flags]")
-    return " ".join(words)
+        lines.append(f"{called} [command]")
+    return lines or [called]
+
+
+def _phases(command: Command) -> list[str]:
+    """Return the tree of phases of a workflow, as kubeadm's help has it: children indented and led by `/`, no `all`."""
+    top = next((row for row in commands.children(command) if row.words[-1] == "phase"), None)
+    if top is None:
+        return []
+    rows = []
+    for phase in commands.children(top):
+        rows.append((phase.words[-1], phase.summary))
+        rows += [(f"  /{row.words[-1]}", row.summary) for row in commands.children(phase) if row.words[-1] != "all"]
+    return [f"Phases, in the order in which {command.words[-1]} runs them:\n{_columns(rows)}"]
 
 
 def _example(line: str, program: str) -> str:
-    return line if program in line else f"{program} {line}"
+    return as_called(line) if "kubewright" in line else f"{program} {line}"
 
 
 def _paragraph(text: str) -> str:
@@ -51,12 +65,10 @@ def _paragraph(text: str) -> str:
 
 
 def _flag_row(flag: Flag) -> tuple[str, str]:
-    left = f"-{flag.short}, --{flag.name}" if flag.short and flag.short != flag.name else f"    --{flag.name}"
-    if flag.short == flag.name:
-        left = f"-{flag.short}"
+    left = f"-{flag.short}, --{flag.name}" if flag.short else f"    --{flag.name}"
     if flag.kind != BOOL:
         left += f" {flag.metavar}"
-    default = "" if flag.default in (None, "", False, ()) else f" (default {flag.default})"
+    default = f" (default {flag.default_text})" if flag.default_text else ""
     return left, flag.summary + default
 
 

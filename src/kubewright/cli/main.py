@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kubewright.base.errors import Interrupted, KubewrightError
+from kubewright.base.errors import HostError, Interrupted, KubewrightError
 from kubewright.cli import parser
 from kubewright.cli.model import DIFF, KUBEADM
 
@@ -26,8 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         scheme = found.command.exit_scheme
         parsed = parser.read(found, program=program)
         verbosity = parsed.number("v") or 0
+        for notice in parsed.notices:
+            sys.stderr.write(f"{notice}\n")
         if not parsed.command.handler or parsed.wants_help:
             return _help(parsed, program=program)
+        if parsed.text("rootfs"):
+            _change_root(parsed.text("rootfs"))
         return _handler(parsed.command.handler)(parsed)
     except KubewrightError as error:
         return _fail(error, scheme=scheme, verbosity=verbosity)
@@ -46,11 +50,16 @@ def _help(parsed: parser.Parsed, *, program: str) -> int:
     from kubewright.cli import helptext
 
     sys.stdout.write(helptext.render(parsed.command, program=program))
-    if parsed.wants_help or not parsed.command.words:
+    if parsed.wants_help or parsed.command.shows_help:
         return 0
     called = " ".join((program, *parsed.command.words))
     sys.stderr.write(f"error: missing sub-command; {called} needs one of those above\n")
     return 1 if parsed.command.exit_scheme == KUBEADM else 2
+
+
+def _change_root(path: str) -> None:
+    """Refuse: to go on in the wrong root directory would be worse than to stop."""
+    raise HostError(f"cannot change the root directory to {path}", detail="--rootfs comes with a later release", remedy="leave it out")
 
 
 def _handler(name: str) -> Callable[[parser.Parsed], int]:

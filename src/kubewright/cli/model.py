@@ -10,11 +10,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Kinds of flags, by the names that pflag has for them.
 STRING = "string"
 BOOL = "bool"
 INT = "int"
+INT32 = "int32"
+LEVEL = "Level"
+"""klog's verbosity: a decimal number."""
+MODULES = "moduleSpec"
+"""klog's `pattern=N,…`."""
 LIST = "strings"
+"""Comma lists, repeatable."""
+PAIRS = "mapStringString"
+"""`name=value,…`, repeatable."""
 DURATION = "duration"
+"""Go's form, such as `1h30m`."""
 
 OWN = "own"
 """Exit codes by the class of the error."""
@@ -23,9 +33,12 @@ KUBEADM = "kubeadm"
 DIFF = "diff"
 """1 is the command's own answer (there are differences), as with `diff`; errors whose class says 1 exit 2, all others as with OWN."""
 
+ANY = -1
+"""As `Argument.most`: no limit."""
+
 
 class Flag:
-    """One flag. `kind` is one of STRING, BOOL, INT, LIST (comma lists, repeatable) and DURATION (Go's form); the default fits the kind."""
+    """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used."""
 
     def __init__(
         self,
@@ -38,6 +51,7 @@ class Flag:
         metavar: str = "",
         choices: Sequence[str] = (),
         hidden: bool = False,
+        deprecated: str = "",
     ) -> None:
         self.name = name
         self.summary = summary
@@ -47,27 +61,43 @@ class Flag:
         self.metavar = metavar or kind
         self.choices = tuple(choices)
         self.hidden = hidden
+        self.deprecated = deprecated
 
     @property
     def dest(self) -> str:
-        """The attribute that holds the value after parsing."""
+        """The key that holds the value after parsing."""
         return self.name.replace("-", "_")
+
+    @property
+    def default_text(self) -> str:
+        """The default as pflag writes it; empty for the zero value of the kind."""
+        if self.default in (None, "", False, 0, ()):
+            return ""
+        if self.kind == BOOL:
+            return "true"
+        return f"[{','.join(self.default)}]" if isinstance(self.default, tuple) else str(self.default)
 
 
 class Argument:
-    """One positional argument; `many` takes all that are left."""
+    """The positional arguments of a command. `name` is the key after parsing, `shown` stands in the usage line.
 
-    def __init__(self, name: str, summary: str, *, optional: bool = False, many: bool = False) -> None:
+    At least `least` and at most `most` are taken, ANY for no limit; with `most` 1 the value is a string, else a tuple.
+    """
+
+    def __init__(self, name: str, summary: str, *, shown: str, least: int = 0, most: int = 1) -> None:
         self.name = name
         self.summary = summary
-        self.optional = optional
-        self.many = many
+        self.shown = shown
+        self.least = least
+        self.most = most
 
 
 class Command:
     """One command, a row of the table.
 
-    `path` is the words that call it, `handler` is `module:function`, imported only when the command runs; a row without one is a group.
+    `path` is the words that call it, `aliases` other words for the last one. `handler` is `module:function`, imported only when the command
+    runs; a row without one is a group. `shows_help`: a group that succeeds when it is called alone, as kubeadm's `kubeconfig` does.
+    `flags_in_usage` is False where kubeadm's usage line ends without `[flags]`.
     """
 
     def __init__(
@@ -77,21 +107,27 @@ class Command:
         *,
         handler: str = "",
         flags: Sequence[Flag] = (),
-        arguments: Sequence[Argument] = (),
+        argument: Argument | None = None,
         description: str = "",
         examples: Sequence[str] = (),
+        aliases: Sequence[str] = (),
         exit_scheme: str = OWN,
         hidden: bool = False,
+        shows_help: bool = False,
+        flags_in_usage: bool = True,
     ) -> None:
         self.path = path
         self.summary = summary
         self.handler = handler
         self.flags = tuple(flags)
-        self.arguments = tuple(arguments)
+        self.argument = argument
         self.description = description
         self.examples = tuple(examples)
+        self.aliases = tuple(aliases)
         self.exit_scheme = exit_scheme
         self.hidden = hidden
+        self.shows_help = shows_help
+        self.flags_in_usage = flags_in_usage
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -1,33 +1,31 @@
-"""From argv to a command and its values: pflag's habits on top of argparse, built for the one leaf that is called.
-
-pflag's habits (spec/kubeadm.md 1.1): flags and arguments may be mixed; a bare boolean means true and takes a value only with `=`; list flags
-may be repeated and hold commas; `-v5`, `-v=5` and `-v 5` are the same; no abbreviations; `--` ends the flags.
-"""
+"""From argv to a command and its values, as cobra and pflag do it (spec/kubeadm.md 1.1): find the command, read the words behind it."""
 
 from __future__ import annotations
 
 import sys
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands
-from kubewright.cli.model import BOOL, LIST, Command, Flag
+from kubewright.cli import commands, pflag
+from kubewright.cli.model import ANY, BOOL, LIST, PAIRS, Argument, Command, Flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_TRUE = {"1", "t", "T", "true", "TRUE", "True"}
-_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
+HELP = Flag("help", "show this help", kind=BOOL, default=False, short="h")
 
 
 class Parsed:
-    """A command with its values. `given` holds the names of the flags that the user typed."""
+    """A command with its values. `given` holds the names of the flags that the user typed, `notices` is to be told about them."""
 
-    def __init__(self, command: Command, values: dict[str, object], given: frozenset[str], *, wants_help: bool = False) -> None:
+    def __init__(
+        self, command: Command, values: dict[str, object], given: frozenset[str], *, wants_help: bool = False, notices: Sequence[str] = ()
+    ) -> None:
         self.command = command
         self.values = values
         self.given = given
         self.wants_help = wants_help
+        self.notices = tuple(notices)
 
     def __getitem__(self, name: str) -> object:
         return self.values[name.replace("-", "_")]
@@ -69,65 +67,79 @@ def parse(argv: Sequence[str], *, program: str) -> Parsed:
     return read(find(argv), program=program)
 
 
-def read(found: Found, *, program: str) -> Parsed:
-    """Read the flags and arguments of the command that was found. Raises UsageError."""
-    command = found.command
-    wants_help = any(word in {"-h", "--help"} for word in _before_dashes(found.rest))
-    if not command.handler and not wants_help:
-        _refuse_unknown(command, found.left, found.rest, program=program)
-    if wants_help or not command.handler:
-        return Parsed(command, {"v": 0}, frozenset(), wants_help=wants_help)
-    flags = (*commands.GLOBAL_FLAGS, *command.flags)
-    arguments = _normalise(found.rest, flags)
-    values = _read(command, flags, arguments, program=program)
-    given = frozenset(flag.name for flag in flags if values[flag.dest] is not None)
-    for flag in flags:
-        if values[flag.dest] is None:
-            values[flag.dest] = flag.default if flag.kind != LIST else ()
-    return Parsed(command, values, given)
-
-
-def _read(command: Command, flags: Sequence[Flag], arguments: list[str], *, program: str) -> dict[str, object]:
-    from kubewright.cli import leaf
-
-    return leaf.read(command, flags, arguments, program=program)
-
-
 def find(argv: Sequence[str]) -> Found:
-    """Take the words of the longest known command off the front; flags may stand between them. Never fails."""
-    if argv[:1] and argv[0] == "help":
-        argv = [*argv[1:], "--help"]
-    words: tuple[str, ...] = ()
+    """Take the words of the longest known command off the front; flags may stand between them. Never fails.
+
+    As in cobra, a flag that is not known here takes the next word with it, and so does `--help`.
+    """
+    command = commands.ROOT
     rest: list[str] = []
     index = 0
-    while index < len(argv):
+    while index < len(argv) and argv[index] != "--":
         word = argv[index]
-        command = commands.BY_WORDS[words]
-        if word == "--" or (not word.startswith("-") and (*words, word) not in commands.BY_WORDS):
-            break
-        if word.startswith("-"):
+        if word.startswith("-") or not word:
             rest.append(word)
-            if _takes_next(word, (*commands.GLOBAL_FLAGS, *command.flags)) and index + 1 < len(argv):
+            if word not in {"", "-"} and pflag.takes_next(word, _flags(command)) and index + 1 < len(argv):
                 index += 1
                 rest.append(argv[index])
         else:
-            words = (*words, word)
+            row = commands.below(command, word)
+            if row is None:
+                return Found(command, argv[index:], [*rest, *argv[index:]])
+            command = row
         index += 1
-    command = commands.BY_WORDS[words]
-    return Found(command, argv[index:], [*rest, *argv[index:]])
+    return Found(command, (), [*rest, *argv[index:]])
 
 
-def _before_dashes(words: Sequence[str]) -> Sequence[str]:
-    return words[: words.index("--")] if "--" in words else words
+def read(found: Found, *, program: str) -> Parsed:
+    """Read the flags and arguments of the command that was found. Raises UsageError."""
+    command = found.command
+    if not command.words and found.left:
+        raise _unknown(command, found.left[0], program=program)
+    flags = (*_flags(command), HELP)
+    scanned = pflag.scan(found.rest, flags, see=_see_help(command, program))
+    wants_help = scanned.values.pop("help", False) is True
+    if not wants_help:
+        _check_arguments(command, scanned.arguments, program=program)
+    values: dict[str, object] = {flag.dest: _default(flag) for flag in flags}
+    values |= {name.replace("-", "_"): value for name, value in scanned.values.items()}
+    if command.argument is not None:
+        values[command.argument.name.replace("-", "_")] = _value(command.argument, scanned.arguments)
+    return Parsed(command, values, frozenset(scanned.values), wants_help=wants_help, notices=scanned.notices)
 
 
-def _refuse_unknown(command: Command, left: Sequence[str], rest: Sequence[str], *, program: str) -> None:
+def _flags(command: Command) -> tuple[Flag, ...]:
+    return (*commands.GLOBAL_FLAGS, *command.flags)
+
+
+def _default(flag: Flag) -> object:
+    return () if flag.default is None and flag.kind in {LIST, PAIRS} else flag.default
+
+
+def _value(argument: Argument, words: Sequence[str]) -> object:
+    if argument.most == 1:
+        return words[0] if words else None
+    return tuple(words)
+
+
+def _check_arguments(command: Command, words: Sequence[str], *, program: str) -> None:
+    """Refuse a wrong number of arguments, in cobra's words. Raises UsageError."""
+    see = _see_help(command, program)
+    if command.argument is None:
+        if words and command.words:
+            raise _unknown(command, words[0], program=program)
+        return
+    least, most = command.argument.least, command.argument.most
+    if most == ANY or least <= len(words) <= most:
+        return
+    wanted = f"accepts {most} arg(s)" if least == most else f"accepts at most {most} arg(s)"
+    raise UsageError(f"{wanted}, received {len(words)}", remedy=see)
+
+
+def _unknown(command: Command, word: str, *, program: str) -> UsageError:
     called = " ".join((program, *command.words))
-    if left:
-        known = [row.words[-1] for row in commands.children(command)]
-        raise UsageError(f'unknown command "{left[0]}" for "{called}"', remedy=_did_you_mean(left[0], known) or _see_help(command, program))
-    if rest:
-        raise UsageError(f"unknown flag: {rest[0]}", remedy=_see_help(command, program))
+    known = [row.words[-1] for row in commands.children(command)]
+    return UsageError(f'unknown command "{word}" for "{called}"', remedy=_did_you_mean(word, known) or _see_help(command, program))
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:
@@ -141,56 +153,17 @@ def _see_help(command: Command, program: str) -> str:
     return f"see `{' '.join((program, *command.words))} --help`"
 
 
-def _takes_next(word: str, flags: Sequence[Flag]) -> bool:
-    flag = _named(word, flags)
-    return flag is not None and flag.kind != BOOL
-
-
-def _named(word: str, flags: Sequence[Flag]) -> Flag | None:
-    for flag in flags:
-        if word == f"--{flag.name}" or (flag.short and word == f"-{flag.short}"):
-            return flag
-    return None
-
-
-def _normalise(words: Sequence[str], flags: Sequence[Flag]) -> list[str]:
-    """Give bare booleans their `=true`, and write every flag in its long form with `=`."""
-    out: list[str] = []
-    index = 0
-    while index < len(words):
-        word = words[index]
-        index += 1
-        if word == "--":
-            return [*out, word, *words[index:]]
-        if not word.startswith("-") or word == "-":
-            out.append(word)
-            continue
-        name, equals, value = _split(word)
-        flag = _named(name, flags)
-        if flag is None:
-            names = [f"--{known.name}" for known in flags]
-            raise UsageError(f"unknown flag: {name}", remedy=_did_you_mean(name, names) or "see --help")
-        if not equals:
-            if flag.kind == BOOL:
-                value = "true"
-            elif index < len(words):
-                value = words[index]
-                index += 1
-            else:
-                raise UsageError(f"flag needs an argument: {name}", remedy="write it as --flag=value or --flag value")
-        out.append(f"--{flag.name}={value}")
-    return out
-
-
-def _split(word: str) -> tuple[str, bool, str]:
-    """Split `--name=value`, `-n=value` and `-nvalue` into name, whether a value was given, and the value."""
-    name, equals, value = word.partition("=")
-    if equals or word.startswith("--") or len(word) == 2:
-        return name, bool(equals), value
-    return word[:2], True, word[2:]
-
-
 def program_name() -> str:
     """Return the name that we were called by; `python -m kubewright` counts as kubewright."""
     name = sys.argv[0].rsplit("/", 1)[-1] if sys.argv else ""
     return name if name and not name.startswith(("__main__", "-")) else "kubewright"
+
+
+def as_called(text: str) -> str:
+    """Return a text with the commands in it as the user calls this program: `kubewright up` becomes `kubeadm up` for a link named kubeadm."""
+    program = program_name()
+    if program == "kubewright" or "kubewright" not in text:
+        return text
+    for row in commands.children(commands.ROOT, hidden=True):
+        text = text.replace(f"kubewright {row.path}", f"{program} {row.path}")
+    return text

@@ -17,7 +17,7 @@ def called_by_its_own_name(monkeypatch):
 def test_help_is_printed_on_stdout_and_succeeds(capsys):
     assert entry.main(["--help"]) == 0
     out, err = capsys.readouterr()
-    assert "Usage:\n  kubewright COMMAND" in out
+    assert "Usage:\n  kubewright [command]" in out
     assert err == ""
 
 
@@ -83,7 +83,7 @@ def test_an_error_outside_of_the_tree_is_a_bug_without_a_traceback(monkeypatch, 
 def test_output_names_the_program_as_it_was_called(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     assert entry.main(["token", "--help"]) == 0
-    assert "kubeadm token COMMAND" in capsys.readouterr().out
+    assert "  kubeadm token [command]\n" in capsys.readouterr().out
 
 
 def test_ctrl_c_exits_130(monkeypatch, capsys):
@@ -104,8 +104,61 @@ def test_generated_tokens_differ_and_are_valid(capsys):
     assert all(is_valid(token) for _, token in lines)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_completion_knows_every_command(shell, capsys):
-    assert entry.main(["completion", shell]) == 0
-    out = capsys.readouterr().out
-    assert all(word in out for word in ("binaries", "keep-data", "kubelet-finalize"))
+@pytest.mark.parametrize(
+    "words", [["kubeconfig"], ["alpha"], ["--", "version"], ["", "-"]]
+)
+def test_some_groups_show_their_help_and_succeed(words, capsys):
+    assert entry.main(words) == 0
+    out, err = capsys.readouterr()
+    assert ("Usage:" in out, err) == (True, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["help"], "kubewright [command]"),
+        (["help", "certs"], "kubewright certs [command]"),
+        (["help", "certs", "nonsense"], "kubewright certs [command]"),
+        (["help", "init", "phase", "certs", "ca"], "kubewright init phase certs ca [flags]"),
+        (["help", "certificates", "renew"], "kubewright certs renew [command]"),
+        (["--help", "certs"], "kubewright [command]"),
+        (["certs", "-h", "renew"], "kubewright certs [command]"),
+        (["certs", "nonsense", "--help"], "kubewright certs [command]"),
+    ],
+)
+def test_help_may_be_asked_for_in_many_ways(words, usage, capsys):
+    assert entry.main(words) == 0
+    assert f"  {usage}\n" in capsys.readouterr().out
+
+
+def test_help_about_an_unknown_word_is_told_on_stderr_and_succeeds(capsys):
+    assert entry.main(["help", "nonsense"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Unknown help topic [`nonsense`]\n")
+
+
+def test_an_unknown_first_word_fails_even_with_help(capsys):
+    assert entry.main(["nonsense", "--help"]) == 1
+    assert capsys.readouterr().err.startswith('error: unknown command "nonsense" for "kubewright"\n')
+
+
+def test_a_deprecated_flag_works_and_says_what_to_use(monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(entry, "_handler", lambda _: lambda parsed: seen.append(parsed.strings("apiserver-extra-args")) or 0)
+    words = ["init", "phase", "control-plane", "apiserver", "--apiserver-extra-args", "v=4,a=b", "--apiserver-extra-args=c="]
+    assert entry.main(words) == 0
+    assert seen == [("v=4", "a=b", "c=")]
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith("Flag --apiserver-extra-args has been deprecated, use 'ClusterConfiguration.apiServer.extraArgs' instead")
+
+
+def test_commands_in_errors_are_named_as_the_program_was_called(monkeypatch, capsys):
+    def fail(_):
+        raise CheckFailed("no", remedy="run `kubewright up` again; kubewright keeps its files in ~/.cache/kubewright")
+
+    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
+    assert entry.main(["version"]) == 1
+    assert capsys.readouterr().err == "error: no\nto mend it: run `kubeadm up` again; kubewright keeps its files in ~/.cache/kubewright\n"

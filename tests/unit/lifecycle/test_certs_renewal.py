@@ -15,8 +15,7 @@ import pytest
 from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 from kubewright.base import yaml
-from kubewright.cli import certs, credential_commands
-from kubewright.cli.commands import BY_WORDS
+from kubewright.cli import certs, certs_rows, commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import rows
 from kubewright.pki import bundles, certificates, csr, keys, pairs
@@ -34,10 +33,10 @@ def plane(tmp_path, capsys, monkeypatch):
 
 
 def test_the_commands_are_the_rows_of_the_table():
-    assert [(row.name, row.long_name) for row in rows.everything()] == list(credential_commands._RENEWED)
+    assert [(row.name, row.long_name) for row in rows.everything()] == list(certs_rows.RENEWED)
     assert len(rows.everything()) == 11
     for alias in ("certs", "certificates"):
-        assert all((alias, "renew", row.name) in BY_WORDS for row in rows.everything())
+        assert all(commands.command(alias, "renew", row.name).handler for row in rows.everything())
 
 
 COMMANDS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
@@ -47,7 +46,7 @@ OURS = {"output", "fail-within", "token-file", "print-bootstrap-kubeconfig"}
 
 @pytest.mark.parametrize("row", MINE, ids=lambda row: row["command"])
 def test_commands_and_flags_are_kubeadms(row):
-    command = BY_WORDS[tuple(row["command"].split()[1:])]
+    command = commands.command(*row["command"].split()[1:])
     wanted = {flag["name"]: flag.get("default", "") for flag in row["flags"]}
     found = {flag.name: flag.default for flag in command.flags}
     inherited = set(row["inherited_flags"]) - {"rootfs", "v", "vmodule"}

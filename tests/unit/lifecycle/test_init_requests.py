@@ -9,7 +9,7 @@ from init_kit import DETECTED, asked
 
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.durations import Duration
-from kubewright.base.errors import DocumentError, KubewrightError, UsageError, ValidationError
+from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli import commands
 from kubewright.cli import init as command
@@ -85,19 +85,6 @@ def test_a_version_label_is_not_looked_up_and_means_our_own_version():
     assert ["stable-1" in warning for warning in loaded.warnings] == [True]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "what"),
-    [
-        (asked(cluster="featureGates: {RootlessControlPlane: true}\n"), "RootlessControlPlane"),
-    ],
-)
-def test_what_would_be_left_out_without_a_word_is_refused(wanted, what):
-    with pytest.raises(KubewrightError, match="not supported yet") as caught:
-        configured(wanted)
-    assert what in caught.value.what
-    assert caught.value.remedy
-
-
 @pytest.mark.parametrize("text", ["PublicKeysECDSA", "=true", "PublicKeysECDSA=maybe", "a=true,b"])
 def test_a_malformed_feature_gate_is_named(text):
     if text == "=true":
@@ -156,7 +143,7 @@ def test_a_flag_reaches_the_configuration(flag):
 
 def test_every_flag_of_init_has_a_row_above_or_a_place_in_the_request():
     placed = {"config", "upload-certs", "skip-token-print", "skip-certificate-key-print", "plan", "output", "patches"}
-    assert {flag.name for flag in commands.BY_WORDS["init",].flags} == {*FLAGS, *placed}
+    assert {flag.name for flag in commands.command("init").flags} == {*FLAGS, *placed}
 
 
 def test_the_rest_of_the_flags_are_in_the_request():

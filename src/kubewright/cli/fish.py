@@ -1,0 +1,81 @@
+"""The completion script for fish: one function that tells at which command the line is, and a line for each sub-command and flag."""
+
+from __future__ import annotations
+
+from kubewright.cli import commands
+from kubewright.cli.model import BOOL, Command, Flag
+from kubewright.cli.parser import HELP
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# The words of the line are taken as long as they lead to a command; a flag with a value takes the next word with it.
+_FUNCTION = """\
+function __@_at --description 'Test whether the command line is at this command'
+    set -l path
+    set -l skip no
+    for word in (commandline -opc)[2..-1]
+        if test $skip = yes
+            set skip no
+            continue
+        end
+        switch $word
+            case '-*=*'
+            case '-*'
+                contains -- $word $__@_valued; and set skip yes
+            case '*'
+                contains -- (string join ' ' $path $word) $__@_paths; and set path $path $word
+        end
+    end
+    test "$path" = "$argv"
+end
+"""
+
+
+def script(rows: Sequence[Command], *, program: str) -> str:
+    """Return the script for a program that is called by this name."""
+    name = "".join(character if character.isalnum() else "_" for character in program)
+    shown = [row for row in rows if not row.hidden]
+    flags = [flag for row in shown for flag in (*commands.GLOBAL_FLAGS, *row.flags) if not flag.hidden]
+    valued = sorted({word for flag in flags if flag.kind != BOOL for word in _words(flag)})
+    lines = [
+        f"set -g __{name}_paths {' '.join(_quoted(row.path) for row in shown if row.path)}",
+        f"set -g __{name}_valued {' '.join(valued)}",
+        _FUNCTION.replace("@", name),
+        f"complete -c {program} -f",
+    ]
+    for row in shown:
+        lines += _of_command(row, f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}")
+    return "\n".join(lines) + "\n"
+
+
+def _of_command(row: Command, start: str) -> Iterator[str]:
+    for child in commands.children(row):
+        yield f"{start} -a {child.words[-1]} -d {_quoted(child.summary)}"
+    for flag in (*commands.GLOBAL_FLAGS, *row.flags, HELP):
+        if not flag.hidden:
+            yield f"{start} {_of_flag(flag)}"
+
+
+def _of_flag(flag: Flag) -> str:
+    words = [f"-s {flag.short}"] if flag.short else []
+    words += [f"-l {flag.name}", *_values(flag), f"-d {_quoted(flag.summary)}"]
+    return " ".join(words)
+
+
+def _values(flag: Flag) -> list[str]:
+    """Return how a value is completed: from its choices, or as a path."""
+    if flag.kind == BOOL:
+        return []
+    if flag.choices:
+        return ["-x", "-a", _quoted(" ".join(filter(None, flag.choices)))]
+    return ["-r", "-F"] if flag.metavar in {"file", "dir"} else ["-x"]
+
+
+def _words(flag: Flag) -> list[str]:
+    return [f"--{flag.name}", *([f"-{flag.short}"] if flag.short else [])]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

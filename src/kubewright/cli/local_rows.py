@@ -1,0 +1,99 @@
+"""The rows of the commands for local clusters: up, down, local, binaries. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.base.level import KUBERNETES
+from kubewright.cli.model import ANY, BOOL, DURATION, INT, Argument, Command, Flag
+from kubewright.cli.shared_flags import ALL_FORMATS, TEXT_OR_JSON
+from kubewright.cli.toplevel import summary
+
+NAME = Flag("name", "name of the cluster", default="default")
+STATE_DIR = Flag("state-dir", "where clusters live (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
+BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this directory", metavar="dir")
+VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
+CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
+MACHINE = Flag("machine", "the machine; needed only where several run the component", metavar="name")
+
+UP_FLAGS = (
+    NAME,
+    Flag("nodes", "number of worker nodes besides the control plane's own; another number scales the cluster", kind=INT, metavar="number"),
+    VERSION,
+    CONFIG,
+    BINARIES_DIR,
+    STATE_DIR,
+    Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="2m"),
+    TEXT_OR_JSON,
+)
+ON_CLUSTER = (NAME, STATE_DIR)
+BINARIES = (VERSION, BINARIES_DIR)
+
+ROWS = (
+    Command(
+        "up",
+        summary("up"),
+        handler="kubewright.cli.up:up",
+        flags=UP_FLAGS,
+        description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
+        " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are only played.",
+        examples=("up", "up --nodes 10 --name wide", "up --config kubeadm.yaml -o json"),
+    ),
+    Command(
+        "down",
+        summary("down"),
+        handler="kubewright.cli.up:down",
+        flags=(
+            NAME,
+            Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
+            STATE_DIR,
+            TEXT_OR_JSON,
+        ),
+    ),
+    Command("local", summary("local")),
+    Command(
+        "local status",
+        "Show machines, components and nodes of a cluster",
+        handler="kubewright.cli.local:status",
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+    ),
+    Command(
+        "local logs",
+        "Show the log of a component, or the daemon's",
+        handler="kubewright.cli.local:logs",
+        argument=Argument("component", "component, for example kube-apiserver; none: the daemon", shown="[component]"),
+        flags=(
+            *ON_CLUSTER,
+            MACHINE,
+            Flag("follow", "go on as lines are written", kind=BOOL, default=False, short="f"),
+            Flag("tail", "only so many lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
+        ),
+    ),
+    Command("local list", "List the clusters of this user", handler="kubewright.cli.local:list_clusters", flags=(STATE_DIR, ALL_FORMATS)),
+    Command(
+        "local env",
+        "Print shell commands that set KUBECONFIG and PATH for a cluster",
+        handler="kubewright.cli.local:env",
+        flags=ON_CLUSTER,
+        examples=('eval "$(kubewright local env)"',),
+    ),
+    Command("binaries", summary("binaries")),
+    Command(
+        "binaries list",
+        "List the binaries, where they are and where they came from",
+        handler="kubewright.cli.binaries:list_binaries",
+        flags=(*BINARIES, ALL_FORMATS),
+    ),
+    Command(
+        "binaries fetch",
+        "Get binaries into the cache",
+        handler="kubewright.cli.binaries:fetch",
+        argument=Argument("program", "programs; none: those that a local cluster needs", shown="[program] ...", most=ANY),
+        flags=(*BINARIES, TEXT_OR_JSON),
+    ),
+    Command(
+        "binaries verify",
+        "Compare the binaries with the digests that were recorded when they were got",
+        handler="kubewright.cli.binaries:verify",
+        argument=Argument("program", "programs; none: all that are there", shown="[program] ...", most=ANY),
+        flags=(*BINARIES, ALL_FORMATS),
+    ),
+)

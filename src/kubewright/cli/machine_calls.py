@@ -1,0 +1,90 @@
+"""What the commands that change machines have in common: join, reset, upgrade."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.overrides import refuse_beside_config
+from kubewright.apis.layout import Layout
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.masking import mask
+from kubewright.base.yaml import Document
+from kubewright.cli.parser import Parsed
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.configuration import read_documents
+from kubewright.workflow.phases import Phases
+
+C = TypeVar("C")
+
+
+def detected() -> Detected:
+    """Look at this machine. Tests put another one in its place."""
+    return RealHost(layout=Layout()).facts.detected
+
+
+def exists(path: str) -> bool:
+    """Tell whether a path of this machine is there. Tests put another machine in its place."""
+    return Path(path).exists()
+
+
+def documents(parsed: Parsed, *, mixes: bool = False) -> list[Document]:
+    """Read the file of `--config`; none without it. Raises UsageError for flags that may not stand beside it, unless it `mixes`."""
+    path = given_text(parsed, "config")
+    if not path:
+        return []
+    if not mixes:
+        refuse_beside_config(sorted(parsed.given))
+    return read_documents(path)
+
+
+def has(parsed: Parsed, name: str) -> bool:
+    """Tell whether the command has a flag."""
+    return any(flag.name == name for flag in parsed.command.flags)
+
+
+def given_text(parsed: Parsed, name: str) -> str:
+    """Return a string flag that was given; empty if it was not, or if the command does not have it."""
+    return parsed.text(name) if name in parsed.given else ""
+
+
+def given_names(parsed: Parsed, name: str) -> tuple[str, ...]:
+    """Return a list flag that was given."""
+    return parsed.strings(name) if name in parsed.given else ()
+
+
+def given_switch(parsed: Parsed, name: str) -> bool | None:
+    """Return a boolean flag that was given; None if it was not."""
+    return parsed.flag(name) if name in parsed.given else None
+
+
+def absolute(path: str) -> str:
+    """Return the absolute form of a path that was given."""
+    return os.path.normpath(Path(path).absolute()) if path else ""
+
+
+def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
+    """Return the full name of the phase that a phase command runs. Raises UsageError if the tree has none."""
+    words = parsed.command.words[parsed.command.words.index("phase") + 1 :]
+    node = phases.named(words)
+    if node is None:
+        raise UsageError(f"there is no phase {' '.join(words)}", remedy="see the help of the command")
+    return (node.name,)
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """Write warnings to stderr."""
+    sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in warnings)))
+
+
+def later(parsed: Parsed) -> NoReturn:
+    """Say that the command is not there yet. Raises HostError, always."""
+    raise HostError(
+        f"{parsed.command.path} cannot change this machine yet",
+        detail="flags and configuration are fine; changing a real machine will come with a later release",
+        remedy="`kubewright up --nodes 3` runs a cluster with nodes on this machine, as processes",
+    )

@@ -1,0 +1,44 @@
+"""The rows of `reset` and of its phases (spec/kubeadm.md 1.5). Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.cli.model import ANY, BOOL, KUBEADM, Argument, Command, Flag
+from kubewright.cli.phase_rows import PhaseRow, phase_commands
+from kubewright.cli.shared_flags import by_name
+from kubewright.cli.toplevel import summary
+
+_FLAGS = by_name(
+    Flag("cert-dir", "directory of the certificates, which is emptied", default="/etc/kubernetes/pki", metavar="dir"),
+    Flag("cleanup-tmp-dir", "also empty /etc/kubernetes/tmp", kind=BOOL, default=False),
+    Flag("force", "do not ask", kind=BOOL, default=False, short="f"),
+)
+_RESET = "cert-dir cleanup-tmp-dir config cri-socket dry-run force ignore-preflight-errors kubeconfig skip-phases"
+
+# kubeadm takes arguments and does not look at them.
+_IGNORED = Argument("ignored", "taken and ignored, as kubeadm does", shown="", most=ANY)
+
+PHASES = (
+    PhaseRow("preflight", "Run the checks before reset", "dry-run force ignore-preflight-errors", alias="pre-flight", argument=_IGNORED),
+    PhaseRow("remove-etcd-member", "Remove this machine's member from the local etcd cluster", "dry-run kubeconfig", argument=_IGNORED),
+    PhaseRow(
+        "cleanup-node",
+        "Stop the kubelet, unmount and delete what is on this machine",
+        "cert-dir cleanup-tmp-dir cri-socket dry-run",
+        alias="cleanupnode",
+        argument=_IGNORED,
+    ),
+)
+
+ROWS = (
+    Command(
+        "reset",
+        summary("reset"),
+        handler="kubewright.cli.reset:reset",
+        flags=tuple(_FLAGS[name] for name in _RESET.split()),
+        argument=_IGNORED,
+        exit_scheme=KUBEADM,
+        description="In this release reset reads its flags and its configuration and says what is wrong with them."
+        " Changing a machine comes with a later release.",
+    ),
+    *phase_commands("reset", PHASES, flags=_FLAGS, handler="kubewright.cli.reset:phase"),
+)

@@ -1,0 +1,138 @@
+"""What a command line asks of `join`, and the configuration that comes of it (spec/kubeadm.md 1.4, 2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.node_loading import LoadedKind, load_join
+from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, FileDiscovery, JoinConfiguration, JoinControlPlane
+from kubewright.apis.kubeadm.overrides import with_attribute
+from kubewright.apis.kubeadm.types import LocalAPIEndpoint
+from kubewright.base.errors import HostError
+from kubewright.base.yaml import Document
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinFlags:
+    """What is given on the command line. None, and an empty text or list, means that a flag was not given."""
+
+    endpoint: str = ""
+    """`host:port`, the positional argument: what makes it discovery by token."""
+    discovery_file: str = ""
+    discovery_token: str = ""
+    tls_bootstrap_token: str = ""
+    token: str = ""
+    """Takes the place of the other two where they are not given."""
+    ca_cert_hashes: Sequence[str] = ()
+    unsafe_skip_ca_verification: bool = False
+    control_plane: bool = False
+    advertise_address: str = ""
+    bind_port: int = 6443
+    certificate_key: str = ""
+    node_name: str = ""
+    cri_socket: str = ""
+    patches: str = ""
+    dry_run: bool | None = None
+    skip_phases: Sequence[str] = ()
+    ignore_preflight_errors: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinRequest:
+    """One call of `join` or of one of its phases.
+
+    - `documents` are those of the configuration file; `from_file` tells whether there is one. The discovery and the control plane are then
+      the file's alone.
+    - `looks_for_runtime`: a command without `--cri-socket` does not look for one.
+    - `discovers`: a phase command without discovery flags works with the admin kubeconfig, which has to be there.
+    """
+
+    documents: Sequence[Document] = ()
+    from_file: bool = False
+    flags: JoinFlags = JoinFlags()
+    only: tuple[str, ...] = ()
+    looks_for_runtime: bool = True
+    discovers: bool = True
+
+
+def configure(
+    request: JoinRequest, *, detected: Detected, exists: Callable[[str], bool], admin_kubeconfig: str
+) -> LoadedKind[JoinConfiguration]:
+    """Load the configuration: file and flags, and what the machine tells. `exists` tells whether a file of this machine is there.
+
+    Unknown fields are warnings, as they are for kubeadm. Raises what `load_join` raises, and HostError without an admin kubeconfig that is
+    needed.
+    """
+    if not request.discovers and not exists(admin_kubeconfig):
+        raise HostError(
+            f"{admin_kubeconfig} is not there",
+            remedy="this phase works with it; the phases below `join phase control-plane-prepare` make it",
+        )
+    flags = request.flags if request.discovers else replace(request.flags, endpoint="", discovery_file=admin_kubeconfig)
+    loaded = load_join(
+        request.documents,
+        detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
+        change=lambda given: _changed(given, flags, from_file=request.from_file),
+        exists=exists,
+        from_file=request.from_file,
+    )
+    return LoadedKind(configuration=loaded.configuration, warnings=[*loaded.warnings, *_warnings(request)])
+
+
+def _changed(given: JoinConfiguration, flags: JoinFlags, *, from_file: bool) -> JoinConfiguration:
+    """Put the flags into what the file says; without a file they are everything."""
+    if not from_file:
+        given = msgspec.structs.replace(given, discovery=_discovery(flags), control_plane=_control_plane(flags))
+    for attribute, value in (
+        ("node_registration.name", flags.node_name),
+        ("node_registration.cri_socket", flags.cri_socket),
+        ("patches_directory", flags.patches),
+        ("skip_phases", tuple(flags.skip_phases)),
+        ("dry_run", flags.dry_run),
+    ):
+        if value not in {None, "", ()}:
+            given = with_attribute(given, attribute, value)
+    ignored = (*given.node_registration.ignore_preflight_errors, *flags.ignore_preflight_errors)
+    return with_attribute(given, "node_registration.ignore_preflight_errors", tuple(dict.fromkeys(ignored)))
+
+
+def _discovery(flags: JoinFlags) -> Discovery:
+    by_token = BootstrapTokenDiscovery(
+        token=flags.discovery_token or flags.token,
+        api_server_endpoint=flags.endpoint,
+        ca_cert_hashes=tuple(flags.ca_cert_hashes),
+        unsafe_skip_ca_verification=flags.unsafe_skip_ca_verification,
+    )
+    return Discovery(
+        bootstrap_token=by_token if flags.endpoint else None,
+        file=FileDiscovery(kube_config_path=flags.discovery_file) if flags.discovery_file else None,
+        tls_bootstrap_token=flags.tls_bootstrap_token or flags.token,
+    )
+
+
+def _control_plane(flags: JoinFlags) -> JoinControlPlane | None:
+    if not flags.control_plane:
+        return None
+    endpoint = LocalAPIEndpoint(advertise_address=flags.advertise_address, bind_port=flags.bind_port)
+    return JoinControlPlane(local_api_endpoint=endpoint, certificate_key=flags.certificate_key)
+
+
+def _warnings(request: JoinRequest) -> list[str]:
+    """Say which flags have no effect."""
+    flags = request.flags
+    found = []
+    if request.from_file and flags.endpoint:
+        found.append(f"{flags.endpoint} is ignored: with --config, discovery is what the file says")
+    beside = {
+        "certificate-key": flags.certificate_key,
+        "apiserver-advertise-address": flags.advertise_address,
+        "apiserver-bind-port": flags.bind_port != JoinFlags.bind_port,
+    }
+    if not flags.control_plane and any(beside.values()):
+        names = ", ".join(f"--{name}" for name, given in beside.items() if given)
+        found.append(f"{names}: ignored without --control-plane")
+    return found

@@ -1,0 +1,61 @@
+"""What a command line asks of `reset`, and the configuration that comes of it (spec/kubeadm.md 1.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.node_loading import LoadedKind, load_reset
+from kubewright.apis.kubeadm.node_types import ResetConfiguration
+from kubewright.base.yaml import Document
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetFlags:
+    """What is given on the command line. None, and an empty text or list, means that a flag was not given."""
+
+    cert_dir: str = ""
+    cri_socket: str = ""
+    cleanup_tmp_dir: bool | None = None
+    dry_run: bool | None = None
+    force: bool | None = None
+    skip_phases: Sequence[str] = ()
+    ignore_preflight_errors: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetRequest:
+    """One call of `reset` or of one of its phases; `looks_for_runtime` as for `join`."""
+
+    documents: Sequence[Document] = ()
+    from_file: bool = False
+    flags: ResetFlags = ResetFlags()
+    only: tuple[str, ...] = ()
+    looks_for_runtime: bool = True
+
+
+def configure(request: ResetRequest, *, detected: Detected) -> LoadedKind[ResetConfiguration]:
+    """Load the configuration: file and flags, and what the machine tells. Unknown fields are warnings. Raises what `load_reset` raises."""
+    return load_reset(
+        request.documents,
+        detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
+        change=lambda given: _changed(given, request.flags),
+        from_file=request.from_file,
+    )
+
+
+def _changed(given: ResetConfiguration, flags: ResetFlags) -> ResetConfiguration:
+    values = {
+        "certificates_dir": flags.cert_dir,
+        "cri_socket": flags.cri_socket,
+        "cleanup_tmp_dir": flags.cleanup_tmp_dir,
+        "dry_run": flags.dry_run,
+        "force": flags.force,
+        "skip_phases": tuple(flags.skip_phases),
+    }
+    ignored = tuple(dict.fromkeys((*given.ignore_preflight_errors, *flags.ignore_preflight_errors)))
+    typed = {name: value for name, value in values.items() if value not in {None, "", ()}}
+    return msgspec.structs.replace(given, **typed, ignore_preflight_errors=ignored)

@@ -1,0 +1,72 @@
+"""What a command line asks of the upgrade commands, and the configuration that comes of it (spec/kubeadm.md 1.6, 9.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from kubewright.apis.kubeadm import rules
+from kubewright.apis.kubeadm.node_loading import LoadedKind, load_upgrade
+from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
+from kubewright.base.errors import UsageError
+from kubewright.base.yaml import Document
+
+_NAMED: Final = "skip_phases", "ignore_preflight_errors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeRequest:
+    """One call of an upgrade command or of one of its phases.
+
+    `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values that were given on the command line,
+    by the attribute of that part; `patches` is an absolute path there. They win over the file, names of ignored checks are added to it.
+    """
+
+    section: str
+    documents: Sequence[Document] = ()
+    from_file: bool = False
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Sequence[str] = ()
+    only: tuple[str, ...] = ()
+
+
+def configure(request: UpgradeRequest) -> LoadedKind[UpgradeConfiguration]:
+    """Load the configuration. Unknown fields are warnings. Raises what `load_upgrade` raises, and UsageError for `all` beside other checks."""
+    loaded = load_upgrade(request.documents, change=lambda given: _changed(given, request), from_file=request.from_file)
+    section = getattr(loaded.configuration, request.section)
+    for reason, _ in rules.all_or_some(getattr(section, "ignore_preflight_errors", ())):
+        raise UsageError(f"--ignore-preflight-errors: {reason}", remedy="name the checks, or give all alone")
+    return loaded
+
+
+def target(request: UpgradeRequest, configuration: UpgradeConfiguration) -> str:
+    """Return the version that `apply` shall bring: the argument if there is exactly one, else that of the file.
+
+    Raises UsageError if neither tells one.
+    """
+    named = configuration.apply.kubernetes_version
+    if len(request.arguments) == 1:
+        return request.arguments[0]
+    if named:
+        return named
+    problem = "too many arguments" if request.arguments else "missing one or more required arguments"
+    raise UsageError(
+        f"{problem}. Required arguments: [version]",
+        remedy="give the version as the only argument, or in apply.kubernetesVersion of the file",
+    )
+
+
+def _changed(given: UpgradeConfiguration, request: UpgradeRequest) -> UpgradeConfiguration:
+    section = getattr(given, request.section)
+    values = {name: value for name, value in request.flags.items() if name not in _NAMED}
+    if "patches" in values:
+        values["patches"] = Patches(directory=values["patches"])
+    if request.flags.get("skip_phases"):
+        values["skip_phases"] = tuple(request.flags["skip_phases"])
+    if hasattr(section, "ignore_preflight_errors"):
+        ignored = (*section.ignore_preflight_errors, *request.flags.get("ignore_preflight_errors", ()))
+        values["ignore_preflight_errors"] = tuple(dict.fromkeys(ignored))
+    return msgspec.structs.replace(given, **{request.section: msgspec.structs.replace(section, **values)})

@@ -1,0 +1,113 @@
+"""Completion scripts: they name every command, their shells accept them, and they offer sub-commands and flags."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from kubewright.base.errors import UsageError
+from kubewright.cli import commands, completion
+from kubewright.cli import main as entry
+from kubewright.cli.parser import parse
+
+CHECK = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-config", "--no-execute"]}
+
+
+@pytest.fixture(scope="module")
+def scripts() -> dict[str, str]:
+    return {shell: completion.script(shell, program="kubeadm") for shell in completion.SHELLS}
+
+
+@pytest.fixture
+def path(request, scripts, tmp_path):
+    """The script of a shell as a file; the test is skipped where that shell is not installed."""
+    shell = request.param
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    path = tmp_path / f"completion.{shell}"
+    path.write_text(scripts[shell])
+    return path
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_the_script_is_printed_under_the_name_of_the_program(shell, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
+    assert entry.main(["completion", shell]) == 0
+    out = capsys.readouterr().out
+    assert "kubeadm" in out
+    assert not re.search(r"\b_*kubewright\b(?! )", re.sub(r"(~|\$[A-Z_]+)[^ ]*/kubewright|XDG\S*|kubewright/", "", out))
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_every_command_and_flag_that_is_not_hidden_is_in_the_script(shell, scripts):
+    rows = [row for row in commands.every() if row.words]
+    assert [row.path for row in rows if not row.hidden and row.words[-1] not in scripts[shell]] == []
+    names = {flag.name for row in rows for flag in row.flags}
+    assert len(names) > 60
+    assert sorted(name for name in names if name not in scripts[shell]) == [
+        f"{name}-extra-args" for name in ("apiserver", "controller-manager", "scheduler")
+    ]
+
+
+@pytest.mark.parametrize("path", completion.SHELLS, indirect=True)
+def test_the_shell_accepts_the_script(path):
+    done = subprocess.run([*CHECK[path.suffix[1:]], path], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+OFFERED = [
+    (["certs", ""], {"renew", "check-expiration"}, {"join"}),
+    (["certs", "renew", "al"], {"all"}, {"apiserver"}),
+    (["certs", "renew", "all", "--c"], {"--cert-dir", "--config"}, {"--kubeconfig"}),
+    (["init", "phase", "upload-config", ""], {"kubeadm", "kubelet"}, {"preflight"}),
+    (["upgrade", "apply", "--f"], {"--force"}, {"--patches"}),
+]
+
+
+@pytest.mark.parametrize("path", ["bash"], indirect=True)
+@pytest.mark.parametrize(("words", "offered", "kept"), OFFERED)
+def test_bash_offers_sub_commands_and_flags(path, words, offered, kept):
+    line = " ".join(f"'{word}'" for word in ["kubeadm", *words])
+    program = (
+        f'source "{path}"; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_kubeadm kubeadm "{words[-1]}" "{words[-2]}";'
+        ' printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    found = set(done.stdout.split())
+    assert (offered - found, kept & found) == (set(), set())
+
+
+@pytest.mark.parametrize("path", ["fish"], indirect=True)
+@pytest.mark.parametrize(
+    ("words", "offered", "kept"), [*OFFERED, (["-v", "3", "version", "-o", ""], {"json", "yaml", "short"}, {"version"})]
+)
+def test_fish_offers_sub_commands_and_flags(path, words, offered, kept):
+    line = " ".join(["kubeadm", *words])
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env={**os.environ, "HOME": str(path.parent)},
+    )
+    found = {text.split("\t")[0] for text in done.stdout.splitlines()}
+    assert (offered - found, kept & found) == (set(), set())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "shell not specified"),
+        (["bash", "zsh"], "too many arguments. expected only the shell type"),
+        (["tcsh"], 'unsupported shell type "tcsh", the supported shell types are [bash zsh fish]'),
+    ],
+)
+def test_a_wrong_shell_is_refused(words, message):
+    with pytest.raises(UsageError) as caught:
+        completion.completion(parse(["completion", *words], program="kubewright"))
+    assert caught.value.what == message

@@ -1,0 +1,265 @@
+"""join, reset and the upgrade commands: flags and files are read and judged as kubeadm does, and then nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubewright.apis.detected import Detected
+from kubewright.cli import commands, machine_calls
+from kubewright.cli.join import request_of as join_request
+from kubewright.cli.main import main
+from kubewright.cli.parser import parse
+from kubewright.lifecycle.join import request as joining
+from kubewright.lifecycle.join.phases import JOIN
+from kubewright.lifecycle.reset.phases import RESET
+from kubewright.lifecycle.upgrade.phases import APPLY, NODE
+
+TOKEN = "abcdef.0123456789abcdef"
+OTHER = "zzzzzz.0123456789abcdef"
+PIN = f"sha256:{'0' * 64}"
+DETECTED = Detected(host_name="node1", default_ipv4="10.0.0.9", cri_sockets=("unix:///run/containerd/containerd.sock",))
+GOOD = ["join", "10.0.0.1:6443", "--token", TOKEN, "--discovery-token-ca-cert-hash", PIN]
+TREES = {"join": JOIN, "reset": RESET, "upgrade apply": APPLY, "upgrade node": NODE}
+KUBEADM = {
+    row["command"].removeprefix("kubeadm").strip(): row
+    for row in json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
+}
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch):
+    """A machine without any file of kubeadm's; what is put into the set exists."""
+    there: set[str] = set()
+    monkeypatch.setattr("sys.argv", ["kubewright"])
+    monkeypatch.setattr(machine_calls, "detected", lambda: DETECTED)
+    monkeypatch.setattr(machine_calls, "exists", lambda path: path in there)
+    return there
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words: str) -> tuple[int, str]:
+        code = main(list(words))
+        out, err = capsys.readouterr()
+        assert out == ""
+        return code, err
+
+    return run
+
+
+def file(tmp_path, kind, text):
+    path = tmp_path / "kubeadm.yaml"
+    path.write_text(f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: {kind}\n{text}")
+    return str(path)
+
+
+def joined(*words: str):
+    """The configuration that `join` works from, and its warnings."""
+    made = join_request(parse([*words], program="kubewright"), only=())
+    loaded = joining.configure(made, detected=DETECTED, exists=lambda path: path == "/f", admin_kubeconfig="/etc/kubernetes/admin.conf")
+    return loaded.configuration, loaded.warnings
+
+
+@pytest.mark.parametrize(
+    "words", [GOOD, ["reset", "-f"], ["upgrade", "apply", "v1.36.3"], ["upgrade", "node"], ["upgrade", "plan"], ["upgrade", "diff"]]
+)
+def test_what_is_right_ends_with_one_error_that_says_later(words, run):
+    code, err = run(*words)
+    assert code == 1
+    assert err.startswith(f"error: {words[0] if words[0] != 'upgrade' else ' '.join(words[:2])} cannot change this machine yet\n")
+    assert "later release" in err
+
+
+@pytest.mark.parametrize("path", [row.path for row in commands.every() if " phase " in row.path and row.words[0] != "init" and row.handler])
+def test_every_phase_ends_with_that_error(path, run, machine):
+    machine.add("/etc/kubernetes/admin.conf")
+    given = GOOD[1:] if path.startswith("join") and commands.command(*path.split()).argument else []
+    given = ["v1.36.3"] if path.startswith("upgrade apply") else given
+    code, err = run(*path.split(), *given)
+    assert code == 1
+    assert err.startswith(f"error: {path} cannot change this machine yet\n")
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_the_trees_have_kubeadms_phases_in_its_order(path):
+    row = KUBEADM[path]
+    shown = [node for node in TREES[path].nodes if not node.phase.hidden]
+    assert ["  /" * bool(node.above) + node.phase.word for node in shown] == row["phase_tree_printed"]
+    for hidden in row.get("hidden_phases", ()):
+        names = [node.name for node in TREES[path].nodes if not node.above]
+        assert TREES[path].find(hidden["name"]).phase.hidden
+        assert names[names.index(hidden["name"]) - 1] == hidden["runs_after"]
+
+
+@pytest.mark.parametrize("path", TREES)
+def test_every_phase_of_a_tree_has_its_command_with_the_same_words(path):
+    tree = TREES[path]
+    rows = {
+        tuple(words): row
+        for words in ((row.words[len(path.split()) + 1 :]) for row in commands.every() if row.path.startswith(f"{path} phase "))
+        for row in [commands.command(*path.split(), "phase", *words)]
+    }
+    assert rows
+    for words, row in rows.items():
+        node = tree.named(words)
+        assert node is not None
+        assert (node.phase.summary if words[-1] != "all" else row.summary, node.phase.aliases) == (row.summary, row.aliases)
+        assert bool(node.phase.children) == (not row.handler)
+
+
+@pytest.mark.parametrize("words", [GOOD, ["reset"], ["upgrade", "apply", "v1.36.3"], ["upgrade", "node"]])
+@pytest.mark.parametrize("name", ["nonsense", "all", "Preflight"])
+def test_an_unknown_phase_to_skip_is_an_error(words, name, run):
+    assert run(*words, "--skip-phases", f"preflight,{name}") == (1, run(*words, "--skip-phases", name)[1])
+    assert run(*words, "--skip-phases", name)[1].startswith(f"error: invalid phase name: {name}\n")
+
+
+def test_hidden_phases_may_be_skipped(run):
+    assert "later release" in run(*GOOD, "--skip-phases", "check-etcd")[1]
+    assert "later release" in run("upgrade", "node", "--skip-phases=kubeconfig,addon/coredns")[1]
+
+
+def test_phases_to_skip_come_from_the_file_only_if_the_flag_is_empty(run, tmp_path):
+    path = file(tmp_path, "ResetConfiguration", "skipPhases: [nonsense]\n")
+    assert "invalid phase name: nonsense" in run("reset", "--config", path)[1]
+    assert "later release" in run("reset", "--config", path, "--skip-phases=preflight")[1]
+    path = file(tmp_path, "UpgradeConfiguration", "node: {skipPhases: [nonsense]}\n")
+    assert "invalid phase name: nonsense" in run("upgrade", "node", "--config", path)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "named"),
+    [
+        (["join", "a:1", "--token=x", "--control-plane", "--node-name=n"], "JoinConfiguration", "--control-plane, --token"),
+        (["join", "phase", "kubelet-start", "--patches=x", "--cri-socket=unix:///x"], "JoinConfiguration", "--cri-socket, --patches"),
+        (
+            ["reset", "--force", "--cert-dir=/x", "--cleanup-tmp-dir", "--dry-run"],
+            "ResetConfiguration",
+            "--cert-dir, --cleanup-tmp-dir, --force",
+        ),
+        (["upgrade", "apply", "-f", "-y", "--etcd-upgrade"], "UpgradeConfiguration", "--etcd-upgrade, --force"),
+        (["upgrade", "node", "--certificate-renewal=false"], "UpgradeConfiguration", "--certificate-renewal"),
+        (
+            ["upgrade", "plan", "--allow-experimental-upgrades", "--print-config"],
+            "UpgradeConfiguration",
+            "--allow-experimental-upgrades, --print-config",
+        ),
+        (["upgrade", "diff", "-c3", "--vmodule=a=1", "-v1"], "UpgradeConfiguration", "--context-lines, --vmodule"),
+    ],
+)
+def test_flags_that_belong_into_the_file_are_named_all_at_once(words, kind, named, run, tmp_path):
+    code, err = run(*words, "--config", file(tmp_path, kind, ""))
+    assert code == 1
+    assert err.splitlines()[0] == f"error: --config cannot be combined with {named}"
+
+
+def test_phases_of_upgrade_take_flags_beside_the_file(run, tmp_path):
+    path = file(tmp_path, "UpgradeConfiguration", "apply: {kubernetesVersion: v1.36.3}\n")
+    assert "later release" in run("upgrade", "apply", "phase", "control-plane", "--etcd-upgrade=false", "--config", path)[1]
+
+
+@pytest.mark.parametrize(("words", "kind"), [(["join"], "Join"), (["reset"], "Reset"), (["upgrade", "plan"], "Upgrade")])
+def test_a_file_without_the_kind_is_refused(words, kind, run, tmp_path):
+    code, err = run(*words, "--config", file(tmp_path, "ClusterConfiguration", ""))
+    assert code == 1
+    assert f"holds no {kind}Configuration" in err
+
+
+def test_every_wrong_field_is_told_at_once(run):
+    _, err = run("join", "10.0.0.1:6443", "--control-plane", "--certificate-key=x", "--apiserver-bind-port=0")
+    assert all(path in err for path in ("caCertHashes", "bootstrapToken.token", "tlsBootstrapToken", "certificateKey"))
+
+
+def test_the_token_is_for_both_where_they_are_not_given():
+    found, _ = joined("join", "a:1", "--token", TOKEN, "--discovery-token-ca-cert-hash", PIN)
+    assert (found.discovery.bootstrap_token.token, found.discovery.tls_bootstrap_token) == (TOKEN, TOKEN)
+    found, _ = joined("join", "a:1", "--token", TOKEN, "--discovery-token", OTHER, "--discovery-token-unsafe-skip-ca-verification")
+    assert (found.discovery.bootstrap_token.token, found.discovery.tls_bootstrap_token) == (OTHER, TOKEN)
+    found, _ = joined("join", "--discovery-file", "/f", "--tls-bootstrap-token", OTHER, "--token", TOKEN)
+    assert (found.discovery.bootstrap_token, found.discovery.tls_bootstrap_token) == (None, OTHER)
+
+
+def test_without_an_endpoint_there_is_no_discovery_by_token(run):
+    code, err = run("join", "--token", TOKEN, "--discovery-token-ca-cert-hash", PIN)
+    assert code == 1
+    assert "discovery" in err
+
+
+def test_flags_of_a_control_plane_alone_are_ignored_with_a_warning():
+    found, warnings = joined(*GOOD, "--certificate-key=x", "--apiserver-bind-port=1", "--apiserver-advertise-address=10.0.0.9")
+    assert found.control_plane is None
+    assert warnings == ["--certificate-key, --apiserver-advertise-address, --apiserver-bind-port: ignored without --control-plane"]
+
+
+def test_a_control_plane_has_its_flags():
+    found, warnings = joined(*GOOD, "--control-plane", f"--certificate-key={'0' * 64}", "--apiserver-bind-port=7000")
+    assert warnings == []
+    assert (found.control_plane.local_api_endpoint.bind_port, found.control_plane.certificate_key) == (7000, "0" * 64)
+    assert found.control_plane.local_api_endpoint.advertise_address == "10.0.0.9"
+
+
+def test_what_the_file_says_is_joined_with_the_flags(tmp_path):
+    text = (
+        f"discovery: {{bootstrapToken: {{apiServerEndpoint: 'a.b:1', token: {TOKEN}, unsafeSkipCAVerification: true}}}}\n"
+        "nodeRegistration: {name: file, ignorePreflightErrors: [Swap]}\nskipPhases: [preflight]\ndryRun: false\n"
+    )
+    path = file(tmp_path, "JoinConfiguration", text)
+    found, warnings = joined("join", "x.y:2", "--config", path, "--node-name=flag", "--ignore-preflight-errors=Mem,Swap", "--dry-run")
+    assert found.node_registration.name == "flag"
+    assert tuple(found.node_registration.ignore_preflight_errors) == ("Swap", "Mem")
+    assert (found.skip_phases, found.dry_run) == (("preflight",), True)
+    assert found.discovery.bootstrap_token.api_server_endpoint == "a.b:1"
+    assert warnings == ["x.y:2 is ignored: with --config, discovery is what the file says"]
+
+
+@pytest.mark.parametrize("words", [GOOD, ["reset"], ["upgrade", "apply", "v1.36.3"], ["upgrade", "node"], ["upgrade", "plan"]])
+def test_all_and_names_of_checks_exclude_each_other(words, run):
+    code, err = run(*words, "--ignore-preflight-errors=all,Swap")
+    assert (code, "'all' cannot be combined" in err) == (1, True)
+
+
+def test_a_phase_without_discovery_flags_needs_the_admin_kubeconfig(run):
+    code, err = run("join", "phase", "etcd-join", "--control-plane")
+    assert code == 1
+    assert err.splitlines()[0] == "error: /etc/kubernetes/admin.conf is not there"
+    assert "control-plane-prepare" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "missing one or more required arguments. Required arguments: [version]"),
+        (["phase", "preflight"], "missing one or more required arguments. Required arguments: [version]"),
+        (["v1.36.3", "v1.36.2"], "too many arguments. Required arguments: [version]"),
+        (["v1.37.0", "--force"], "this cluster cannot be upgraded to v1.37.0"),
+        (["v1.36.9"], "this cluster cannot be upgraded to v1.36.9"),
+        (["v1.36.0-rc.1"], "this cluster cannot be upgraded to v1.36.0-rc.1"),
+    ],
+)
+def test_a_version_that_cannot_be_is_refused(words, message, run):
+    code, err = run("upgrade", "apply", *words)
+    assert (code, err.splitlines()[0]) == (1, f"error: {message}")
+
+
+@pytest.mark.parametrize("words", [["v1.36.9", "-f"], ["v1.36.0-rc.1", "--allow-release-candidate-upgrades"], ["stable"]])
+def test_other_versions_are_taken(words, run):
+    assert "later release" in run("upgrade", "apply", *words)[1]
+
+
+def test_the_version_of_the_file_counts_unless_there_is_exactly_one_argument(run, tmp_path):
+    path = file(tmp_path, "UpgradeConfiguration", "apply: {kubernetesVersion: v1.37.0}\n")
+    assert "upgraded to v1.37.0" in run("upgrade", "apply", "--config", path)[1]
+    assert "upgraded to v1.37.0" in run("upgrade", "apply", "a", "b", "--config", path)[1]
+    assert "later release" in run("upgrade", "apply", "v1.36.1", "--config", path)[1]
+    path = file(tmp_path, "UpgradeConfiguration", "apply: {kubernetesVersion: v1.36.9, forceUpgrade: true}\n")
+    assert "warning: ignored: v1.36.9 is newer" in run("upgrade", "apply", "--config", path)[1]
+
+
+@pytest.mark.parametrize(
+    "words", [["reset", "a", "b"], ["reset", "phase", "preflight", "a"], ["upgrade", "plan", "a", "b"], ["upgrade", "diff", "a", "b"]]
+)
+def test_some_commands_take_any_arguments(words, run):
+    assert "later release" in run(*words)[1]
