@@ -266,9 +266,9 @@ _ODD = st.sampled_from((None, True, 0, -1, 1.5, 10**30, "", "x", "yes", [], {}, 
 
 
 @st.composite
-def broken_files(draw: st.DrawFn) -> str:
+def broken_files(draw: st.DrawFn, whole: st.SearchStrategy[list[dict[str, Any]]]) -> str:
     """Text of a file that had one to three things done to it."""
-    documents = copy.deepcopy(draw(configurations()))
+    documents = copy.deepcopy(draw(whole))
     for _ in range(draw(st.integers(1, 2))):
         _break(draw, documents)
     text = yaml.dump_all(documents)

@@ -1,0 +1,127 @@
+"""The differences from kubeadm that the differential tests accept: what is not here fails.
+
+Each row has its reason, and names the page that tells users of it and the words that it stands by there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubewright.base import yaml
+from kubewright.base.errors import DocumentError
+
+
+@dataclass(frozen=True)
+class Found:
+    """One difference: what differs (a path, or the name of an output), the configuration, and both sides."""
+
+    what: str
+    source: str
+    theirs: str
+    ours: str
+
+    @property
+    def documents(self) -> list[Mapping[str, Any]]:
+        """The documents of the configuration; none, if it cannot be read."""
+        try:
+            values = [document.value for document in yaml.load_all(self.source)]
+        except DocumentError:
+            return []
+        return [value for value in values if isinstance(value, Mapping)]
+
+    @property
+    def our_fields(self) -> set[str]:
+        """The fields that we refuse."""
+        return set(re.findall(r"^  (?:\S+:\d+(?::\d+)?: )?([\w.\[\]-]+): [A-Z<]", self.ours, re.MULTILINE))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kind of difference. `page` is below docs/compat, `words` are found in it."""
+
+    reason: str
+    page: str
+    words: str
+    applies: Callable[[Found], bool]
+
+
+class Table:
+    """Rows, and which of them were needed."""
+
+    def __init__(self, *rows: Row) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def accept(self, found: Found) -> bool:
+        return any(row.applies(found) for row in self._rows)
+
+
+def _only_we_refuse(*paths: str) -> Callable[[Found], bool]:
+    """kubeadm accepts what we refuse for these fields only."""
+    return lambda found: (
+        found.what.startswith("verdict") and not _failed(found.theirs) and bool(found.our_fields) and found.our_fields <= set(paths)
+    )
+
+
+def _failed(err: str) -> bool:
+    return "\nerror" in f"\n{err}"
+
+
+def _takes_expires(found: Found) -> bool:
+    tokens = [token for document in found.documents for token in document.get("bootstrapTokens") or []]
+    return "bootstrapTokens." in found.theirs and not _failed(found.ours) and any(token.get("expires") for token in tokens)
+
+
+FILES = Table(
+    Row(
+        "negative periods pass: nothing that they sign would be valid",
+        "config.md",
+        "negative certificate validity periods pass",
+        _only_we_refuse("certificateValidityPeriod", "caCertificateValidityPeriod"),
+    ),
+    Row(
+        "a socket with another scheme cannot be reached",
+        "config.md",
+        "becomes `unix://tcp://h:1`",
+        _only_we_refuse("nodeRegistration.criSocket", "criSocket"),
+    ),
+    Row(
+        "a gate that is locked cannot be switched off", "config.md", "the feature gate NodeLocalCRISocket", _only_we_refuse("featureGates")
+    ),
+    Row("expires cannot be used, because a ttl is filled in first", "config.md", "`bootstrapTokens[].expires` is refused", _takes_expires),
+    Row(
+        "an UpgradeConfiguration cannot be migrated",
+        "config.md",
+        "`config migrate` fails for an UpgradeConfiguration",
+        lambda found: "could not find a mutator" in found.theirs and not _failed(found.ours),
+    ),
+    Row(
+        "what a document is must be said, and is not guessed",
+        "config.md",
+        "passes over a document whose `kind` is no text",
+        lambda found: found.what == "verdict of images" and "apiVersion and kind must be given, and be strings" in found.ours,
+    ),
+)
+"""Of configuration files and the commands that read them."""
+
+MACHINES = Table(
+    Row(
+        "only the directory that holds secrets need be private, not those above it",
+        "kubeadm.md",
+        "a missing directory above etcd's data",
+        lambda found: (
+            found.what.startswith("/")
+            and found.theirs == "('directory', '0o700', None)"
+            and found.ours == "('directory', '0o755', None)"
+            and found.what == "/var/lib/other"
+        ),
+    ),
+)
+"""Of the files, images and add-ons of a control plane."""
+
+TABLES = (FILES, MACHINES)

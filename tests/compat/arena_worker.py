@@ -1,0 +1,164 @@
+"""The inside of an arena: one program, run again and again on a machine of its own that is emptied between the runs.
+
+Started by `arena.Arena` inside a new mount namespace. It builds a root out of bind mounts of this machine's, in which /etc and /var/lib are
+copies of the directories (what lies in them is bound), /run and /srv are empty, and kubeadm's places do not exist; nothing that is written
+reaches the real machine. It then serves requests, a line of JSON each, from its standard input.
+
+Usage: python arena_worker.py ROOT (ours | PROGRAM)
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ctypes
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import arena_network
+
+BIND, REC = 0x1000, 0x4000
+"""MS_BIND and MS_REC of <sys/mount.h>."""
+
+HIDDEN = {"/etc": {"kubernetes", "cni"}, "/var": {"lib"}, "/var/lib": {"kubelet", "etcd", "dockershim", "cni"}}
+"""Directories whose entries are bound one by one, and which entries are left out. /var/lib has its own row."""
+
+EMPTY = ("run", "srv")
+WIPED = (Path("/etc"), Path("/var/lib"), Path("/srv"), Path("/run"))
+
+
+def mount(source: str, target: Path, *, kind: str = "", flags: int = 0) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(source.encode(), str(target).encode(), kind.encode() or None, flags, None):
+        number = ctypes.get_errno()
+        raise OSError(number, f"mount {source} on {target}: {os.strerror(number)}")
+
+
+def build(root: Path) -> None:
+    """Build the machine below `root`, and make it the root directory."""
+    mount("tmpfs", root, kind="tmpfs")
+    for entry in Path("/").iterdir():
+        if entry.name in EMPTY:
+            (root / entry.name).mkdir()
+        elif entry.is_symlink() or str(entry) not in HIDDEN:
+            bind(entry, root)
+        else:
+            bind_entries(entry, root)
+    (root / "srv").mkdir(exist_ok=True)
+    os.chroot(root)
+    os.chdir("/")
+
+
+def bind_entries(directory: Path, root: Path) -> None:
+    (root / directory.relative_to("/")).mkdir()
+    for entry in directory.iterdir():
+        if entry.name not in HIDDEN[str(directory)]:
+            bind(entry, root)
+        elif str(entry) in HIDDEN:
+            bind_entries(entry, root)
+
+
+def bind(source: Path, root: Path) -> None:
+    target = root / source.relative_to("/")
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+        return
+    if source.is_dir():
+        target.mkdir()
+    elif source.is_file() or source.is_socket():
+        target.touch()
+    else:
+        return
+    with contextlib.suppress(PermissionError):  # of other users; an ordinary user's machine lacks them
+        mount(str(source), target, flags=BIND | REC)
+
+
+class Machine:
+    """The machine after it was built: what must stay in its directories, and everything else."""
+
+    def __init__(self) -> None:
+        self._stays = {entry for place in WIPED for entry in place.iterdir()}
+
+    def wipe(self) -> None:
+        for place in WIPED:
+            for entry in set(place.iterdir()) - self._stays:
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+
+    def tree(self) -> dict[str, tuple[str, int, str]]:
+        """Everything that was made: kind, mode and, of files, the content."""
+        found: dict[str, tuple[str, int, str]] = {}
+        for place in WIPED[:3]:
+            for top in set(place.iterdir()) - self._stays:
+                for path in [top, *(top.rglob("*") if top.is_dir() else ())]:
+                    kind = "link" if path.is_symlink() else "directory" if path.is_dir() else "file"
+                    content = base64.b64encode(path.read_bytes()).decode() if kind == "file" else ""
+                    found[str(path)] = (kind, path.lstat().st_mode & 0o7777, content)
+        return found
+
+
+def real(program: str, argv: list[str], environment: dict[str, str], given: str) -> tuple[int, str, str]:
+    """Run a real program. With an empty PATH it finds no service manager and no container tools."""
+    done = subprocess.run(
+        [program, *argv],
+        env={"PATH": "/none", "HOME": "/root", **environment},
+        capture_output=True,
+        input=given,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def ours(argv: list[str], environment: dict[str, str], given: str) -> tuple[int, str, str]:
+    """Run our program in this process, called as `kubeadm`."""
+    from kubewright.cli.main import main
+
+    out, err = io.StringIO(), io.StringIO()
+    os.environ.clear()
+    os.environ.update({"PATH": "/none", "HOME": "/root", **environment})
+    sys.argv[0], sys.stdin = "kubeadm", io.StringIO(given)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(argv)
+    return code, out.getvalue(), err.getvalue()
+
+
+def answer(request: dict[str, Any], program: str, machine: Machine) -> dict[str, Any]:
+    machine.wipe()
+    for name, text in request["files"].items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+    runs = []
+    for argv in request["commands"]:
+        one = (argv, request["environment"], request["stdin"])
+        runs.append(ours(*one) if program == "ours" else real(program, *one))
+        if runs[-1][0] and request["stops"]:
+            break
+    return {"runs": runs, "tree": machine.tree()}
+
+
+def serve(program: str) -> None:
+    machine, answers = Machine(), sys.stdout
+    answers.write("ready\n")
+    answers.flush()
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(json.loads(line), program, machine)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    socket.sethostname("node1")
+    arena_network.set_up()
+    build(Path(sys.argv[1]))
+    serve(sys.argv[2])

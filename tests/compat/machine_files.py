@@ -1,0 +1,75 @@
+"""What the files of two machines are compared by: bytes, or the fields of certificates, keys and kubeconfigs, which differ from run to run."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from arena import File
+
+from kubewright.base import yaml
+from kubewright.pki import bundles, keys, pairs, pem, summaries
+
+NEAR = 60
+"""How many seconds of a certificate's life the pace of a run may take: it begins with its CA and ends counted from its own signing."""
+
+
+@dataclass
+class Description:
+    """Every file by what is the same in every run, and the lives of certificates in seconds."""
+
+    files: dict[str, object] = field(default_factory=dict)
+    lives: dict[str, int] = field(default_factory=dict)
+
+    def differences(self, other: Description) -> list[str]:
+        """Name the files that differ."""
+        paths = sorted(self.files.keys() | other.files.keys())
+        found = [path for path in paths if self.files.get(path) != other.files.get(path)]
+        return found + [path for path, life in self.lives.items() if path not in found and abs(life - other.lives[path]) > NEAR]
+
+
+def describe(files: Mapping[str, File]) -> Description:
+    found = Description()
+    for path, entry in sorted(files.items()):
+        found.files[path] = (entry.kind, oct(entry.mode), _content(path, entry, files, found) if entry.kind == "file" else None)
+    return found
+
+
+def _content(path: str, entry: File, files: Mapping[str, File], found: Description) -> object:
+    if path.endswith(".crt"):
+        key = files.get(path.removesuffix(".crt") + ".key")
+        return {**_certificate(path, entry.content, files, found), "fits": key is not None and _fit(entry.content, key.content)}
+    if path.endswith(".key"):
+        return summaries.of_key(entry.content, source=path)
+    if path.endswith(".pub"):
+        private = keys.load(files[path.removesuffix(".pub") + ".key"].content, source=path)
+        return {"fits": keys.load_public(entry.content, source=path) == [private.public_der()]}
+    if path.endswith(".conf"):
+        return _kubeconfig(path, entry.content, files, found)
+    return entry.content.decode()
+
+
+def _certificate(path: str, text: bytes, files: Mapping[str, File], found: Description) -> dict[str, Any]:
+    authorities = {name: bundles.parse(file.content)[0] for name, file in files.items() if name.endswith("ca.crt")}
+    shown = summaries.of_certificate(bundles.parse(text)[0], authorities=authorities)
+    life = shown.pop("validity_seconds")
+    assert isinstance(life, int)
+    found.lives[path] = life
+    return {"blocks": [block.label for block in pem.blocks(text, source=path)], **shown}
+
+
+def _fit(certificate: bytes, key: bytes) -> bool:
+    return pairs.fits(bundles.parse(certificate)[0], keys.load(key, source="key"))
+
+
+def _kubeconfig(path: str, text: bytes, files: Mapping[str, File], found: Description) -> object:
+    document: Any = yaml.load(text)
+    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    authority = base64.b64decode(cluster["certificate-authority-data"])
+    cluster["certificate-authority-data"] = [name for name, file in files.items() if name.endswith(".crt") and file.content == authority]
+    certificate, key = (base64.b64decode(user[name]) for name in ("client-certificate-data", "client-key-data"))
+    user["client-certificate-data"] = _certificate(path, certificate, files, found)
+    user["client-key-data"] = {**summaries.of_key(key, source=path), "fits": _fit(certificate, key)}
+    return {"order": list(document), "document": document}

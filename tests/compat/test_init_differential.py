@@ -1,0 +1,99 @@
+"""`init` beside real kubeadm on empty machines, for configurations that hypothesis makes: every file that comes of it, its images, its add-ons.
+
+KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many are tried, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A difference without a row in
+`accepted.MACHINES` fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from accepted import MACHINES, Found
+from arena import CONFIG, Answer, File, Request, arena
+from certs_beside import find_kubeadm
+from fuzzing import SEED, Patience, examples
+from hypothesis import given, note, seed
+from machine_files import describe
+from machine_kit import machines
+
+from kubewright.base import yaml
+
+_LATER = "wait-control-plane,upload-config,upload-certs,mark-control-plane,bootstrap-token,kubelet-finalize,addon,show-join-command"
+_DRY = "/srv/dry"
+_SHOWN = (
+    ["config", "images", "list", "--config", CONFIG],
+    ["init", "phase", "addon", "coredns", "--print-manifest", "--config", CONFIG],
+    ["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", CONFIG],
+)
+KUBEADMS = (["init", "--config", CONFIG, f"--skip-phases=preflight,{_LATER}"], *_SHOWN)
+OURS = (
+    ["init", "phase", "kubelet-start", "--dry-run", "--config", CONFIG],
+    *(
+        ["init", "phase", *words.split(), "--config", CONFIG]
+        for words in ("certs all", "kubeconfig all", "etcd local", "control-plane all")
+    ),
+    *_SHOWN,
+)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with arena(find_kubeadm()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def patience():
+    return Patience()
+
+
+@seed(SEED)
+@examples(150)
+@given(made=machines())
+def test_the_files_of_init_are_the_same(made, pair, patience):
+    text = yaml.dump_all(made.documents)
+    if patience.is_over(text):
+        return
+    note(text)
+    files = {CONFIG: text}
+    theirs, ours = pair.both(
+        Request(KUBEADMS, files, made.environment), Request(OURS, files, {**made.environment, "KUBEADM_INIT_DRYRUN_DIR": _DRY})
+    )
+    found = [one for one in differences(text, theirs, ours) if not MACHINES.accept(one)]
+    for one in found:
+        patience.keep(text)
+        note(str(one))
+    assert not found
+
+
+def differences(text: str, theirs: Answer, ours: Answer) -> list[Found]:
+    """Everything that is not the same: the verdict; else files, images and add-ons."""
+    if theirs.code or ours.code:
+        return [] if theirs.code == ours.code == 1 else [Found("verdict", text, theirs.err, ours.err)]
+    one, other = describe(theirs.files), describe(moved(ours.files))
+    found = [Found(path, text, str(one.files.get(path)), str(other.files.get(path))) for path in one.differences(other)]
+    for what, run, own in zip(("images", "coredns", "kube-proxy"), theirs.runs[-3:], ours.runs[-3:], strict=True):
+        told = [run.out, own.out] if what == "images" else [objects(run.out), objects(own.out)]
+        if told[0] != told[1]:
+            found.append(Found(what, text, str(told[0]), str(told[1])))
+    return found
+
+
+def moved(files: Mapping[str, File]) -> dict[str, File]:
+    """Put the files of the kubelet where they would be: they come of a dry run, whose other files are the same again."""
+    names = ("config.yaml", "instance-config.yaml", "kubeadm-flags.env")
+    dry = {f"/var/lib/kubelet/{name}": files[f"{_DRY}/{name}"] for name in names if f"{_DRY}/{name}" in files}
+    directory = {"/var/lib/kubelet": File("directory", 0o700, b"")} if dry else {}
+    return {path: file for path, file in files.items() if not path.startswith(_DRY)} | dry | directory
+
+
+def objects(text: str) -> list[object]:
+    return [without_empty(document.value) for document in yaml.load_all(text)]
+
+
+def without_empty(value: object) -> object:
+    """Go leaves out what is empty here and there; it means the same."""
+    if isinstance(value, dict):
+        return {key: found for key, part in value.items() if (found := without_empty(part)) not in ({}, [], "", None, False)}
+    return [without_empty(part) for part in value] if isinstance(value, list) else value
