@@ -18,16 +18,19 @@ class Layout:
     kubelet: PurePosixPath = PurePosixPath("/var/lib/kubelet")
     etcd_data: PurePosixPath = PurePosixPath("/var/lib/etcd")
     run: PurePosixPath = PurePosixPath("/run/kubewright")
+    etc: PurePosixPath = PurePosixPath("/etc")
+    """Where the machine keeps its users and groups."""
 
     @classmethod
     def below(cls, root: PurePosixPath) -> Layout:
-        """Return a layout with kubeadm's tree below a directory of our own: `ROOT/kubernetes`, `ROOT/kubelet`, `ROOT/etcd`, `ROOT/run`."""
+        """Return a layout with kubeadm's tree below a directory of our own: `ROOT/kubernetes`, `ROOT/kubelet`, and so on."""
         return cls(
             kubernetes=root / "kubernetes",
             pki=root / "kubernetes" / "pki",
             kubelet=root / "kubelet",
             etcd_data=root / "etcd",
             run=root / "run",
+            etc=root / "etc",
         )
 
     def at(self, *, pki: str, etcd_data: str | None) -> Layout:

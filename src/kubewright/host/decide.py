@@ -9,7 +9,8 @@ from typing import Final
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
-from kubewright.host.desired import Directory, File, Service, Show
+from kubewright.host.accounts import Added
+from kubewright.host.desired import Accounts, Directory, File, Ownership, Service, Show
 from kubewright.host.found import FileState, Kind, ServiceState
 
 DIFF_LIMIT: Final = 256 * 1024
@@ -47,6 +48,27 @@ def decide_directory(found: FileState | None, desired: Directory) -> Change:
         reason=", ".join(reasons),
         lifetime=desired.lifetime,
     )
+
+
+def decide_ownership(found: FileState | None, desired: Ownership) -> Change:
+    """Compare who owns something. What lies below it is not looked at: a tree belongs to one user from its top on.
+
+    Raises HostError if nothing is there, or a link.
+    """
+    if found is None or found.kind not in {Kind.FILE, Kind.DIRECTORY}:
+        raise HostError(
+            f"{desired.path} is {'not there' if found is None else f'a {found.kind.value}'}",
+            detail=f"user {desired.owner} is to own it",
+            remedy="run the phases that make it first (`init phase certs all`, `init phase kubeconfig all`)",
+        )
+    reasons = _metadata(found, mode=desired.mode, owner=desired.owner, group=desired.group)
+    return Change(target=desired.target, action=Action.UPDATE if reasons else Action.NONE, reason=", ".join(reasons))
+
+
+def decide_accounts(added: Added, desired: Accounts) -> Change:
+    """Tell which users and groups are added."""
+    names = [*(f"user {name}" for name in added.users), *(f"group {name}" for name in added.groups)]
+    return Change(target=desired.target, action=Action.CREATE if names else Action.NONE, reason=", ".join(names))
 
 
 def decide_service(found: ServiceState | None, desired: Service) -> Change:

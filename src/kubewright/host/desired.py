@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -26,7 +26,7 @@ class Show(enum.Enum):
 class File:
     """A file with exactly this content and mode, compared by bytes, or by meaning where `same` is given.
 
-    `same` takes what was found and what is desired. `owner` and `group` None: whoever writes it, and another owner is no difference.
+    `same` takes what was found and what is desired. `owner` and `group` None: whoever writes it; another owner is no difference, and root keeps it.
     `directory_mode` is for the parent directory if it has to be made; directories above that get 0755.
     `durable` means that the file survives a power cut from then on; it is replaced in one step either way.
     """
@@ -85,4 +85,34 @@ class Service:
         return f"service {self.name}"
 
 
-Desired = File | Directory | Service
+@dataclass(frozen=True, kw_only=True)
+class Accounts:
+    """System users, each with a group of its name, and groups with their members, in the files of `etc`. Existing ones must fit."""
+
+    users: tuple[str, ...]
+    groups: Mapping[str, tuple[str, ...]]
+    etc: PurePosixPath = PurePosixPath("/etc")
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"users {', '.join(self.users)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ownership:
+    """Who owns something that is there already; `mode` None leaves that as it is. With `recursive`, everything below it as well."""
+
+    path: PurePosixPath
+    owner: int
+    group: int
+    mode: int | None = None
+    recursive: bool = False
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"owner of {self.path}"
+
+
+Desired = File | Directory | Service | Accounts | Ownership

@@ -29,13 +29,17 @@ def materialise(overlay: OverlayHost, directory: PurePosixPath, *, writer: Host,
     """Write the files of an overlay into a dry-run directory, which is made (0700) if it is not there.
 
     `copies` are existing files that belong with them, such as a CA that was reused. Returns one Change for each file, without its
-    content; a file that has no place there is left out.
+    content; a file that has no place there is left out. All of them belong to whoever writes them.
     """
     writer.ensure(Directory(path=directory, mode=0o700))
     layout = overlay.layout
     wanted = [*(copy for path in copies if (copy := _existing(overlay, path)) is not None), *overlay.files]
     placed = ((flat_name(layout, file.path), file) for file in wanted)
-    return [writer.ensure(replace(file, path=directory / name, show=Show.SIZE)) for name, file in placed if name is not None]
+    return [
+        writer.ensure(replace(file, path=directory / name, show=Show.SIZE, owner=None, group=None))
+        for name, file in placed
+        if name is not None
+    ]
 
 
 def _existing(overlay: OverlayHost, path: PurePosixPath) -> File | None:

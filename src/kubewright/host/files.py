@@ -17,7 +17,7 @@ from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.host.decide import require_below
-from kubewright.host.desired import Directory, File
+from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.found import FileState, Kind
 from kubewright.host.walking import checked, directory
@@ -111,6 +111,16 @@ class Files:
             if desired.enforce:
                 os.fchmod(opened, desired.mode)
 
+    def own(self, desired: Ownership, /) -> None:
+        """Change who owns something, and its mode. Links below it are changed themselves, never what they point to."""
+        path = checked(desired.path)
+        with explaining("change the owner of", path), directory(path.parent) as parent:
+            if desired.recursive:
+                _own_below(parent, path.name, desired)
+            os.chown(path.name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
+            if desired.mode is not None:  # after the owner: it clears the bits of set-user-id
+                os.chmod(path.name, desired.mode, dir_fd=parent)
+
     def remove(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> None:
         """Remove a file, a link, or a directory with everything below it; nothing if it is gone already.
 
@@ -134,8 +144,9 @@ class Files:
         name, opened = self._open_temporary(parent, desired)
         try:
             with os.fdopen(opened, "wb", buffering=0) as file:
-                if desired.owner is not None or desired.group is not None:
-                    os.fchown(opened, _id(desired.owner), _id(desired.group))
+                owner, group = _owner_of_new(parent, desired)
+                if (owner, group) != (-1, -1):
+                    os.fchown(opened, owner, group)
                 os.fchmod(opened, desired.mode)
                 _write_all(file.fileno(), desired.content)
                 if durable:
@@ -184,6 +195,17 @@ def _remove_entry(parent: int, name: str, path: PurePosixPath, *, device: int) -
     os.rmdir(name, dir_fd=parent)
 
 
+def _own_below(parent: int, name: str, desired: Ownership) -> None:
+    opened = os.open(name, _CHILD, dir_fd=parent)
+    try:
+        for child in _names(opened):
+            if stat.S_ISDIR(os.stat(child, dir_fd=opened, follow_symlinks=False).st_mode):
+                _own_below(opened, child, desired)
+            os.chown(child, desired.owner, desired.group, dir_fd=opened, follow_symlinks=False)
+    finally:
+        os.close(opened)
+
+
 def _names(opened: int) -> list[str]:
     with os.scandir(opened) as entries:
         return [entry.name for entry in entries]
@@ -217,6 +239,21 @@ def _lives(pid: int) -> bool:
     except (PermissionError, OverflowError):
         return True
     return True
+
+
+def _owner_of_new(parent: int, desired: File) -> tuple[int, int]:
+    """Return who is to own a file, -1 for us. Root keeps the owner of a file that it replaces, as if it wrote into it.
+
+    Not in a directory where others may write: there, anybody could have put a file of theirs first.
+    """
+    if desired.owner is not None or desired.group is not None or os.geteuid() != 0:
+        return _id(desired.owner), _id(desired.group)
+    around = os.fstat(parent)
+    with suppress(FileNotFoundError):
+        found = os.stat(desired.path.name, dir_fd=parent, follow_symlinks=False)
+        if stat.S_ISREG(found.st_mode) and around.st_uid == 0 and not around.st_mode & 0o022:
+            return found.st_uid, found.st_gid
+    return -1, -1
 
 
 def _id(number: int | None) -> int:

@@ -9,14 +9,16 @@ import errno
 import os
 import stat
 import threading
+from dataclasses import replace
 from pathlib import PurePosixPath
 from signal import Signals
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
+from kubewright.host import account_files, accounts
 from kubewright.host.containers import RuntimeStatus, Sandbox
-from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service
-from kubewright.host.desired import Desired, Directory, File, Service
+from kubewright.host.decide import decide_accounts, decide_directory, decide_file, decide_ownership, decide_removal, decide_service
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
 from kubewright.host.facts import Facts
 from kubewright.host.failures import explained
 from kubewright.host.found import FileState, Kind, ServiceState
@@ -107,6 +109,10 @@ class OverlayHost:
                     return self._note(self._ensure_directory(desired))
                 case Service():
                     return self._note(self._ensure_service(desired))
+                case Accounts():
+                    return self._note(self._ensure_accounts(desired))
+                case Ownership():
+                    return self._note(self._ensure_ownership(desired))
 
     def remove(self, path: PurePosixPath, /) -> Change:
         with self._lock:
@@ -132,6 +138,30 @@ class OverlayHost:
         if change.action is not Action.NONE:
             self._make_parents(desired.path, OUTER_MODE, doing="make")
             self._written[desired.path] = desired
+        return change
+
+    def _ensure_accounts(self, desired: Accounts) -> Change:
+        passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
+        login_defs = (self.read(desired.etc / accounts.LOGIN_DEFS) or b"").decode("utf-8", errors="replace")
+        before = {path: accounts.read(self, path) for path in (group, passwd)}
+        added = accounts.add(before[passwd], before[group], login_defs=login_defs, wanted=desired)
+        for path, text in ((group, added.group), (passwd, added.passwd)):
+            if text != before[path]:
+                self._written[path] = account_files.replacement(path, text, self.state(path))
+        return decide_accounts(added, desired)
+
+    def _ensure_ownership(self, desired: Ownership) -> Change:
+        found = self.state(desired.path)
+        change = decide_ownership(found, desired)
+        if change and found is not None:
+            mode = found.mode if desired.mode is None else desired.mode
+            if found.kind is Kind.DIRECTORY:
+                made = Directory(path=desired.path, mode=mode, owner=desired.owner, group=desired.group, enforce=True)
+                self._written[desired.path] = made
+            else:
+                entry = self._written.get(desired.path)
+                file = entry if isinstance(entry, File) else File(path=desired.path, content=self.read(desired.path) or b"")
+                self._written[desired.path] = replace(file, mode=mode, owner=desired.owner, group=desired.group)
         return change
 
     def _ensure_service(self, desired: Service) -> Change:

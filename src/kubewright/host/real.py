@@ -10,8 +10,18 @@ from pathlib import PurePosixPath
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
-from kubewright.host.decide import decide_directory, decide_file, decide_removal, decide_service, roots, service_verbs
-from kubewright.host.desired import Desired, Directory, File, Service
+from kubewright.host import account_files, accounts
+from kubewright.host.decide import (
+    decide_accounts,
+    decide_directory,
+    decide_file,
+    decide_ownership,
+    decide_removal,
+    decide_service,
+    roots,
+    service_verbs,
+)
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
 from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
 from kubewright.host.found import FileState, Kind, ServiceState
@@ -81,6 +91,10 @@ class RealHost:
                 return self._ensure_directory(desired)
             case Service():
                 return self._ensure_service(desired)
+            case Accounts():
+                return self._ensure_accounts(desired)
+            case Ownership():
+                return self._ensure_ownership(desired)
 
     def remove(self, path: PurePosixPath, /) -> Change:
         change = decide_removal(self.state(path), path, layout=self.layout)
@@ -100,6 +114,24 @@ class RealHost:
         change = decide_directory(self.state(desired.path), desired)
         if change.action is not Action.NONE:
             self.files.make(desired)
+        return change
+
+    def _ensure_accounts(self, desired: Accounts) -> Change:
+        passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
+        accounts.read(self, passwd)  # whether there is one at all is told before it is locked
+        with account_files.locked(group, passwd):
+            login_defs = (self.read(desired.etc / accounts.LOGIN_DEFS) or b"").decode("utf-8", errors="replace")
+            before = {path: accounts.read(self, path) for path in (group, passwd)}
+            added = accounts.add(before[passwd], before[group], login_defs=login_defs, wanted=desired)
+            for path, text in ((group, added.group), (passwd, added.passwd)):  # no user is ever without its group
+                if text != before[path]:
+                    self.files.write(account_files.replacement(path, text, self.state(path)))
+        return decide_accounts(added, desired)
+
+    def _ensure_ownership(self, desired: Ownership) -> Change:
+        change = decide_ownership(self.state(desired.path), desired)
+        if change:
+            self.files.own(desired)
         return change
 
     def _ensure_service(self, desired: Service) -> Change:

@@ -13,13 +13,13 @@ from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
-from kubewright.base.errors import UsageError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.randomness import Random
 from kubewright.base.waiting import Waiter
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
+from kubewright.lifecycle.init import external
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest, configure
@@ -127,13 +127,9 @@ def context(
 def run(ctx: InitContext, call: Call) -> runner.Result:
     """Run the phases that were asked for.
 
-    Raises UsageError, before any of them, where certificates are to be uploaded and the CA's key is not here.
+    Raises, before any of them, as `external.check` does.
     """
-    if ctx.upload_certs and ctx.external_ca:
-        raise UsageError(
-            "certificates cannot be uploaded: the key of the CA is not on this machine",
-            remedy="leave out --upload-certs, and copy the certificates to further control planes yourself",
-        )
+    external.check(ctx)
     if not call.request.only:
         ctx.reporter.emit(Line(topic="init", text=f"Using Kubernetes version: {call.configuration.cluster.kubernetes_version}"))
     return runner.run(

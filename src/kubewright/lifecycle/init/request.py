@@ -14,7 +14,7 @@ from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
-from kubewright.base.errors import KubewrightError, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.base.yaml import Document
 
@@ -53,7 +53,7 @@ def configure(request: InitRequest, *, detected: Detected, random: Random, layou
     """Load the configuration: file and flags, what the machine tells, and the phases that its add-ons need.
 
     An add-on whose phase is skipped is marked as disabled, for upgrades to leave it alone; the phase of a disabled one is skipped.
-    Unknown fields are warnings, as they are for kubeadm. Raises what `load_init` raises, and UsageError for what is not there yet.
+    Unknown fields are warnings, as they are for kubeadm. Raises what `load_init` raises.
     """
     loaded = load_init(
         request.documents,
@@ -64,7 +64,6 @@ def configure(request: InitRequest, *, detected: Detected, random: Random, layou
         from_file=request.from_file,
         layout=layout,
     )
-    _refuse_what_is_missing(loaded.configuration)
     return replace(loaded, configuration=_with_add_ons(loaded.configuration))
 
 
@@ -112,11 +111,3 @@ def _with_add_ons(configuration: Configuration) -> Configuration:
 
 def _covered(phase: str, names: Iterable[str]) -> bool:
     return any(phase == name or phase.startswith(f"{name}/") for name in names)
-
-
-def _refuse_what_is_missing(configuration: Configuration) -> None:
-    """Refuse what would be left out without a word."""
-    rows = ((features.enabled(configuration.cluster, features.ROOTLESS), f"the feature gate {features.ROOTLESS} is", "leave it off"),)
-    for given, what, remedy in rows:
-        if given:
-            raise KubewrightError(f"{what} not supported yet", detail="this comes with a later release", remedy=remedy)

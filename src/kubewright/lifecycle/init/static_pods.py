@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import Directory, File
+from kubewright.lifecycle.init import rootless
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.manifests import static_pods
 
@@ -48,5 +49,6 @@ def _write(ctx: InitContext, name: str) -> Iterable[Change]:
         overrides=ctx.overrides(name),
         external_ca=ctx.external_ca,
     )
-    patched = ctx.patched(name, pod)
+    hardened = yield from rootless.harden(ctx, name, pod)
+    patched = ctx.patched(name, hardened)
     yield ctx.host.ensure(File(path=ctx.layout.manifest(name), content=yaml.dump(patched).encode(), mode=MANIFEST_MODE))

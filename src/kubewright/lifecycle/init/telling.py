@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kubewright.base.change import Action as ChangeAction
 from kubewright.base.change import Change
 from kubewright.base.events import Line, Reporter, Waited
 from kubewright.base.waiting import Condition
-from kubewright.host.desired import Desired, Directory, File, Service, Show
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
 from kubewright.host.facts import Facts
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
@@ -35,6 +36,9 @@ class TellingHost(OverlayHost):
         self._reporter = reporter
 
     def ensure(self, desired: Desired, /) -> Change:
+        if isinstance(desired, Accounts):  # told and not added, as with kubeadm: their numbers are only known when they are
+            announce(self._reporter, f"Would create the users and groups [{' '.join(desired.groups)}] unless they are there")
+            return Change(target=desired.target, action=ChangeAction.NONE)
         change = super().ensure(desired)
         if change:
             self._tell(desired, change)
@@ -47,6 +51,8 @@ class TellingHost(OverlayHost):
                 announce(self._reporter, f'Would write file "{desired.path}" with content:\n{text}')
             case Directory():
                 announce(self._reporter, f'Would make sure that the directory "{desired.path}" is there')
+            case Ownership():
+                announce(self._reporter, f'Would give "{desired.path}" to user {desired.owner} and group {desired.group}')
             case Service():
                 announce(self._reporter, f"Would {change.reason.replace(', ', ' and ')} the service {desired.name}")
 

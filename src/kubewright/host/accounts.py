@@ -1,0 +1,175 @@
+"""System users and groups in the files of /etc, as pure functions: what is there, what is missing, and the files with it added.
+
+The rules are kubeadm's for its rootless control plane (spec/kubeadm.md 6.8): ids of the system's range from /etc/login.defs, the lowest
+free ones first; users that may not log in, with a group of their own name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.host.desired import Accounts
+from kubewright.host.seam import FileReader
+
+NO_SHELL: Final = "/bin/false"
+PASSWD: Final = "passwd"  # noqa: S105 - the name of a file
+GROUP: Final = "group"
+LOGIN_DEFS: Final = "login.defs"
+_FIELDS: Final = {PASSWD: 7, GROUP: 4}
+_DEFAULT: Final = (100, 999)
+_REMEDY: Final = "mend or remove the entry, then run the same command again"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of passwd or group. `group` and `shell` are of users only, `members` of groups only."""
+
+    name: str
+    id: int
+    group: int = -1
+    shell: str = ""
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ids:
+    """The numbers of users and groups, by name."""
+
+    users: Mapping[str, int]
+    groups: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Added:
+    """The two files with the accounts that were missing, and the names of those."""
+
+    passwd: str
+    group: str
+    users: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+def find(files: FileReader, etc: PurePosixPath, wanted: Accounts) -> Ids | None:
+    """Return the numbers of accounts, None where one of them is not there. Raises HostError for files that cannot be read."""
+    users = {one.name: one.id for one in _entries(read(files, etc / PASSWD), PASSWD)}
+    groups = {one.name: one.id for one in _entries(read(files, etc / GROUP), GROUP)}
+    if not set(wanted.users) <= set(users) or not set(wanted.groups) <= set(groups):
+        return None
+    return Ids(users={name: users[name] for name in wanted.users}, groups={name: groups[name] for name in wanted.groups})
+
+
+def read(files: FileReader, path: PurePosixPath) -> str:
+    """Return what passwd or group holds. Raises HostError where it is not there: then nothing is known about users."""
+    content = files.read(path)
+    if content is None:
+        raise HostError(f"{path} is missing: the users of a rootless control plane cannot be made", remedy=f"restore {path}")
+    return content.decode("utf-8", errors="surrogateescape")
+
+
+def add(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> Added:
+    """Add the accounts that are missing. Raises HostError where one that is there has other properties, or no number is free."""
+    limits = Limits.parse(login_defs)
+    users, groups = _entries(passwd, PASSWD), _entries(group, GROUP)
+    for name in wanted.users:
+        _check_user(name, users, groups, limits)
+    for name, members in wanted.groups.items():
+        _check_group(name, members, groups, limits)
+    new_groups = _missing(wanted.groups, groups)
+    new_users = _missing(wanted.users, users)
+    gids = dict(zip(new_groups, _free(groups, limits.groups, len(new_groups)), strict=True))
+    uids = dict(zip(new_users, _free(users, limits.users, len(new_users)), strict=True))
+    of_group = {one.name: one.id for one in groups} | gids
+    return Added(
+        passwd=_appended(passwd, [f"{name}:x:{uids[name]}:{of_group[name]}:::{NO_SHELL}" for name in new_users]),
+        group=_appended(group, [f"{name}:x:{gids[name]}:{','.join(wanted.groups[name])}" for name in new_groups]),
+        users=tuple(new_users),
+        groups=tuple(new_groups),
+    )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The numbers of system users and groups, both ends included."""
+
+    users: tuple[int, int] = _DEFAULT
+    groups: tuple[int, int] = _DEFAULT
+
+    @classmethod
+    def parse(cls, text: str) -> Limits:
+        """Read login.defs. Raises HostError for a number that is none."""
+        found = {"SYS_UID_MIN": _DEFAULT[0], "SYS_UID_MAX": _DEFAULT[1], "SYS_GID_MIN": _DEFAULT[0], "SYS_GID_MAX": _DEFAULT[1]}
+        for name, value in re.findall(rf"^({'|'.join(found)})[ \t]*(.*?)[ \t\r]*$", text, re.MULTILINE):
+            if not re.fullmatch(r"\d{1,10}", value, re.ASCII):
+                raise HostError(f"{name} of login.defs is {value!r}, which is no number", remedy=f"write it like `{name} {found[name]}`")
+            found[name] = int(value)
+        uid_min, uid_max, gid_min, gid_max = found.values()
+        return cls((uid_min, uid_max), (gid_min, gid_max))
+
+
+def _entries(text: str, kind: str) -> list[Entry]:
+    return [_entry(line.strip(), kind, at) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
+
+
+def _entry(line: str, kind: str, at: int) -> Entry:
+    fields = line.split(":")
+    numbers = fields[2:4] if kind == PASSWD else fields[2:3]
+    if len(fields) != _FIELDS[kind] or not all(re.fullmatch(r"-?\d+", number, re.ASCII) for number in numbers):
+        raise HostError(f"line {at} of the file {kind} cannot be read", detail=f"it has not the form of {kind}(5)", remedy="mend that line")
+    if kind == PASSWD:
+        return Entry(fields[0], int(fields[2]), group=int(fields[3]), shell=fields[6])
+    return Entry(fields[0], int(fields[2]), members=tuple(fields[3].split(",")))
+
+
+def _check_user(name: str, users: Iterable[Entry], groups: Iterable[Entry], limits: Limits) -> None:
+    user = next((one for one in users if one.name == name), None)
+    if user is None:
+        return
+    own = next((one.name for one in groups if one.id == user.group), None)
+    if not limits.users[0] <= user.id <= limits.users[1]:
+        raise _unfit(f"user {name} has the number {user.id}", f"system users have {limits.users[0]} to {limits.users[1]} here")
+    if user.shell != NO_SHELL:
+        raise _unfit(f"user {name} has the shell {user.shell!r}", f"it must be {NO_SHELL}, so that nobody can log in")
+    if own != name:
+        raise _unfit(f"user {name} is in the group {user.group if own is None else own!r}", f"it must be the group {name}")
+
+
+def _check_group(name: str, members: Sequence[str], groups: Iterable[Entry], limits: Limits) -> None:
+    group = next((one for one in groups if one.name == name), None)
+    if group is None:
+        return
+    if not limits.groups[0] <= group.id <= limits.groups[1]:
+        raise _unfit(f"group {name} has the number {group.id}", f"system groups have {limits.groups[0]} to {limits.groups[1]} here")
+    if group.members != tuple(members):
+        raise _unfit(f"group {name} has the members {','.join(group.members)!r}", f"they must be {','.join(members)!r}")
+
+
+def _unfit(what: str, detail: str) -> HostError:
+    return HostError(what, detail=detail, remedy=_REMEDY)
+
+
+def _missing(wanted: Iterable[str], there: Iterable[Entry]) -> list[str]:
+    names = {one.name for one in there}
+    return [name for name in wanted if name not in names]
+
+
+def _free(there: Iterable[Entry], limits: tuple[int, int], count: int) -> list[int]:
+    taken = {one.id for one in there}
+    free = [number for number in range(limits[0], limits[1] + 1) if number not in taken][:count]
+    if len(free) < count:
+        raise HostError(
+            f"there are no {count} free numbers for system accounts",
+            detail=f"the range is {limits[0]} to {limits[1]}",
+            remedy="widen the range in /etc/login.defs, or remove accounts that nobody needs",
+        )
+    return free
+
+
+def _appended(text: str, lines: Sequence[str]) -> str:
+    if not lines:
+        return text
+    return text + ("" if text.endswith("\n") or not text else "\n") + "\n".join(lines) + "\n"
