@@ -32,7 +32,10 @@ def securities(box, read):
     found = {}
     for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         spec = yaml.load(read(box.layout.manifest(name)))["spec"]
-        found[name] = ({k: v for k, v in spec["securityContext"].items() if k != "seccompProfile"}, spec["containers"][0]["securityContext"])
+        found[name] = (
+            {k: v for k, v in spec["securityContext"].items() if k != "seccompProfile"},
+            spec["containers"][0]["securityContext"],
+        )
     return found
 
 
