@@ -20,6 +20,7 @@ FLAGS: Final = (
     ("", "experimental-patches", "v1.23", "--patches"),
     ("", "experimental-upload-certs", "v1.16", "--upload-certs"),
     ("", "experimental-control-plane", "v1.16", "--control-plane"),
+    ("", "experimental-output", "v1.32", "--output"),
     ("", "skip-preflight-checks", "v1.12", "--ignore-preflight-errors=all"),
     ("init phase certs", "csr-only", "v1.22", "`certs generate-csr`"),
     ("init phase certs", "csr-dir", "v1.22", "`certs generate-csr --cert-dir`"),

@@ -131,6 +131,11 @@ def _of_component(given: Given, around: Surroundings) -> Iterator[str]:
 
 def _unknown(known: ComponentFlags, name: str) -> str:
     said = f"{known.component} {known.line} has no flag --{name} {_NOT_STARTED}"
+    from kubewright.apis.kubeadm.removed import argument_hint  # for unknown flags only
+
+    gone = argument_hint(known.component, name)
+    if gone:
+        return f"{said}; {gone}"
     if name in known.elsewhere:
         return f"{said}; only {', '.join(known.elsewhere[name])} has it"
     meant = closest(name.lstrip("-"), known.flags)

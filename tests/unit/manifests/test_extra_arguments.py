@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from manifest_cases import HOST, places
 
-from kubewright.apis.kubeadm import load_init
+from kubewright.apis.kubeadm import load_init, removed
 from kubewright.apis.kubeadm.arguments import Given, of_control_plane
 from kubewright.apis.kubeadm.types import Arg
 from kubewright.apis.layout import Layout
@@ -204,3 +204,16 @@ def test_each_component_has_a_table_for_each_release():
     assert component_flags.flags_of("etcd", "3.6") is not None
     assert component_flags.flags_of("etcd", "2.3") is None
     assert component_flags.flags_of("kube-proxy", "1.36") is None
+
+
+def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
+    assert said(api_server("insecure-port", "0")) == [
+        "apiServer.extraArgs: kube-apiserver 1.36 has no flag --insecure-port and does not start with it;"
+        " gone since v1.24: leave it out: the API server serves TLS only"
+    ]
+
+
+@pytest.mark.parametrize(("component", "name"), removed.ARGUMENTS)
+def test_no_release_that_is_supported_has_a_flag_that_counts_as_gone(component, name):
+    known = [component_flags.flags_of(component, line) for line in ("1.35", "1.36", "1.37")]
+    assert [flags.line for flags in known if flags and name in flags.flags] == []
