@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cheap, cold_build, drawing, many_nodes, report, results, starting
+from tests.bench import cheap, cold_build, drawing, files, many_nodes, report, results, starting
 from tests.bench.model import Result
 from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup, make
@@ -33,6 +33,7 @@ class Benchmark:
 
 BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "commands": Benchmark(run=cheap.run, rounds=40),
+    "files": Benchmark(run=files.run, rounds=20),
     "start": Benchmark(run=starting.run, rounds=12),
     "nodes": Benchmark(run=many_nodes.run, rounds=5),
     "cold-build": Benchmark(run=cold_build.run, rounds=1, by_default=False),

@@ -26,7 +26,7 @@ def run(setup: Setup, rounds: int) -> Result:
     """Measure so many pairs of each command."""
     if "kubeadm" not in setup.programs:
         raise BenchmarkFailed("kubeadm not found: run `kubewright binaries fetch kubeadm` first")
-    ours = str(installed() or _throwaway(setup.work / "venv"))
+    ours = str(script(setup))
     theirs = str(setup.programs["kubeadm"])
     environment = {**setup.environment, "PYTHONDONTWRITEBYTECODE": ""}  # an installation has its bytecode
     rows: list[dict[str, Any]] = []
@@ -48,6 +48,11 @@ def run(setup: Setup, rounds: int) -> Result:
         ]
     setup.say(f"commands: {rounds} pairs each, " + ", ".join(f"{one.name} {one.value:.2f} x" for one in figures if one.target))
     return result("commands", figures, rows)
+
+
+def script(setup: Setup) -> Path:
+    """Return the installed console script, or make one."""
+    return installed() or _throwaway(setup.work / "venv")
 
 
 def _time(argv: Sequence[str], environment: Mapping[str, str]) -> float:

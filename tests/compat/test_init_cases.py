@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -21,6 +20,7 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import InstantWaiter
 from kubewright.cli import init as command
 from kubewright.cli.main import main
@@ -101,7 +101,7 @@ def host_of(case, layout):
     return host
 
 
-@dataclass
+@dataclass()
 class Run:
     """What came of a case: the code, the text, and every file by its name in a dry run's directory, with its mode."""
 

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,6 +19,7 @@ from typing import Self
 from kubewright import binaries
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Event, PhaseStarted
+from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import RealProcesses
 from kubewright.local import bringing_up  # noqa: F401 - loaded before the forks
 from kubewright.local.places import Places

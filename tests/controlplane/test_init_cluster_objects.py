@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import replace
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.decide import roots
 from kubewright.host.facts import Facts, Machine

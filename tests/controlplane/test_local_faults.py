@@ -20,6 +20,7 @@ from local_kit import COMPONENTS, Bench, Ran, address_of, bench, eventually, lef
 from kubewright.apis.addresses import Ports
 from kubewright.base.errors import BinariesError
 from kubewright.base.events import SilentReporter
+from kubewright.base.records import fields
 from kubewright.binaries import sources_from
 from kubewright.local.up import Wish, up
 
@@ -362,7 +363,7 @@ def test_an_address_has_every_port_that_the_table_names(home: Bench) -> None:
     """A port that preflight does not look at would be told of by a component alone."""
     from kubewright.local.preflight import PORT_USERS
 
-    assert set(PORT_USERS) == set(Ports.__dataclass_fields__)
+    assert set(PORT_USERS) == {one.name for one in fields(Ports)}
 
 
 THIEF = """

@@ -6,8 +6,9 @@ The pressure conditions change only on a flip: a reason or message that somebody
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from kubewright.base.records import dataclass
 
 JsonMap = dict[str, Any]
 

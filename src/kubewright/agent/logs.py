@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from kubewright.base.errors import KubewrightError, StatusError
+from kubewright.base.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

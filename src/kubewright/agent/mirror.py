@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.agent import podlife, podstatus
 from kubewright.agent.static_pods import StaticPod
+from kubewright.base.records import dataclass
 
 JsonMap = dict[str, Any]
 Key = tuple[str, str]

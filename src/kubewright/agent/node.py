@@ -6,7 +6,6 @@ import asyncio
 import enum
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
 from datetime import datetime
 
 from kubewright.agent.home import Home
@@ -22,6 +21,7 @@ from kubewright.agent.static_pods import StaticPods
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.events import State
+from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 

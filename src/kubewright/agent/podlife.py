@@ -7,12 +7,12 @@ are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status); docs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from kubewright.agent import podstatus
 from kubewright.base.clock import rfc3339
+from kubewright.base.records import dataclass
 
 JsonMap = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import kubewright
+from kubewright.base.records import dataclass, field, replace
 
 GIB: Final = 1 << 30
 SIMULATED: Final = "kubewright.dev/simulated"

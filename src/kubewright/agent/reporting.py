@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubewright.agent.resources import same_amounts
 from kubewright.agent.timings import Timings
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
 
 JsonMap = dict[str, Any]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.records import dataclass, field
 from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, Identity

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from kubewright.base.records import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.agent import conditions, labels, resources
 from kubewright.agent.profile import SIMULATED, MachineProfile
+from kubewright.base.records import dataclass
 
 JsonMap = dict[str, Any]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+
+from kubewright.base.records import dataclass, field
 
 API_SERVER_PORT = 6443
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis import formats, subnets
@@ -16,6 +15,7 @@ from kubewright.apis.walking import Place, did_you_mean
 from kubewright.base.durations import Duration
 from kubewright.base.fields import FieldPath
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN
 
 _MAX_INT32: Final = (1 << 31) - 1

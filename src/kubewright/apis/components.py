@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis.amounts import AMOUNT
 from kubewright.apis.scalars import FLAG, FLOAT32, INT32, LOG_SPAN, TEXT, UINT32, Kind
 from kubewright.apis.schema import Field, List, Plain
+from kubewright.base.records import dataclass
 
 _ROUTING: Final = Plain((Field("splitStream", FLAG), Field("infoBufferSize", AMOUNT)))
 _MODULE_LEVEL: Final = Plain((Field("filePattern", TEXT, keep=True), Field("verbosity", UINT32, keep=True)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
+
+from kubewright.base.records import dataclass, replace
 
 CRI_SOCKET: Final = "unix:///var/run/containerd/containerd.sock"
 

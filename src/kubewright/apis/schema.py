@@ -1,6 +1,6 @@
 """API structs as tables of fields, and the one walker that reads and writes all of them.
 
-A field has the name it has in JSON, a kind, and Go's `omitempty`. `Struct` reads into a msgspec Struct, `Plain` into a map of the same
+A field has the name it has in JSON, a kind, and Go's `omitempty`. `Struct` reads into a record, `Plain` into a map of the same
 shape as the Go struct, zero values included. Upstream rules mirrored: encoding/json as sigs.k8s.io/json uses it (names are
 case-sensitive; null is the zero value; `omitempty` leaves out "", 0, false, null, empty lists and maps, but never a struct).
 """
@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
-
-import msgspec
 
 from kubewright.apis.scalars import Kind
 from kubewright.apis.walking import Place
+from kubewright.base.records import dataclass
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field. `attribute` is its name in the msgspec Struct, by default the JSON name in snake case."""
+    """One field. `attribute` is its name in the record, by default the JSON name in snake case."""
 
     name: str
     kind: Kind
@@ -121,7 +119,7 @@ class _Object(Kind):
 
 
 class Struct(_Object, Generic[T]):
-    """A Go struct that is read into a msgspec Struct. Fields that are not given keep the Struct's own default."""
+    """A Go struct that is read into a record. Fields that are not given keep the Struct's own default."""
 
     def __init__(self, make: type[T], fields: Fields) -> None:
         super().__init__(fields)

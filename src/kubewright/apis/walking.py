@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.nearest import closest, did_you_mean
+from kubewright.base.records import dataclass, field
 
 __all__ = ["HIDDEN", "Findings", "Place", "closest", "did_you_mean", "related", "shown", "type_name"]
 
@@ -17,7 +17,7 @@ _SUGGESTIONS: Final = 50
 """So many unknown fields get a suggestion: comparing names costs about a millisecond each."""
 
 
-@dataclass
+@dataclass()
 class Findings:
     """Everything wrong with one document, in the order of the walk.
 

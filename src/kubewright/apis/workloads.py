@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis.amounts import AMOUNT
 from kubewright.apis.scalars import FLAG, INT32, INT64, MOMENT, TEXT, Kind
 from kubewright.apis.schema import Field, List, Map, Plain, Pointer
 from kubewright.apis.walking import Place
+from kubewright.base.records import dataclass
 
 _TABLE: Final = """
 AWSElasticBlockStoreVolumeSource: volumeID:text! fsType:text partition:int32 readOnly:flag

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import enum
-from dataclasses import dataclass
+
+from kubewright.base.records import dataclass
 
 
 class Action(enum.Enum):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from kubewright.base.change import Change
+from kubewright.base.records import asdict, dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass
+
+from kubewright.base.records import dataclass
 
 
 class FieldErrorType(enum.Enum):

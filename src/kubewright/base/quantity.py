@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import functools
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass
 
 _NANO: Final = 1_000_000_000
 _GRAMMAR: Final = re.compile(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
 
 T = TypeVar("T")
 

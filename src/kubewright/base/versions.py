@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass, field
 
 _SEMANTIC: Final = re.compile(
     r"v?(?P<major>0|[1-9]\d*)\.(?P<minor>0|[1-9]\d*)\.(?P<patch>0|[1-9]\d*)"

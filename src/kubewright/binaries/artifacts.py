@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.errors import BinariesError
+from kubewright.base.records import dataclass
 from kubewright.base.versions import release_for
 from kubewright.binaries import files
 from kubewright.binaries.wanted import Wanted

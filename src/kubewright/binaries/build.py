@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import BinariesError, DiskFull
 from kubewright.base.events import Reporter
+from kubewright.base.records import dataclass
 from kubewright.binaries import files, golang, modules
 from kubewright.binaries.child import Child
 from kubewright.binaries.golang import Go

@@ -6,11 +6,11 @@ programs is in its `stamps.json`: a warm start reads it and costs one stat per p
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError
+from kubewright.base.records import replace
 from kubewright.binaries import files, running, stamps
 from kubewright.binaries.stamps import Stamp
 from kubewright.binaries.wanted import Binary, Refusal, Wanted

@@ -7,10 +7,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.errors import BinariesError
+from kubewright.base.records import dataclass
 from kubewright.binaries.table import Family
 
 INSTALLED: Final = "/usr/local/go/bin/go"

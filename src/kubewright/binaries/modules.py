@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError
+from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
 from kubewright.binaries import files
 from kubewright.binaries.table import Family

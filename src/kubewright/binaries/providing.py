@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import BinariesError
 from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.records import dataclass
 from kubewright.base.versions import supported
 from kubewright.binaries import table
 from kubewright.binaries.settings import Sources

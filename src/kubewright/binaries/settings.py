@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field
 
 DIRECTORY_VARIABLE: Final = "KUBEWRIGHT_BINARIES_DIR"
 CACHE_VARIABLE: Final = "KUBEWRIGHT_CACHE_DIR"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from kubewright.base.records import dataclass, field
 from kubewright.binaries.cache import Cache
 from kubewright.binaries.directory import Directory
 from kubewright.binaries.settings import Sources

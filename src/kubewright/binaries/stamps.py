@@ -10,10 +10,10 @@ import json
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.records import asdict, dataclass
 from kubewright.base.versions import Version
 from kubewright.binaries import files
 

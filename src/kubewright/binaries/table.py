@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass
 from kubewright.base.versions import Version, release_for
 
 PACKAGE_STAMPS: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError, HostError
+from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
 from kubewright.binaries.table import Family, Program
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.records import asdict
 from kubewright.cli.output import printer, table, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.desired import File

@@ -7,10 +7,10 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubewright.base.errors import APIError, CertificateError, WaitTimeout
+from kubewright.base.records import dataclass, field
 from kubewright.base.waiting import Waiter
 from kubewright.kube.answers import EventType
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from kubewright.apis.addresses import API_SERVER_PORT
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, UsageError, WaitTimeout
+from kubewright.base.records import dataclass
 from kubewright.base.waiting import Waiter
 from kubewright.http.addresses import origin
 from kubewright.http.failures import NoAnswer, Reason

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from kubewright.base.records import dataclass
 
 READY: Final = "RuntimeReady"
 """The condition without which no container starts. `NetworkReady` is false until there is a pod network."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from kubewright.base.change import Lifetime
+from kubewright.base.records import dataclass
 
 
 class Show(enum.Enum):

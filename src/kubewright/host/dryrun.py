@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Change
+from kubewright.base.records import replace
 from kubewright.host.desired import Directory, File, Show
 from kubewright.host.found import Kind
 from kubewright.host.overlay import OverlayHost

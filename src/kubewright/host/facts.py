@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.detected import Detected
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, field
 from kubewright.host.found import Kind
 from kubewright.host.seam import FileReader, Network
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ipaddress
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.errors import PortInUse
+from kubewright.base.records import dataclass
 
 _LISTEN: Final = "0A"
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 nothing is bound here

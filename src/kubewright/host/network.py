@@ -8,11 +8,11 @@ import socket
 import struct
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import PortInUse
+from kubewright.base.records import dataclass
 from kubewright.host.listeners import Listener, blocking, choose_loopback, choose_ports, parse_listeners
 from kubewright.host.routes import (
     Family,

@@ -9,12 +9,12 @@ import errno
 import os
 import stat
 import threading
-from dataclasses import replace
 from pathlib import PurePosixPath
 from signal import Signals
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
+from kubewright.base.records import replace
 from kubewright.host import account_files, accounts
 from kubewright.host.containers import RuntimeStatus, Sandbox
 from kubewright.host.decide import decide_accounts, decide_directory, decide_file, decide_ownership, decide_removal, decide_service

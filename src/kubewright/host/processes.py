@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
 
 MARKER: Final = "KUBEWRIGHT_CLUSTER"
 """The environment variable that tells which cluster a process belongs to; its value is the cluster's state directory."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError, RuntimeUnavailable
 from kubewright.base.events import Progress, Reporter
+from kubewright.base.records import dataclass
 from kubewright.base.retry import retry, steady
 from kubewright.host.seam import ContainerRuntime
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from kubewright.base.records import dataclass
 
 Family = Literal[4, 6]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
 from kubewright.base.retry import retry, steady
 from kubewright.host.containers import Sandbox
 from kubewright.host.seam import ContainerRuntime

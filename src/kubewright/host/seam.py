@@ -7,13 +7,13 @@ keeps what they would write. There is no verb that runs a command line.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING, Protocol
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Change
+from kubewright.base.records import dataclass
 from kubewright.host.containers import RuntimeStatus, Sandbox
 from kubewright.host.desired import Desired
 from kubewright.host.found import FileState, ServiceState

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Final, Protocol
+
+from kubewright.base.records import dataclass, field
 
 MIB: Final = 1 << 20
 REQUEST_TIMEOUT: Final = 10.0

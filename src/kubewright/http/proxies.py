@@ -8,11 +8,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass
 
 _SCHEMES: Final = ("http", "https")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}

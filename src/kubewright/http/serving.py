@@ -13,13 +13,13 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
 from kubewright.base.errors import HostError, KubewrightError, PortInUse, StatusError
+from kubewright.base.records import dataclass, field
 from kubewright.http.messages import MIB, Response
 from kubewright.http.tls import Peer, peer_of
 from kubewright.http.unix import checked_directory, reachable

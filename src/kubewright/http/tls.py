@@ -16,11 +16,11 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import CertificateError, HostError
+from kubewright.base.records import dataclass
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s0-9A-Za-z+/=]+-----END CERTIFICATE-----")
 

@@ -12,11 +12,11 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.records import dataclass
 from kubewright.http import failures
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, MIB, Response

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Headers
 from kubewright.kube import resources
 from kubewright.kube.credentials import Access, BearerToken

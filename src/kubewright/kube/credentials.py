@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field, replace
 from kubewright.http.proxies import Proxy
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import AlreadyExists, Conflict, NotFound
+from kubewright.base.records import dataclass, field
 from kubewright.kube import comparing, core, resources
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import Resource

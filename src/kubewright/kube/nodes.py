@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kubewright.base.change import Action, Change
+from kubewright.base.records import dataclass, field
 from kubewright.kube import comparing, resources
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object

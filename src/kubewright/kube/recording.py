@@ -9,10 +9,10 @@ from __future__ import annotations
 import builtins
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.base.errors import AlreadyExists, Conflict, Invalid, NotFound
+from kubewright.base.records import dataclass
 from kubewright.http.messages import Headers, Response
 from kubewright.kube import comparing, core, resources
 from kubewright.kube.api import KubeAPI

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
 
 from kubewright.base.errors import DocumentError, UsageError
+from kubewright.base.records import dataclass
 
 _ORDINARY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 

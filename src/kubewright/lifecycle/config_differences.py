@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
 from kubewright.base.masking import MASK, mask
+from kubewright.base.records import dataclass
 from kubewright.lifecycle.config_sides import NAMESPACE, PLACES, Side
 
 ANOTHER: Final = " (another)"

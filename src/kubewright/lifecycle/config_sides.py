@@ -7,7 +7,6 @@ A cluster keeps three documents: ClusterConfiguration, KubeletConfiguration and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kubewright.apis.detected import Detected
@@ -17,6 +16,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
 from kubewright.base.level import KUBERNETES
+from kubewright.base.records import dataclass, replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.kube.api import KubeAPI

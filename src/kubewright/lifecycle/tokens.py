@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import AlreadyExists, DocumentError, KubewrightError, NotFound, UsageError
+from kubewright.base.records import dataclass, field
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import SECRET
 from kubewright.pki import pins

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -18,6 +17,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError
 from kubewright.base.events import Reporter, Warned
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
 from kubewright.base.waiting import Waiter
 from kubewright.host.desired import File
 from kubewright.host.files import Files

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
-
-import msgspec
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.loading import Loaded, load_init
@@ -18,6 +15,7 @@ from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
+from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.local.record import Machine
@@ -82,10 +80,10 @@ def _local(configuration: Configuration, documents: Sequence[Document]) -> Confi
     """Choose fast keys unless the document chooses, and keep only the bootstrap tokens that it asks for: `up` makes its own for a join."""
     cluster, init = configuration.cluster, configuration.init
     if _field(documents, "ClusterConfiguration", "encryptionAlgorithm") is None:
-        cluster = msgspec.structs.replace(cluster, encryption_algorithm=KEY_ALGORITHM)
+        cluster = replace(cluster, encryption_algorithm=KEY_ALGORITHM)
     if _field(documents, "InitConfiguration", "bootstrapTokens") is None:
-        init = msgspec.structs.replace(init, bootstrap_tokens=())
-    return msgspec.structs.replace(configuration, cluster=cluster, init=init)
+        init = replace(init, bootstrap_tokens=())
+    return replace(configuration, cluster=cluster, init=init)
 
 
 def _refuse_places(documents: Sequence[Document], machine: Machine, layout: Layout) -> None:

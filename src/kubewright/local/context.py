@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import State, Waited
+from kubewright.base.records import dataclass, field
 from kubewright.base.waiting import Condition, Waiter
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.init.context import InitContext

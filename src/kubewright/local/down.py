@@ -8,13 +8,13 @@ import signal
 import threading
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, HostError, KubewrightError
 from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.records import dataclass
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses

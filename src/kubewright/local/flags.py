@@ -6,10 +6,10 @@ The rows replace kubeadm's defaults only; extraArgs of the user's configuration 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.apis.addresses import Addresses, url
+from kubewright.base.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

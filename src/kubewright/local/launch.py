@@ -12,11 +12,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, field
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.processes import MARKER, Identity, RealProcesses

@@ -7,12 +7,12 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
+from kubewright.base.records import dataclass
 from kubewright.host.processes import MARKER, RealProcesses
 from kubewright.host.seam import Network
 from kubewright.local.places import Places

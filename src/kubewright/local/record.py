@@ -5,13 +5,13 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
 from kubewright.apis.addresses import Addresses, Ports
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.level import KUBERNETES
+from kubewright.base.records import asdict, dataclass, field, fields, replace
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 

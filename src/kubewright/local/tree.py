@@ -6,13 +6,12 @@ import base64
 from collections.abc import Iterable
 from typing import Final, cast
 
-from msgspec.structs import replace
-
 from kubewright import tokens
 from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import NotFound
 from kubewright.base.events import Waited
+from kubewright.base.records import replace
 from kubewright.http import handshake
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named

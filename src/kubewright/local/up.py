@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from kubewright import binaries
@@ -13,6 +12,7 @@ from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, KubewrightError, PortInUse
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import PollingWaiter
 from kubewright.binaries import Sources
 from kubewright.host.desired import Directory

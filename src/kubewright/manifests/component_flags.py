@@ -7,9 +7,10 @@ tests/compat/test_component_flags.py holds it to them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from kubewright.base.records import dataclass, field
 
 TABLE: Final = Path(__file__).with_suffix(".txt")
 _EVERY: Final = "*"

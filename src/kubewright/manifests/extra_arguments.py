@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.apis import formats
@@ -20,6 +19,7 @@ from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configurati
 from kubewright.apis.layout import Layout
 from kubewright.apis.walking import closest
 from kubewright.base.durations import Duration
+from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN, Version, release_for
 from kubewright.manifests import volumes
 from kubewright.manifests.component_flags import ComponentFlag, ComponentFlags, flags_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration
 from kubewright.apis.layout import Layout
+from kubewright.base.records import dataclass, field
 
 Value = str | int | PurePosixPath | None
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis import workloads
 from kubewright.apis.walking import Findings
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError
+from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
 from kubewright.kube import patches, strategic
 

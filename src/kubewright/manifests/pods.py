@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.apis.kubeadm.types import APIServer, ControlPlaneComponent, EnvVar, HostPathMount, LocalEtcd
 from kubewright.base.durations import SECOND, Duration
+from kubewright.base.records import dataclass
 from kubewright.manifests import volumes
 from kubewright.manifests.flags import Flag, Inputs, arguments
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Any, Final
+
+from kubewright.base.records import dataclass
 
 API: Final = "rbac.authorization.k8s.io"
 API_VERSION: Final = f"{API}/v1"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis.layout import Layout
+from kubewright.base.records import dataclass
 from kubewright.host.accounts import Ids
 from kubewright.host.desired import Accounts, Ownership
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
+from kubewright.base.records import replace
 from kubewright.manifests.api_server import API_SERVER
 from kubewright.manifests.controller_manager import CONTROLLER_MANAGER
 from kubewright.manifests.etcd import ETCD

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.records import dataclass
 from kubewright.pki import bundles, keys, pairs
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.keys import PrivateKey

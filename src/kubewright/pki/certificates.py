@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass, field
 from kubewright.pki import pem
 from kubewright.pki.keys import kind_of, public_der
 from kubewright.pki.reading import reading

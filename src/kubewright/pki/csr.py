@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass, field
 from kubewright.pki import certificates, issuing, pem
 from kubewright.pki.certificates import AlternativeNames
 from kubewright.pki.keys import PrivateKey, kind_of, public_der

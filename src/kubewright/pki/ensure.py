@@ -7,13 +7,13 @@ with that key. The other way round, a certificate without key, is an error: some
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
 from kubewright.pki import authorities, bundles, certificates, fitness, issuing, keys
 from kubewright.pki.keys import FreshKeys, KeySource, PrivateKey
 from kubewright.pki.specs import CertificateSpec, KeyPairSpec

@@ -8,11 +8,11 @@ Expiry is no misfit: renewal decides about that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass
 from kubewright.pki import bundles, names, pairs
 from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.certificates import Certificate

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis import subnets as service
+from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
     from kubewright.apis.addresses import Addresses

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 
 from kubewright.base.errors import CertificateMismatch
+from kubewright.base.records import dataclass
 from kubewright.pki import bundles, keys, pem
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.keys import PrivateKey

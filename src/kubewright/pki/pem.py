@@ -10,10 +10,10 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass, field
 
 CERTIFICATE: Final = "CERTIFICATE"
 REQUEST: Final = "CERTIFICATE REQUEST"

@@ -6,10 +6,10 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kubewright.base.errors import TrustError, UsageError
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass
 from kubewright.pki import bundles, certificates
 
 

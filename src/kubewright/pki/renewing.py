@@ -7,7 +7,6 @@ certificate is looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from kubewright.apis.kubeadm import features
 from kubewright.base import yaml
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
 from kubewright.pki import certificates, issuing, kubeconfigs, names
 from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.certificates import Certificate

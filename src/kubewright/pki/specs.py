@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kubewright.base.durations import SECOND, Duration
+from kubewright.base.records import dataclass
 from kubewright.pki import table
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import NO_NAMES, Names

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from kubewright.base.records import dataclass
 from kubewright.pki import names
 from kubewright.pki.names import NO_NAMES, Names
 

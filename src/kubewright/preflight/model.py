@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
 from kubewright.base.errors import CheckFailed
+from kubewright.base.records import dataclass, field
 from kubewright.host.seam import Host
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.entropy import token_bytes
+from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local.places import Places, places, state_directory
 from kubewright.tokens.characters import draw

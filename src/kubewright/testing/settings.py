@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import DocumentError, UsageError
+from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
     import pytest

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, TrustError, ValidationError
+from kubewright.base.records import dataclass, field
 from kubewright.pki import pins
 from kubewright.pki.pins import Pin
 from kubewright.tokens import jws

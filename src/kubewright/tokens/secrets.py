@@ -6,7 +6,6 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.records import dataclass, field
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
 

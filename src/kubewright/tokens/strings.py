@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
 from kubewright.tokens import characters
 
 ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)

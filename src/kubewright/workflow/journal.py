@@ -11,11 +11,11 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from kubewright.base.errors import DiskFull, HostError
+from kubewright.base.records import asdict, dataclass, replace
 
 SIZE_LIMIT: Final = 1024 * 1024
 """Bytes above which older records of the same phase are dropped."""

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from kubewright.base.change import Change
 from kubewright.base.errors import UsageError
 from kubewright.base.events import Waited
+from kubewright.base.records import dataclass
+
+if TYPE_CHECKING:
+    from dataclasses import KW_ONLY
 
 Context = TypeVar("Context")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kubewright.base.change import Action, Change, Lifetime
+from kubewright.base.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Generic
 
@@ -12,6 +11,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import Interrupted
 from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited, Warned
+from kubewright.base.records import dataclass, field
 from kubewright.workflow.journal import JournalStore, Mark, MemoryJournal, Record
 from kubewright.workflow.phases import Context, Later, Node, Phases
 
@@ -73,7 +73,7 @@ def explain(error: BaseException) -> str:
     return str(error) if phase is None else f"{_NOTE}{phase}: {error}"
 
 
-@dataclass
+@dataclass()
 class _Going(Generic[Context]):
     """A phase that runs or has run."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from test_node_agent import agent_of, joined, running
 from kubewright.agent import mirror
 from kubewright.agent.mirror import Create, Remove, Show
 from kubewright.agent.static_pods import StaticPod
+from kubewright.base.records import replace
 from kubewright.kube.resources import NODE, POD
 
 pytestmark = [pytest.mark.looptime]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -18,6 +17,7 @@ from kubewright.apis.layout import Layout
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 
 _TOKEN = "abcdef.0123456789abcdef"
 _BARE = Detected(host_name="Host.Example ", default_ipv4="10.98.0.11")
@@ -48,11 +48,11 @@ def test_a_machine_without_a_name_is_told_where_to_set_one():
     ],
 )
 def test_an_unset_socket_is_the_one_that_exists_or_containerds(found, socket):
-    assert _init(cluster(), detected=dataclasses.replace(MACHINE, cri_sockets=found)).node_registration.cri_socket == socket
+    assert _init(cluster(), detected=replace(MACHINE, cri_sockets=found)).node_registration.cri_socket == socket
 
 
 def test_several_sockets_are_an_error_that_lists_them_unless_one_is_chosen_or_none_is_looked_for():
-    several = dataclasses.replace(MACHINE, cri_sockets=("unix:///a", "unix:///b"))
+    several = replace(MACHINE, cri_sockets=("unix:///a", "unix:///b"))
     assert field_errors(cluster(), detected=several) == [("nodeRegistration.criSocket", "Invalid value")]
     assert _init(init(nodeRegistration={"criSocket": "unix:///b"}), detected=several).node_registration.cri_socket == "unix:///b"
     assert _init(cluster(), detected=several, validate_only=True).node_registration.cri_socket.endswith("containerd.sock")
@@ -81,9 +81,9 @@ def test_the_advertise_address_follows_the_default_route_or_is_taken_as_it_is(gi
 
 
 def test_a_machine_with_one_family_uses_it():
-    six = dataclasses.replace(MACHINE, default_ipv4=None)
+    six = replace(MACHINE, default_ipv4=None)
     assert _init(cluster(), detected=six).local_api_endpoint.advertise_address == "fd00:98::11"
-    four = dataclasses.replace(MACHINE, default_ipv6=None)
+    four = replace(MACHINE, default_ipv6=None)
     assert _init(init(localAPIEndpoint={"advertiseAddress": "::"}), detected=four).local_api_endpoint.advertise_address == "10.98.0.11"
 
 
@@ -98,7 +98,7 @@ def test_a_machine_without_any_route_validates_with_a_warning_but_cannot_run():
 def test_a_loopback_address_stands_for_a_global_one_on_the_loopback_interface():
     document = init(localAPIEndpoint={"advertiseAddress": "127.0.0.1"})
     assert field_errors(document, cluster()) == [("localAPIEndpoint.advertiseAddress", "Invalid value")]
-    routed = dataclasses.replace(MACHINE, loopback_global="198.51.100.1")
+    routed = replace(MACHINE, loopback_global="198.51.100.1")
     assert _init(document, cluster(), detected=routed).local_api_endpoint.advertise_address == "198.51.100.1"
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 from apis_documents import MACHINE, cluster, field_errors, load
 
 from kubewright.apis import kubeadm
 from kubewright.apis.kubeadm import cluster_document, component_image, images
 from kubewright.apis.kubeadm.versions import image_tag, labels_needed, resolve
+from kubewright.base.records import replace
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_labels_are_what_the_release_server_answered_within_our_own_minor(text, 
 
 @pytest.mark.parametrize("answer", ["<html>", "", "stable-1", "v1.34.1", "1"])
 def test_an_answer_that_is_no_usable_version_is_an_error(answer):
-    machine = dataclasses.replace(MACHINE, version_labels={"stable-1": answer})
+    machine = replace(MACHINE, version_labels={"stable-1": answer})
     assert field_errors(cluster(kubernetesVersion="stable-1"), detected=machine) == [("kubernetesVersion", "Invalid value")]
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from apis_documents import cluster, field_errors, init, load, load_text
 
 from kubewright.apis.kubeadm import fields, node_fields
 from kubewright.apis.schema import Struct
+from kubewright.base import records
 from kubewright.base.errors import ValidationError
 
 _WRONG = """\
@@ -213,6 +213,6 @@ def test_the_tables_and_the_structs_have_the_same_fields():
     assert len({table.make for table in tables}) == 29
     for table in tables:
         targets = [field.target for field in table.fields]
-        attributes = {field.name for field in msgspec.structs.fields(table.make)} - {"ci_image_repository", "ci_kubernetes_version"}
+        attributes = {field.name for field in records.fields(table.make)} - {"ci_image_repository", "ci_kubernetes_version"}
         assert len(targets) == len(attributes)
         assert set(targets) == attributes

@@ -104,9 +104,7 @@ def test_generated_tokens_differ_and_are_valid(capsys):
     assert all(is_valid(token) for _, token in lines)
 
 
-@pytest.mark.parametrize(
-    "words", [["kubeconfig"], ["alpha"], ["--", "version"], ["", "-"]]
-)
+@pytest.mark.parametrize("words", [["kubeconfig"], ["alpha"], ["--", "version"], ["", "-"]])
 def test_some_groups_show_their_help_and_succeed(words, capsys):
     assert entry.main(words) == 0
     out, err = capsys.readouterr()

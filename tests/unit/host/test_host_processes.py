@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubewright.base.records import replace
 from kubewright.host.processes import MARKER, Identity, RealProcesses
 
 

@@ -11,6 +11,7 @@ from init_kit import Box, asked
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, HostError, UsageError
+from kubewright.base.records import replace
 from kubewright.cli.main import main
 from kubewright.host.found import FileState, Kind
 from kubewright.kube.resources import named
@@ -87,10 +88,9 @@ def test_kube_proxy_is_patched_where_its_version_is_1_37(box, place):
 
 
 def yaml_replace(configuration, version):
-    import msgspec
 
-    cluster = msgspec.structs.replace(configuration.cluster, kubernetes_version=version)
-    return msgspec.structs.replace(configuration, cluster=cluster)
+    cluster = replace(configuration.cluster, kubernetes_version=version)
+    return replace(configuration, cluster=cluster)
 
 
 def test_no_patch_is_read_by_a_phase_that_needs_none(box, tmp_path):

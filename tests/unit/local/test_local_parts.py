@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from kubewright.apis.addresses import Ports
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError, CheckFailed, ComponentFailed, HostError, UsageError
 from kubewright.base.events import SilentReporter
+from kubewright.base.records import dataclass, field, fields, replace
 from kubewright.binaries import Sources
 from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
@@ -40,7 +40,7 @@ def where(tmp_path: Path) -> Places:
     return Places(root)
 
 
-@dataclass
+@dataclass()
 class FakeNetwork:
     """A network where some ports are held."""
 
@@ -69,7 +69,7 @@ class FakeNetwork:
         return None
 
 
-@dataclass
+@dataclass()
 class Dying(FakeNetwork):
     """A network where a process without a name holds a port until it is gone."""
 
@@ -127,7 +127,7 @@ def test_the_ports_of_a_cluster_that_runs_are_its_own(where: Places) -> None:
 
 
 def test_the_table_of_ports_is_complete() -> None:
-    assert set(preflight.PORT_USERS) == set(Ports.__dataclass_fields__)
+    assert set(preflight.PORT_USERS) == {one.name for one in fields(Ports)}
 
 
 def test_more_nodes_than_open_files_are_refused(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:

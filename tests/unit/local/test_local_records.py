@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import ConfigurationChanged, HostError, UsageError
+from kubewright.base.records import asdict, replace
 from kubewright.local import record
 from kubewright.local.places import Places, places, state_directory
 from kubewright.local.record import ClusterRecord, Machine

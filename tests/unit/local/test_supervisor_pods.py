@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from supervisor_kit import pod
 
+from kubewright.base.records import replace
 from kubewright.local import pods
 from kubewright.local.supervisor import ComponentPhase, ComponentState, LastExit, NodeFacts
 from kubewright.local.supervisor.reading import read_pod

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from manifest_cases import HOST, configuration_of, places, reference_json
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import DNS, Proxy
+from kubewright.base.records import replace
 from kubewright.manifests import configmaps, coredns, kube_proxy, node, objects, rbac
 from kubewright.manifests.rbac import GRANTS, Purpose
 
-replace = msgspec.structs.replace
 TAINT = {"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +13,9 @@ from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Arg
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
+from kubewright.base.records import replace
 from kubewright.manifests import kubelet
 
-replace = msgspec.structs.replace
 NODE1 = Detected(host_name="node1")
 
 

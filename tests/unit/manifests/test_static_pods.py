@@ -6,7 +6,6 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,9 +17,8 @@ from kubewright.apis.kubeadm.types import Arg, Configuration, EnvVar, ExternalEt
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.base.durations import MINUTE, SECOND, Duration
+from kubewright.base.records import fields, replace
 from kubewright.manifests import static_pods, volumes
-
-replace = msgspec.structs.replace
 
 LOCAL_PORTS = Ports(
     api_server=16443,
@@ -78,7 +76,7 @@ def test_a_local_machine_has_no_default_place_address_or_port(component):
 
 
 def ports_of(ports: Ports) -> list[int]:
-    return [getattr(ports, name) for name in ports.__dataclass_fields__]
+    return [getattr(ports, one.name) for one in fields(ports)]
 
 
 def test_on_a_local_machine_each_component_listens_and_is_asked_at_its_own_port():

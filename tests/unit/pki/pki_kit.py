@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pki_cases import CASES, addresses_of
 
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 from kubewright.pki import authorities, ensure, issuing, keys, specs
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import Names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -12,6 +11,7 @@ from pki_kit import CONFIG, DAY, SPECS, START, authority, full_store, leaf, mean
 from kubewright.apis.kubeadm.types import APIServer
 from kubewright.base.change import Action
 from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.records import replace
 from kubewright.pki import bundles, certificates, ensure, fitness, keys, pairs
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec

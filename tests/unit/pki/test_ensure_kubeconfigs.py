@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 
 import pytest
 from pki_kit import ADDRESSES, CONFIG, DAY, START, authority, full_store, means
@@ -11,6 +10,7 @@ from pki_kit import ADDRESSES, CONFIG, DAY, START, authority, full_store, means
 from kubewright.base import yaml
 from kubewright.base.change import Action
 from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.records import replace
 from kubewright.pki import bundles, keys, kubeconfigs, pairs, specs
 from kubewright.pki.store import MemoryStore
 

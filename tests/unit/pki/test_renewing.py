@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from datetime import timedelta
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +15,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.durations import HOUR, Duration
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 from kubewright.pki import authorities, bundles, certificates, issuing, keys, kubeconfigs, pairs, renewing, specs, table
 from kubewright.pki.ensure import Means
 from kubewright.pki.keys import Algorithm, FreshKeys
@@ -76,7 +75,7 @@ def test_the_algorithm_is_the_configured_one():
     ("gates", "algorithm"), [({}, "ECDSA-P384"), ({"PublicKeysECDSA": True}, "ECDSA-P256"), ({"PublicKeysECDSA": False}, "RSA-2048")]
 )
 def test_terms_come_from_the_cluster_and_its_feature_gates(gates, algorithm):
-    cluster = msgspec.structs.replace(
+    cluster = replace(
         CONFIG.cluster, encryption_algorithm="ECDSA-P384", feature_gates=gates, certificate_validity_period=Duration(48 * HOUR)
     )
     assert Terms.of(cluster) == Terms(algorithm=Algorithm(algorithm), lifetime=timedelta(hours=48))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from kubewright.apis.addresses import Addresses
@@ -10,6 +9,7 @@ from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, LocalEtcd, NodeRegistration
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, field, replace
 from kubewright.host.containers import Condition, RuntimeStatus
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.found import FileState, Kind, ServiceState
@@ -46,7 +46,7 @@ ADDRESSES = Addresses.of_machine("192.0.2.11")
 CLUSTER = ClusterConfiguration(kubernetes_version="v1.36.3", etcd=Etcd(local=LocalEtcd()))
 
 
-@dataclass
+@dataclass()
 class FakeRuntime:
     conditions: tuple[Condition, ...] = (Condition(type="RuntimeReady", status=True),)
     driver: str | None = "systemd"
@@ -63,7 +63,7 @@ class FakeRuntime:
         return self.driver
 
 
-@dataclass
+@dataclass()
 class FakePrograms:
     installed: dict[str, str] = field(default_factory=lambda: {"kubelet": "Kubernetes v1.36.3", "losetup": "", "mount": "", "cp": ""})
 
@@ -76,7 +76,7 @@ class FakePrograms:
         return self.installed[name]
 
 
-@dataclass
+@dataclass()
 class FakeNetwork:
     taken: dict[int, PortOwner] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class FakeNetwork:
         return self.taken.get(port)
 
 
-@dataclass
+@dataclass()
 class FakeHost:
     files: dict[str, str] = field(default_factory=lambda: dict(GOOD))
     machine: Machine = Machine(cores=2, memory=2 * 1024**3, kernel="6.1.0")

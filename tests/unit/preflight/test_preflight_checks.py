@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import PurePosixPath
 
-import msgspec
 import pytest
 from preflight_kit import ADDRESSES, CLUSTER, GOOD, KERNEL_CONFIG, LAYOUT, OPTIONS, V1_OPTIONS, FakeHost, FakePrograms, FakeRuntime, subject
 
@@ -13,6 +12,7 @@ from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import Etcd, ExternalEtcd, Networking, NodeRegistration
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CheckFailed, RuntimeUnavailable
+from kubewright.base.records import replace
 from kubewright.host.containers import Condition
 from kubewright.host.facts import Machine
 from kubewright.host.found import ServiceState
@@ -218,7 +218,7 @@ def test_a_name_that_nobody_can_resolve_is_warned_of():
 
 
 def test_a_later_minor_release_than_ours_is_warned_of():
-    later = msgspec.structs.replace(CLUSTER, kubernetes_version="v1.37.0")
+    later = replace(CLUSTER, kubernetes_version="v1.37.0")
     host = FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.37.0", "losetup": "", "mount": "", "cp": ""}))
     assert found(host, cluster=later) == {("KubernetesVersion", "warning")}
 
@@ -258,14 +258,14 @@ def test_a_report_has_a_json_form():
 
 
 def test_both_families_are_checked_where_the_cluster_has_both():
-    both = msgspec.structs.replace(CLUSTER, networking=Networking(service_subnet="10.96.0.0/12,fd00::/108", pod_subnet="10.1.0.0/16"))
+    both = replace(CLUSTER, networking=Networking(service_subnet="10.96.0.0/12,fd00::/108", pod_subnet="10.1.0.0/16"))
     names = [check.name for check in lists.init(both, ADDRESSES, LAYOUT)]
     assert [name for name in names if name.startswith("FileContent")] == [
         "FileContent--proc-sys-net-ipv4-ip_forward",
         "FileContent--proc-sys-net-ipv6-conf-default-forwarding",
     ]
     assert names.count("HTTPProxyCIDR") == 3
-    six = msgspec.structs.replace(CLUSTER, networking=Networking(service_subnet="fd00::/108"))
+    six = replace(CLUSTER, networking=Networking(service_subnet="fd00::/108"))
     names = [check.name for check in lists.init(six, Addresses.of_machine("2001:db8::1"), LAYOUT)]
     assert [name for name in names if name.startswith("FileContent")] == ["FileContent--proc-sys-net-ipv6-conf-default-forwarding"]
 
@@ -293,7 +293,7 @@ EXTERNAL = ExternalEtcd(
 
 
 def test_external_etcd_takes_its_files_in_place_of_a_directory():
-    external = msgspec.structs.replace(CLUSTER, etcd=Etcd(external=EXTERNAL))
+    external = replace(CLUSTER, etcd=Etcd(external=EXTERNAL))
     names = [check.name for check in lists.init(external, ADDRESSES, LAYOUT)]
     assert names[-4:] == ["ExternalEtcdVersion", *["ExternalEtcdClientCertificates"] * 3]
     assert not any(name.startswith(("Port-23", "DirAvailable")) for name in names)

@@ -49,6 +49,12 @@ def test_nothing_goes_around_the_clock_and_the_random_numbers():
     assert sorted(set(found) - allowed) == []
 
 
+def test_classes_of_values_are_records():
+    """Made by base.records, which costs nothing when a module is imported (docs/decisions/0011-records-without-generated-code.md)."""
+    imports = re.compile(r"^(?:from dataclasses import (?!KW_ONLY$)|import dataclasses)", re.MULTILINE)
+    assert [str(path.relative_to(ROOT)) for path in SOURCES if imports.search(path.read_text())] == []
+
+
 def test_locks_name_no_index_and_hash_everything():
     locks = sorted(ROOT.glob("requirements*.lock"))
     assert len(locks) == 2

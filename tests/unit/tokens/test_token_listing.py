@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base import yaml
+from kubewright.base.records import replace
 from kubewright.cli.tokens import text_list
 from kubewright.lifecycle import tokens
 from kubewright.tokens import BootstrapTokenString

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,6 +14,7 @@ from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.clock import FakeClock
 from kubewright.base.durations import HOUR, Duration
 from kubewright.base.errors import KubewrightError, UsageError, ValidationError
+from kubewright.base.records import replace
 from kubewright.tokens import BootstrapTokenString, secrets
 from kubewright.tokens.secrets import StoredToken
 
@@ -23,9 +23,8 @@ TOKEN = BootstrapToken(token="abcdef.0123456789abcdef", ttl=Duration(24 * HOUR))
 
 
 def made(**changes: object):
-    import msgspec
 
-    return secrets.secret_object(msgspec.structs.replace(TOKEN, **changes), clock=FakeClock(NOW))
+    return secrets.secret_object(replace(TOKEN, **changes), clock=FakeClock(NOW))
 
 
 def content(secret):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.apis.kubeadm.types import Arg, Configuration, NodeRegistration
+from kubewright.base.records import dataclass
 
 KUBELET: Final = "kubelet"
 

@@ -7,10 +7,7 @@ place, and stay as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
-
-from msgspec.structs import replace
 
 from kubewright.apis import formats
 from kubewright.apis.addresses import API_SERVER_PORT, host_port
@@ -35,6 +32,7 @@ from kubewright.apis.walking import Place
 from kubewright.base.durations import HOUR, Duration
 from kubewright.base.quoting import quoted
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
 
 TOKEN_TTL: Final = Duration(24 * HOUR)
 TOKEN_USAGES: Final = ("signing", "authentication")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import DocumentError
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass, field
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis import component_meanings
@@ -15,6 +14,7 @@ from kubewright.apis.kubelet_fields import KUBELET
 from kubewright.apis.kubeproxy import KUBE_PROXY
 from kubewright.apis.scalars import Kind
 from kubewright.apis.schema import Field, Fields, List, Map, Only, Plain, Pointer, Struct
+from kubewright.base.records import dataclass
 
 ROOTS: Final[dict[str, Struct[Any]]] = {
     documents.INIT: fields.INIT,

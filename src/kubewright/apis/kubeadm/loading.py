@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis import kubelet, kubeproxy
@@ -18,6 +17,7 @@ from kubewright.apis.kubeadm.validation import validate_cluster, validate_init
 from kubewright.apis.layout import Layout
 from kubewright.base.durations import Duration
 from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document

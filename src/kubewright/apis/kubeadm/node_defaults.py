@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from kubewright.apis import urls
 from kubewright.apis.kubeadm.defaults import Machine, cri_socket, endpoint_defaults, registration_defaults
 from kubewright.apis.kubeadm.node_types import Discovery, FileDiscovery, JoinConfiguration, JoinControlPlane, ResetConfiguration
 from kubewright.apis.walking import Place
+from kubewright.base.records import replace
 
 
 def join_defaults(join: JoinConfiguration, machine: Machine, at: Place) -> JoinConfiguration:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import msgspec
-
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import documents as files
 from kubewright.apis.kubeadm import node_fields, v1beta3
@@ -16,6 +14,7 @@ from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfigura
 from kubewright.apis.kubeadm.node_validation import validate_join, validate_reset, validate_upgrade
 from kubewright.apis.kubeadm.reading import Reading
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class LoadedKind(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class LoadedKind(Generic[T]):
     """A configuration that is complete and valid, and what the user should know about it."""
 
     configuration: T

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint, NodeRegistration, Timeouts
+from kubewright.base.records import dataclass
 
 
-class BootstrapTokenDiscovery(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class BootstrapTokenDiscovery:
     """Find and trust a cluster by a bootstrap token. `ca_cert_hashes` are pins of the form `sha256:HEX`."""
 
     token: str = ""
@@ -22,13 +22,15 @@ class BootstrapTokenDiscovery(Struct, frozen=True, kw_only=True):
     unsafe_skip_ca_verification: bool = False
 
 
-class FileDiscovery(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class FileDiscovery:
     """Find and trust a cluster by a kubeconfig: a path, or an https URL."""
 
     kube_config_path: str = ""
 
 
-class Discovery(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
     """Exactly one of the first two is set after loading. `tls_bootstrap_token` is then set too, unless the file holds the credential."""
 
     bootstrap_token: BootstrapTokenDiscovery | None = None
@@ -36,14 +38,16 @@ class Discovery(Struct, frozen=True, kw_only=True):
     tls_bootstrap_token: str = ""
 
 
-class JoinControlPlane(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class JoinControlPlane:
     """What a further control plane needs beside a worker."""
 
     local_api_endpoint: LocalAPIEndpoint = LocalAPIEndpoint()
     certificate_key: str = ""
 
 
-class JoinConfiguration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class JoinConfiguration:
     """What `join` does on this machine. `control_plane` None means a worker."""
 
     dry_run: bool = False
@@ -56,7 +60,8 @@ class JoinConfiguration(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
 
 
-class ResetConfiguration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class ResetConfiguration:
     """What `reset` does on this machine."""
 
     cleanup_tmp_dir: bool = False
@@ -70,13 +75,15 @@ class ResetConfiguration(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
 
 
-class Patches(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Patches:
     """Where patches are."""
 
     directory: str = ""
 
 
-class UpgradeApply(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class UpgradeApply:
     """What `upgrade apply` does. Of the switches, None means that the file leaves the decision to the flag."""
 
     kubernetes_version: str = ""
@@ -94,7 +101,8 @@ class UpgradeApply(Struct, frozen=True, kw_only=True):
     image_pull_serial: bool = True
 
 
-class UpgradeNode(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class UpgradeNode:
     """What `upgrade node` does."""
 
     certificate_renewal: bool = True
@@ -107,7 +115,8 @@ class UpgradeNode(Struct, frozen=True, kw_only=True):
     image_pull_serial: bool = True
 
 
-class UpgradePlan(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class UpgradePlan:
     """What `upgrade plan` shows."""
 
     kubernetes_version: str = ""
@@ -119,14 +128,16 @@ class UpgradePlan(Struct, frozen=True, kw_only=True):
     print_config: bool | None = None
 
 
-class UpgradeDiff(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class UpgradeDiff:
     """What `upgrade diff` shows."""
 
     kubernetes_version: str = ""
     context_lines: int = 0
 
 
-class UpgradeConfiguration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class UpgradeConfiguration:
     """What the four upgrade commands do."""
 
     apply: UpgradeApply = UpgradeApply()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kubewright.apis.kubeadm.documents import META, Selection
 from kubewright.apis.walking import Findings, Place
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldPath
+from kubewright.base.records import dataclass, field
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document

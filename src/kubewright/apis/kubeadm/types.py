@@ -1,16 +1,15 @@
 """kubeadm's configuration kinds in their internal form: what all phases and renderers read.
 
 The shape is v1beta4's (spec/kubeadm.md 3.2 to 3.8). After loading, every default is filled in: a `None` means what the field's comment says.
-Values are frozen; an altered copy is made with `msgspec.structs.replace`. They are never written back to a cluster: the codec renders documents.
+Values are frozen; an altered copy is made with `base.records.replace`. They are never written back to a cluster: the codec renders documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
-
 from kubewright.base.durations import HOUR, MINUTE, Duration
+from kubewright.base.records import dataclass, field
 
 DEFAULT_GROUP = "system:bootstrappers:kubeadm:default-node-token"
 CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
@@ -18,14 +17,16 @@ DEFAULT_CERTIFICATE_VALIDITY = Duration(8760 * HOUR)
 DEFAULT_CA_VALIDITY = Duration(87600 * HOUR)
 
 
-class Arg(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Arg:
     """One extra argument of a component, without leading dashes. The same name may be given several times."""
 
     name: str = ""
     value: str = ""
 
 
-class HostPathMount(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class HostPathMount:
     """A directory or file of the host that is mounted into a static pod."""
 
     name: str = ""
@@ -35,7 +36,8 @@ class HostPathMount(Struct, frozen=True, kw_only=True):
     path_type: str = ""
 
 
-class EnvVar(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class EnvVar:
     """A core/v1 EnvVar. `value_from` is the raw map, with fieldRef.apiVersion defaulted to v1."""
 
     name: str = ""
@@ -43,7 +45,8 @@ class EnvVar(Struct, frozen=True, kw_only=True):
     value_from: Mapping[str, object] | None = None
 
 
-class ControlPlaneComponent(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class ControlPlaneComponent:
     """What may be set for kube-controller-manager and kube-scheduler."""
 
     extra_args: Sequence[Arg] = ()
@@ -51,13 +54,15 @@ class ControlPlaneComponent(Struct, frozen=True, kw_only=True):
     extra_envs: Sequence[EnvVar] = ()
 
 
-class APIServer(ControlPlaneComponent, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class APIServer(ControlPlaneComponent):
     """What may be set for kube-apiserver."""
 
     cert_sans: Sequence[str] = ()
 
 
-class LocalEtcd(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class LocalEtcd:
     """An etcd member as a static pod of this machine."""
 
     image_repository: str = ""
@@ -69,7 +74,8 @@ class LocalEtcd(Struct, frozen=True, kw_only=True):
     peer_cert_sans: Sequence[str] = ()
 
 
-class ExternalEtcd(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class ExternalEtcd:
     """An etcd cluster that somebody else runs."""
 
     endpoints: Sequence[str] = ()
@@ -79,14 +85,16 @@ class ExternalEtcd(Struct, frozen=True, kw_only=True):
     key_file: str = ""
 
 
-class Etcd(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Etcd:
     """Exactly one of the two is set after loading."""
 
     local: LocalEtcd | None = None
     external: ExternalEtcd | None = None
 
 
-class Networking(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Networking:
     """Subnets as written: one CIDR, or two of different families joined by a comma."""
 
     service_subnet: str = "10.96.0.0/12"
@@ -94,7 +102,8 @@ class Networking(Struct, frozen=True, kw_only=True):
     dns_domain: str = "cluster.local"
 
 
-class DNS(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class DNS:
     """The CoreDNS add-on."""
 
     image_repository: str = ""
@@ -102,13 +111,15 @@ class DNS(Struct, frozen=True, kw_only=True):
     disabled: bool = False
 
 
-class Proxy(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Proxy:
     """The kube-proxy add-on."""
 
     disabled: bool = False
 
 
-class ClusterConfiguration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class ClusterConfiguration:
     """What is the same on all machines of a cluster."""
 
     kubernetes_version: str = ""
@@ -122,7 +133,7 @@ class ClusterConfiguration(Struct, frozen=True, kw_only=True):
     """Where control plane images of a `ci/` version come from; else empty."""
     ci_kubernetes_version: str = ""
     """`ci/VERSION` of a CI build, which is what kubeadm-config stores; else empty."""
-    feature_gates: Mapping[str, bool] = {}
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
     encryption_algorithm: str = "RSA-2048"
     certificate_validity_period: Duration = DEFAULT_CERTIFICATE_VALIDITY
     ca_certificate_validity_period: Duration = DEFAULT_CA_VALIDITY
@@ -135,7 +146,8 @@ class ClusterConfiguration(Struct, frozen=True, kw_only=True):
     proxy: Proxy = Proxy()
 
 
-class BootstrapToken(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class BootstrapToken:
     """A bootstrap token as configured. `token` is `id.secret`; `ttl` 0 or None means that it does not expire."""
 
     token: str = ""
@@ -146,7 +158,8 @@ class BootstrapToken(Struct, frozen=True, kw_only=True):
     groups: Sequence[str] = (DEFAULT_GROUP,)
 
 
-class NodeRegistration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class NodeRegistration:
     """How this machine becomes a Node. `taints` None means the default of its role."""
 
     name: str = ""
@@ -158,14 +171,16 @@ class NodeRegistration(Struct, frozen=True, kw_only=True):
     image_pull_serial: bool = True
 
 
-class LocalAPIEndpoint(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class LocalAPIEndpoint:
     """Where this machine's API server is reached."""
 
     advertise_address: str = ""
     bind_port: int = 6443
 
 
-class Timeouts(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Timeouts:
     """How long each kind of wait may take."""
 
     control_plane_component_health_check: Duration = Duration(4 * MINUTE)
@@ -177,7 +192,8 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     upgrade_manifests: Duration = Duration(5 * MINUTE)
 
 
-class InitConfiguration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class InitConfiguration:
     """What `init` does on this machine; never stored in the cluster."""
 
     bootstrap_tokens: Sequence[BootstrapToken] = ()
@@ -190,14 +206,16 @@ class InitConfiguration(Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = Timeouts()
 
 
-class ComponentConfig(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class ComponentConfig:
     """A kubelet or kube-proxy configuration: the whole document, kubeadm's defaults filled in, as a plain map with zero values."""
 
     document: Mapping[str, object]
     user_supplied: bool = False
 
 
-class Configuration(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
     """Everything `init` works from: loaded, defaulted, validated."""
 
     init: InitConfiguration

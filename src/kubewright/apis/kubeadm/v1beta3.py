@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec.structs import asdict, replace
-
 from kubewright.apis.kubeadm import fields, node_fields, types
 from kubewright.apis.kubeadm.node_types import Discovery, JoinConfiguration
 from kubewright.apis.kubeadm.types import APIServer, Arg, ClusterConfiguration, InitConfiguration
@@ -18,6 +16,7 @@ from kubewright.apis.scalars import SPAN, TEXT, Kind
 from kubewright.apis.schema import Field, List, Map, Pointer, Struct
 from kubewright.apis.walking import Place
 from kubewright.base.durations import MINUTE, Duration
+from kubewright.base.records import dataclass, replace, shallow
 
 VERSION: Final = "v1beta3"
 COMPONENT_TIMEOUT: Final = Duration(4 * MINUTE)
@@ -35,11 +34,13 @@ class _Arguments(Kind):
         return tuple(Arg(name=name, value=found[name]) for name in sorted(found))
 
 
-class _TimedAPIServer(APIServer, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class _TimedAPIServer(APIServer):
     timeout_for_control_plane: Duration = Duration(0)
 
 
-class _TimedDiscovery(Discovery, frozen=True, kw_only=True):
+@dataclass(frozen=True, kw_only=True)
+class _TimedDiscovery(Discovery):
     timeout: Duration | None = None
 
 
@@ -107,7 +108,7 @@ def decode_join(value: object, at: Place) -> JoinConfiguration:
     discovery = found.discovery
     if not isinstance(discovery, _TimedDiscovery):
         return found
-    values = asdict(discovery)
+    values = shallow(discovery)
     timeout = values.pop("timeout")
     timeouts = found.timeouts if timeout is None else replace(found.timeouts, discovery=timeout)
     return replace(found, discovery=Discovery(**values), timeouts=timeouts)
@@ -118,7 +119,7 @@ def component_timeout(cluster: ClusterConfiguration) -> tuple[ClusterConfigurati
     server = cluster.api_server
     if not isinstance(server, _TimedAPIServer):
         return cluster, None
-    values = asdict(server)
+    values = shallow(server)
     timeout = values.pop("timeout_for_control_plane")
     plain = replace(cluster, api_server=APIServer(**values))
     return plain, None if timeout in {Duration(0), COMPONENT_TIMEOUT} else timeout

@@ -7,12 +7,12 @@ Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), its o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kubewright.apis.kubeadm import rules
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ExternalEtcd, InitConfiguration, LocalEtcd
 from kubewright.apis.walking import Place, related
+from kubewright.base.records import dataclass
 
 Problem = tuple[str, object]
 """The reason, and the value that is shown."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from kubewright.base.records import dataclass
 from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Version
 
 DEFAULT_LABEL: Final = "stable-1"

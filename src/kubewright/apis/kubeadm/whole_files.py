@@ -6,7 +6,6 @@ kubeadm reads kind by kind and stops at the first one that is wrong; here everyt
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis import kubelet, kubeproxy
@@ -21,6 +20,7 @@ from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.reading import Reading
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document

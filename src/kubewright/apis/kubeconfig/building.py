@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
+
+from kubewright.base.records import dataclass, field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from kubewright.apis.kubeconfig.values import Cluster, Context, Kubeconfig, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.records import dataclass, field
 
 T = TypeVar("T")
 _REMEDY: Final = "correct the file, or have it written again"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.apis.kubeconfig.values import Cluster, Kubeconfig, Resolved, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.quoting import quoted
+from kubewright.base.records import dataclass
 
 Problems = Iterator[tuple[str, FieldErrorType, str]]
 """Field below the entry, kind, reason."""

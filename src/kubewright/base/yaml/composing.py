@@ -6,7 +6,6 @@ import base64
 import binascii
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
@@ -24,27 +23,33 @@ _ALIAS_HIGH: Final = 4_000_000
 _MAX_NODES: Final = 500_000  # ours: keeps the worst text of the permitted size below two seconds and 200 MiB
 
 
-@dataclass(slots=True)
 class _Frame:
     """A collection that is being read. `size` counts its nodes with aliases expanded; `key` is the key that waits for its value."""
 
-    value: Any
-    places: Any
-    path: str
-    at: int
-    anchor: str | None
-    size: int = 1
-    key: str | None = None
-    key_at: int = 0
-    merging: bool = False
+    __slots__ = ("anchor", "at", "key", "key_at", "merging", "path", "places", "size", "value")
+
+    def __init__(self, value: Any, places: Any, path: str, at: int, anchor: str | None) -> None:
+        self.value = value
+        self.places = places
+        self.path = path
+        self.at = at
+        self.anchor = anchor
+        self.size = 1
+        self.key: str | None = None
+        self.key_at = 0
+        self.merging = False
 
 
-@dataclass(frozen=True, slots=True)
 class _Node:
-    value: Any
-    at: int
-    size: int = 1
-    is_alias: bool = False
+    """A value that was read. `size` counts its nodes with aliases expanded."""
+
+    __slots__ = ("at", "is_alias", "size", "value")
+
+    def __init__(self, value: Any, at: int, size: int = 1, *, is_alias: bool = False) -> None:
+        self.value = value
+        self.at = at
+        self.size = size
+        self.is_alias = is_alias
 
 
 class Composer:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from kubewright.base.records import dataclass, field
 
 MAX_BYTES: Final = 3 * 1024 * 1024
 """Size limit of a text. It is what an API server takes in a request; kubeadm itself has none."""

@@ -7,11 +7,11 @@ import os
 import re
 import socket
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import DiskFull, HostError, RuntimeUnavailable
+from kubewright.base.records import dataclass
 
 ANOTHER_SOCKET: Final = "name another socket with --cri-socket or nodeRegistration.criSocket"
 LONGEST_PATH: Final = 107

@@ -7,7 +7,6 @@ a row that says so, and a machine without any certificate of a control plane sho
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, CheckFailed
+from kubewright.base.records import dataclass
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.certs.places import Places
 from kubewright.pki import authorities, bundles, certificates, kubeconfigs, renewing, table

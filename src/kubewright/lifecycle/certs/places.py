@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from kubewright.base.records import dataclass
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.lifecycle.certs.rows import Renewable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
 from kubewright.lifecycle.certs.places import Places
 from kubewright.lifecycle.certs.rows import Renewable
 from kubewright.pki import authorities, renewing

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeconfig import kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
 from kubewright.lifecycle.certs.places import Places
 from kubewright.pki import csr, specs, table
 from kubewright.pki.keys import KeyPool, PrivateKey

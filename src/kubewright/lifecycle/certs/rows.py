@@ -6,9 +6,9 @@ Authorities, the service account keys and kubelet.conf are never renewed. With a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kubewright.base.records import dataclass
 from kubewright.pki import table
 
 if TYPE_CHECKING:

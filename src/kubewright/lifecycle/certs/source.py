@@ -7,10 +7,7 @@ than any of them, and only if it is given: kubeadm's default value overrides the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
-
-from msgspec.structs import replace as replace_struct
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import features
@@ -23,6 +20,7 @@ from kubewright.base.errors import APIError, DocumentError, KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CONFIG_MAP
@@ -117,4 +115,4 @@ def whole_configuration(asked: Asked, *, detected: Detected, random: Random, rep
     for warning in loaded.warnings:
         reporter.emit(Warned(text=warning))
     cluster = loaded.configuration.cluster
-    return replace_struct(loaded.configuration, cluster=replace_struct(cluster, encryption_algorithm=features.key_algorithm(cluster)))
+    return replace(loaded.configuration, cluster=replace(cluster, encryption_algorithm=features.key_algorithm(cluster)))

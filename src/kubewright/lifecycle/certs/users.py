@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kubewright.apis.addresses import Addresses
@@ -11,6 +10,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
 from kubewright.pki import authorities, kubeconfigs, specs, table
 from kubewright.pki.ensure import Means
 from kubewright.pki.keys import FreshKeys

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -15,6 +14,7 @@ from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import Waiter
 from kubewright.host.desired import File
 from kubewright.host.seam import Host

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
 from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File

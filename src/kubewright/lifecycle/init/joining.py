@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.errors import NotFound
+from kubewright.base.records import replace
 from kubewright.kube import ensure
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
@@ -118,4 +117,4 @@ def short_lived(token: str, *, seconds: int) -> BootstrapToken:
     """Return a token for joins that are about to happen."""
     from kubewright.base.durations import Duration
 
-    return msgspec.structs.replace(BootstrapToken(), token=token, ttl=Duration.of_seconds(seconds))
+    return replace(BootstrapToken(), token=token, ttl=Duration.of_seconds(seconds))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import APIError, KubewrightError, NotFound
 from kubewright.base.events import Warned
+from kubewright.base.records import replace
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access

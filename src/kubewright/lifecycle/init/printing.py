@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from kubewright.base import yaml
+from kubewright.base.records import replace
 from kubewright.lifecycle.init import patching
 from kubewright.lifecycle.init.addons import with_patches
 from kubewright.lifecycle.init.calls import Call

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
-
-import msgspec
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import features
@@ -16,6 +13,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 
 _NO_FLAGS: Final = InitOverrides()
@@ -99,13 +97,13 @@ def _with_add_ons(configuration: Configuration) -> Configuration:
     parts = {part: getattr(configuration.cluster, part) for _, part in _ADD_ONS}
     for phase, part in _ADD_ONS:
         if _covered(phase, skipped):
-            parts[part] = msgspec.structs.replace(parts[part], disabled=True)
+            parts[part] = replace(parts[part], disabled=True)
         elif parts[part].disabled:
             skipped = (*skipped, phase)
-    return msgspec.structs.replace(
+    return replace(
         configuration,
-        cluster=msgspec.structs.replace(configuration.cluster, **parts),
-        init=msgspec.structs.replace(configuration.init, skip_phases=skipped),
+        cluster=replace(configuration.cluster, **parts),
+        init=replace(configuration.init, skip_phases=skipped),
     )
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-
-import msgspec
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.node_loading import LoadedKind, load_join
@@ -13,6 +10,7 @@ from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discover
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 
 
@@ -86,7 +84,7 @@ def configure(
 def _changed(given: JoinConfiguration, flags: JoinFlags, *, from_file: bool) -> JoinConfiguration:
     """Put the flags into what the file says; without a file they are everything."""
     if not from_file:
-        given = msgspec.structs.replace(given, discovery=_discovery(flags), control_plane=_control_plane(flags))
+        given = replace(given, discovery=_discovery(flags), control_plane=_control_plane(flags))
     for attribute, value in (
         ("node_registration.name", flags.node_name),
         ("node_registration.cri_socket", flags.cri_socket),

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
-import msgspec
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.node_loading import LoadedKind, load_reset
 from kubewright.apis.kubeadm.node_types import ResetConfiguration
+from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 
 
@@ -58,4 +56,4 @@ def _changed(given: ResetConfiguration, flags: ResetFlags) -> ResetConfiguration
     }
     ignored = tuple(dict.fromkeys((*given.ignore_preflight_errors, *flags.ignore_preflight_errors)))
     typed = {name: value for name, value in values.items() if value not in {None, "", ()}}
-    return msgspec.structs.replace(given, **typed, ignore_preflight_errors=ignored)
+    return replace(given, **typed, ignore_preflight_errors=ignored)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field
 from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Version
 
 KUBELET_SKEW: Final = 3

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
-
-import msgspec
 
 from kubewright.apis.kubeadm import rules
 from kubewright.apis.kubeadm.node_loading import LoadedKind, load_upgrade
 from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field, replace
 from kubewright.base.yaml import Document
 
 _NAMED: Final = "skip_phases", "ignore_preflight_errors"
@@ -69,4 +67,4 @@ def _changed(given: UpgradeConfiguration, request: UpgradeRequest) -> UpgradeCon
     if hasattr(section, "ignore_preflight_errors"):
         ignored = (*section.ignore_preflight_errors, *request.flags.get("ignore_preflight_errors", ()))
         values["ignore_preflight_errors"] = tuple(dict.fromkeys(ignored))
-    return msgspec.structs.replace(given, **{request.section: msgspec.structs.replace(section, **values)})
+    return replace(given, **{request.section: replace(section, **values)})

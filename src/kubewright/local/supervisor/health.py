@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
+from kubewright.base.records import dataclass
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
 from kubewright.local.supervisor.probing import Outcome
 
@@ -48,7 +48,7 @@ class Condemned:
     grace: float | None
 
 
-@dataclass
+@dataclass()
 class Tally:
     """Counts the outcomes of one probe. Pure: it is given the time."""
 

@@ -7,10 +7,10 @@ a process and writing that down loses nothing. The daemon itself carries the clu
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.records import dataclass
 from kubewright.host.processes import MARKER, Identity, RealProcesses
 
 CLUSTER: Final = MARKER

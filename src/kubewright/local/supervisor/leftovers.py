@@ -7,8 +7,8 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 
+from kubewright.base.records import dataclass, field
 from kubewright.local.supervisor.identities import Found, search
 from kubewright.local.supervisor.process import Process
 from kubewright.local.supervisor.stopping import DOWN, Stage, stages_of
@@ -17,7 +17,7 @@ Key = tuple[str, str, str]
 """Which process a container wants: the component's name, the manifest's hash, the launch's digest."""
 
 
-@dataclass
+@dataclass()
 class Leftovers:
     """The processes of one machine that nobody watches yet, by pod."""
 

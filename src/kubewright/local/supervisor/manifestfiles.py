@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import KubewrightError
+from kubewright.base.records import dataclass, field
 from kubewright.local.supervisor.pod import StaticPod
 from kubewright.local.supervisor.reading import read_pod
 
@@ -32,7 +32,7 @@ class _Stamp:
     modified: int
 
 
-@dataclass
+@dataclass()
 class ManifestFiles:
     """Reads the directory again and again; decodes only files that changed."""
 

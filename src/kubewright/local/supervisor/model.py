@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from kubewright.base.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

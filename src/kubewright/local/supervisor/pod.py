@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kubewright.base.fields import FieldPath
+from kubewright.base.records import dataclass
 
 DEFAULT_GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL where a pod names none. The API says 30, and kube-apiserver takes all of them while anybody watches

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from dataclasses import dataclass
 from typing import Final
 
 from kubewright.apis.addresses import host_port
 from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
 from kubewright.local.supervisor.model import ProbeIdentity
 from kubewright.local.supervisor.pod import HttpTarget, TcpTarget
 

@@ -8,10 +8,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.records import dataclass
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local.supervisor.identities import identity_of_child
 

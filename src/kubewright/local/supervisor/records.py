@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import Identity
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kubewright.base.errors import ValidationError
+from kubewright.base.records import dataclass, replace
 from kubewright.local.supervisor.leftovers import DEFAULT, Key, Leftovers
 from kubewright.local.supervisor.manifestfiles import one_line
 from kubewright.local.supervisor.model import ComponentPhase, ComponentState

@@ -6,12 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldErrorType
+from kubewright.base.records import dataclass
 from kubewright.local.supervisor.fieldreader import FieldReader
 from kubewright.local.supervisor.model import NodeFacts
 from kubewright.local.supervisor.mounts import rewriter, why_not

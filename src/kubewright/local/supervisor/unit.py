@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from kubewright.base.clock import rfc3339_micro
 from kubewright.base.errors import HostError
 from kubewright.base.events import State, Warned
+from kubewright.base.records import replace
 from kubewright.local.supervisor import restarts
 from kubewright.local.supervisor.health import Condemned, Health, Watcher
 from kubewright.local.supervisor.identities import age, stat_of
@@ -229,7 +229,7 @@ class Unit:
         """Take a new state, and tell unless it is the old one."""
         before = self._state
         moved = {} if phase is before.phase else {"changed_at": self._workshop.clock.now()}
-        self._state = replace(before, phase=phase, **{"reason": "", **changes, **moved})  # type: ignore[arg-type]  # fields of the value
+        self._state = replace(before, phase=phase, **{"reason": "", **changes, **moved})
         if self._state == before:
             return
         if phase is not before.phase:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.events import Event
+from kubewright.base.records import dataclass
 from kubewright.local.supervisor.health import Attempts
 from kubewright.local.supervisor.hostpaths import ensure_host_path
 from kubewright.local.supervisor.identities import CLUSTER, COMPONENT, LAUNCH, MACHINE, MANIFEST

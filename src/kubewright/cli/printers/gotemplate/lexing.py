@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from kubewright.base.records import dataclass
 from kubewright.cli.printers.problem import Problem
 
 KEYWORDS: Final = frozenset({"block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"})
