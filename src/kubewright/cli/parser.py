@@ -95,9 +95,9 @@ def read(found: Found, *, program: str) -> Parsed:
     """Read the flags and arguments of the command that was found. Raises UsageError."""
     command = found.command
     if not command.words and found.left:
-        raise _unknown(command, found.left[0], program=program)
+        raise _unknown(command, found.left, program=program)
     flags = (*_flags(command), HELP)
-    scanned = pflag.scan(found.rest, flags, see=_see_help(command, program))
+    scanned = pflag.scan(found.rest, flags, see=_see_help(command, program), gone=lambda name: _gone_flag(command, name))
     wants_help = scanned.values.pop("help", False) is True
     if not wants_help:
         _check_arguments(command, scanned.arguments, program=program)
@@ -127,7 +127,7 @@ def _check_arguments(command: Command, words: Sequence[str], *, program: str) ->
     see = _see_help(command, program)
     if command.argument is None:
         if words and command.words:
-            raise _unknown(command, words[0], program=program)
+            raise _unknown(command, words, program=program)
         return
     least, most = command.argument.least, command.argument.most
     if most == ANY or least <= len(words) <= most:
@@ -136,10 +136,20 @@ def _check_arguments(command: Command, words: Sequence[str], *, program: str) ->
     raise UsageError(f"{wanted}, received {len(words)}", remedy=see)
 
 
-def _unknown(command: Command, word: str, *, program: str) -> UsageError:
+def _unknown(command: Command, words: Sequence[str], *, program: str) -> UsageError:
+    """Return the error for words behind a command that does not take them; what kubeadm once had is told."""
+    from kubewright.cli.removed_flags import command_hint
+
     called = " ".join((program, *command.words))
     known = [row.words[-1] for row in commands.children(command)]
-    return UsageError(f'unknown command "{word}" for "{called}"', remedy=_did_you_mean(word, known) or _see_help(command, program))
+    remedy = command_hint([*command.words, *words]) or _did_you_mean(words[0], known) or _see_help(command, program)
+    return UsageError(f'unknown command "{words[0]}" for "{called}"', remedy=remedy)
+
+
+def _gone_flag(command: Command, name: str) -> str:
+    from kubewright.cli.removed_flags import flag_hint
+
+    return flag_hint(command.words, name)
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -13,7 +13,9 @@ from kubewright.cli.model import BOOL, Flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    _Remedy = Callable[[str, Callable[[str, Sequence[Flag]], str]], str]
 
 
 class Scanned:
@@ -31,9 +33,16 @@ class Scanned:
             self.notices.append(f"Flag --{flag.name} has been deprecated, {flag.deprecated}")
 
 
-def scan(words: Sequence[str], flags: Sequence[Flag], *, see: str) -> Scanned:
-    """Read all words. `see` is the remedy where nothing better is known. Raises UsageError."""
+def scan(words: Sequence[str], flags: Sequence[Flag], *, see: str, gone: Callable[[str], str] = lambda _: "") -> Scanned:
+    """Read all words. `gone` says what became of a flag that is not known, or ''; `see` is the remedy if nothing better is known.
+
+    Raises UsageError.
+    """
     found = Scanned()
+
+    def remedy(name: str, close: Callable[[str, Sequence[Flag]], str]) -> str:
+        return gone(name) or close(name, flags) or see
+
     left = list(words)
     while left:
         word = left.pop(0)
@@ -43,9 +52,9 @@ def scan(words: Sequence[str], flags: Sequence[Flag], *, see: str) -> Scanned:
         if not word.startswith("-") or word == "-":
             found.arguments.append(word)
         elif word.startswith("--"):
-            _long(word, left, flags, found, see=see)
+            _long(word, left, flags, found, remedy=remedy)
         else:
-            _short(word[1:], left, flags, found, see=see)
+            _short(word[1:], left, flags, found, remedy=remedy)
     return found
 
 
@@ -66,13 +75,13 @@ def _lettered(letter: str, flags: Sequence[Flag]) -> Flag | None:
     return next((flag for flag in flags if flag.short == letter), None)
 
 
-def _long(word: str, left: list[str], flags: Sequence[Flag], found: Scanned, *, see: str) -> None:
+def _long(word: str, left: list[str], flags: Sequence[Flag], found: Scanned, *, remedy: _Remedy) -> None:
     name, equals, text = word[2:].partition("=")
     if not name or name.startswith("-"):
-        raise UsageError(f"bad flag syntax: {word}", remedy=see)
+        raise UsageError(f"bad flag syntax: {word}", remedy="write flags as --name or --name=VALUE")
     flag = named(name, flags)
     if flag is None:
-        raise UsageError(f"unknown flag: --{name}", remedy=_close(name, flags) or see)
+        raise UsageError(f"unknown flag: --{name}", remedy=remedy(name, _close))
     if not equals:
         if flag.kind != BOOL and not left:
             raise UsageError(f"flag needs an argument: {word}", remedy=f"write it as --{name}=VALUE or --{name} VALUE")
@@ -80,11 +89,11 @@ def _long(word: str, left: list[str], flags: Sequence[Flag], found: Scanned, *, 
     found.take(flag, text)
 
 
-def _short(letters: str, left: list[str], flags: Sequence[Flag], found: Scanned, *, see: str) -> None:
+def _short(letters: str, left: list[str], flags: Sequence[Flag], found: Scanned, *, remedy: _Remedy) -> None:
     while letters:
         flag = _lettered(letters[0], flags)
         if flag is None:
-            raise UsageError(f"unknown shorthand flag: '{letters[0]}' in -{letters}", remedy=_doubled(letters, flags) or see)
+            raise UsageError(f"unknown shorthand flag: '{letters[0]}' in -{letters}", remedy=remedy(letters, _doubled))
         if len(letters) > 2 and letters[1] == "=":
             found.take(flag, letters[2:])
             return

@@ -101,6 +101,25 @@ def test_a_misspelt_flag_gets_a_suggestion():
     assert caught.value.remedy == "did you mean '--nodes'?"
 
 
+@pytest.mark.parametrize(
+    ("argv", "remedy"),
+    [
+        (("init", "--experimental-upload-certs"), "--experimental-upload-certs is gone since v1.16; use --upload-certs"),
+        (
+            ("join", "phase", "control-plane-join", "etcd"),
+            "`join phase control-plane-join etcd` is gone since v1.36; use `join phase etcd-join`",
+        ),
+        (("alpha", "phase", "x"), "`alpha phase` is gone since v1.14; use `init phase`"),
+        (("config", "view"), "`config view` is gone since v1.22; use `kubectl get configmap -n kube-system kubeadm-config -o yaml`"),
+    ],
+)
+def test_what_kubeadm_once_had_is_told(argv, remedy):
+    with pytest.raises(UsageError) as caught:
+        read(*argv)
+    assert caught.value.what.startswith("unknown ")
+    assert caught.value.remedy == remedy
+
+
 @given(st.lists(st.text(min_size=1, max_size=12), max_size=6))
 def test_any_words_are_read_or_refused_with_a_usage_error(words):
     try:
