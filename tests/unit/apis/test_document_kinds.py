@@ -135,6 +135,14 @@ def test_unknown_kinds_are_errors_when_strict_and_warnings_else(api_version):
     assert warnings == [f"kubeadm.yaml:1: {api_version} Widget is an unknown kind"]
 
 
+@pytest.mark.parametrize("api_version", ["kubeadm.k8s.io/v9", "example.com/v1"])
+@pytest.mark.parametrize("kind", ["InitConfiguration", "ClusterConfiguration"])
+def test_a_kind_that_the_command_reads_is_not_ignored_for_its_unknown_version(kind, api_version):
+    other = cluster() if kind == "InitConfiguration" else init()
+    error = document_error(other, {"apiVersion": api_version, "kind": kind}, strict=False)
+    assert error.detail.count(f"{api_version} {kind} is an unknown kind") == 1
+
+
 def test_known_kinds_that_init_does_not_use_are_ignored_with_a_warning():
     assert load(cluster(), _JOIN).warnings == ["kubeadm.yaml:1: JoinConfiguration is ignored here"]
 

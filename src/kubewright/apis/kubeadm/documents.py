@@ -138,7 +138,7 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
     """Return what is wrong with a kind, and what is said when it is ignored or deprecated."""
     judged = strict or INIT in use or gvk.kind in use
     if not gvk.known:
-        return _unknown(gvk, strict=strict, judged=judged)
+        return _unknown(gvk, strict=strict, use=use, judged=judged)
     if gvk.kind not in use:
         return "", f"{gvk.kind} is ignored here"
     if gvk.version == DEPRECATED and gvk.group == GROUP and not allow_deprecated:
@@ -146,7 +146,7 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
     return "", ""
 
 
-def _unknown(gvk: _GVK, *, strict: bool, judged: bool) -> tuple[str, str]:
+def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> tuple[str, str]:
     """Say why something is not known: as what is wrong, or as a note where only the kinds that are read count."""
     from kubewright.apis.kubeadm import removed  # for what is wrong only
 
@@ -155,7 +155,8 @@ def _unknown(gvk: _GVK, *, strict: bool, judged: bool) -> tuple[str, str]:
     if gvk.group in COMPONENT_GROUPS and judged:
         return removed.COMPONENT_KINDS.get(gvk.kind) or _component_problem(gvk), ""
     unknown = f"{gvk} is an unknown kind{_meant(gvk)}"
-    return (unknown, "") if strict else ("", unknown)
+    needed = gvk.kind in use and gvk.kind in KINDS  # by its name alone, as kubeadm looks for it
+    return (unknown, "") if strict or needed else ("", unknown)
 
 
 def _meant(gvk: _GVK) -> str:
