@@ -153,6 +153,33 @@ def test_join_reads_hints_too():
     assert "discovery.bootstrapToken.token" in caught.value.errors[0].reason + caught.value.errors[-1].reason
 
 
+_OUTDATED = [
+    (
+        "nodeRegistration",
+        {"taints": [{"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}]},
+        "write node-role.kubernetes.io/control-plane",
+    ),
+    ("nodeRegistration", {"criSocket": "unix:///var/run/dockershim.sock"}, "cannot use since v1.24"),
+    ("nodeRegistration", {"criSocket": "unix:///var/run/docker.sock"}, "cri-dockerd's socket"),
+    ("imageRepository", "k8s.gcr.io", "write registry.k8s.io"),
+    ("dns", {"imageRepository": "k8s.gcr.io/coredns"}, "write registry.k8s.io"),
+    ("etcd", {"local": {"imageRepository": "gcr.io/google_containers"}}, "write registry.k8s.io"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "said"), _OUTDATED)
+def test_values_that_name_what_is_gone_draw_a_warning(field, value, said):
+    document = init(**{field: value}) if field == "nodeRegistration" else cluster(**{field: value})
+    others = [other for other in (init(), cluster()) if other["kind"] != document["kind"]]
+    warnings = load(document, *others).warnings
+    assert [warning.startswith(field) and said in warning for warning in warnings] == [True]
+
+
+def test_what_replaced_them_draws_none():
+    node = {"taints": [{"key": "node-role.kubernetes.io/control-plane"}], "criSocket": "unix:///var/run/cri-dockerd.sock"}
+    assert load(init(nodeRegistration=node), cluster(imageRepository="registry.k8s.io/k8s.gcr.io")).warnings == []
+
+
 def test_every_kind_that_is_read_is_explained():
     assert set(KINDS) == {*ROOTS, *COMPONENTS}
     assert len(KINDS) == 7

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubewright.apis.kubeadm import node_rules, rules
 from kubewright.apis.kubeadm.node_types import Discovery, JoinConfiguration, ResetConfiguration, UpgradeConfiguration
-from kubewright.apis.kubeadm.validation import REGISTRATION_RULES, Rule, check
+from kubewright.apis.kubeadm.validation import REGISTRATION_RULES, REGISTRATION_WARNINGS, Rule, check, warn
 from kubewright.apis.walking import Place
 
 
@@ -79,6 +79,7 @@ def validate_join(join: JoinConfiguration, at: Place, *, runs: bool, exists: Cal
     found = join.discovery.file
     path = Rule("discovery.file.kubeConfigPath", lambda _: found and found.kube_config_path, node_rules.discovery_file(exists))
     check((*JOIN_RULES, path), join, at)
+    warn(REGISTRATION_WARNINGS, join, at)
     if runs:
         check(JOIN_RUN_RULES, join, at)
 

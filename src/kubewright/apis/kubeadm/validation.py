@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from kubewright.apis.kubeadm import rules
+from kubewright.apis.kubeadm import outdated, rules
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ExternalEtcd, InitConfiguration, LocalEtcd
 from kubewright.apis.walking import Place, related
 from kubewright.base.records import dataclass
@@ -38,6 +38,10 @@ REGISTRATION_RULES: Final = (
     Rule("nodeRegistration.imagePullPolicy", lambda kind: kind.node_registration.image_pull_policy, rules.pull_policy),
 )
 """Rules of Init and Join alike."""
+REGISTRATION_WARNINGS: Final = (
+    Rule("nodeRegistration.taints", lambda kind: kind.node_registration.taints, outdated.taints),
+    Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, outdated.socket),
+)
 
 INIT_RULES: Final = (
     *REGISTRATION_RULES,
@@ -107,6 +111,9 @@ CLUSTER_WARNINGS: Final = (
     Rule("certificateValidityPeriod", lambda cluster: cluster, rules.long_certificates),
     Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.long_authorities),
     Rule("certificateValidityPeriod", lambda cluster: cluster, rules.outlives_authority),
+    Rule("imageRepository", lambda cluster: cluster.image_repository, outdated.repository),
+    Rule("dns.imageRepository", lambda cluster: cluster.dns.image_repository, outdated.repository),
+    Rule("etcd.local.imageRepository", _of_local("image_repository"), outdated.repository),
 )
 RUN_RULES: Final = (
     Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.bindable),
@@ -121,6 +128,7 @@ def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
     for index, token in enumerate(init.bootstrap_tokens):
         found += _found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index))
     _note(found, at)
+    warn(REGISTRATION_WARNINGS, init, at)
     if runs:
         check(RUN_RULES, init, at)
 
@@ -128,7 +136,12 @@ def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
 def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
     """Note everything that is wrong with the cluster's configuration, and what is only questionable."""
     check(CLUSTER_RULES, cluster, at)
-    for _, place, (reason, _value) in _found(CLUSTER_WARNINGS, cluster, at):
+    warn(CLUSTER_WARNINGS, cluster, at)
+
+
+def warn(table: Sequence[Rule], subject: object, at: Place) -> None:
+    """Note what is only questionable."""
+    for _, place, (reason, _value) in _found(table, subject, at):
         place.warn(f"{place.path}: {reason}")
 
 

@@ -1,0 +1,34 @@
+"""Values that kubeadm takes without a word although what they name is gone. They draw a warning that says since when, and what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.apis.kubeadm.rules import Problems
+
+_MASTER: Final = "node-role.kubernetes.io/master"
+_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+_DOCKERSHIM: Final = "dockershim.sock"
+_DOCKER: Final = ("/docker.sock", "/docker/docker.sock")
+_FROZEN: Final = ("k8s.gcr.io", "gcr.io/google_containers", "gcr.io/google-containers")
+
+
+def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
+    """Question the taint that control planes had up to v1.24."""
+    for taint in given:
+        if taint.get("key") == _MASTER:
+            yield f"the taint {_MASTER} is gone since v1.25; write {_CONTROL_PLANE}", _MASTER
+
+
+def socket(given: str) -> Problems:
+    """Question sockets of Docker, which the kubelet cannot talk to since dockershim is gone."""
+    if given.endswith((_DOCKERSHIM, *_DOCKER)):
+        yield f"{given} is Docker's, which kubelets cannot use since v1.24; use containerd, CRI-O, or cri-dockerd's socket", given
+
+
+def repository(given: str) -> Problems:
+    """Question registries that get no new images."""
+    for frozen in _FROZEN:
+        if given == frozen or given.startswith(f"{frozen}/"):
+            yield f"{frozen} gets no new images since v1.27; write registry.k8s.io", given
