@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -71,20 +71,25 @@ def decide_accounts(added: Added, desired: Accounts) -> Change:
     return Change(target=desired.target, action=Action.CREATE if names else Action.NONE, reason=", ".join(names))
 
 
-def decide_service(found: ServiceState | None, desired: Service) -> Change:
-    """Compare a service; `found` None means that nothing is known about it, so that it is told to do what is desired."""
-    verbs = service_verbs(found, desired)
-    return Change(target=desired.target, action=Action.UPDATE if verbs else Action.NONE, reason=", ".join(verbs))
+def decide_service(found: ServiceState | None, desired: Service, *, units: Sequence[Change] = ()) -> Change:
+    """Compare a service; `found` None means that nothing is known about it, so that it is told to do what is desired.
+
+    `units` are the changes of its unit files.
+    """
+    verbs = service_verbs(found, desired, units=units)
+    diff = "".join(unit.diff for unit in units)
+    return Change(target=desired.target, action=Action.UPDATE if verbs else Action.NONE, diff=diff, reason=", ".join(verbs))
 
 
-def service_verbs(found: ServiceState | None, desired: Service) -> tuple[str, ...]:
-    """Return what is to be done to a service, in order: `enable`, `disable`, `start`, `stop`, `restart`."""
-    verbs = []
+def service_verbs(found: ServiceState | None, desired: Service, *, units: Sequence[Change] = ()) -> tuple[str, ...]:
+    """Return what is to be done to a service, in order: `reload` of its unit files, `enable`, `disable`, `start`, `stop`, `restart`."""
+    changed = any(units) or (found is not None and found.stale)
+    verbs = ["reload"] if changed else []
     if desired.enabled is not None and (found is None or found.enabled != desired.enabled):
         verbs.append("enable" if desired.enabled else "disable")
     if found is None or found.running != desired.running:
         verbs.append("restart" if desired.running and desired.restart else "start" if desired.running else "stop")
-    elif desired.running and desired.restart:
+    elif desired.running and (desired.restart or changed):
         verbs.append("restart")
     return tuple(verbs)
 

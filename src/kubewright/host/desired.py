@@ -69,6 +69,8 @@ class Directory:
 class Service:
     """A service of the machine, such as `kubelet`.
 
+    `units` are its unit file and drop-ins, where no package brings them. They are written first; when one of them changes, the service
+    manager reads its units again, and a service that runs is restarted.
     `restart` restarts one that runs already, because files that it reads have changed. `enabled` None leaves that as it is.
     `stand_ins` are files that the running service would write; only an overlay uses them, for the phases that read them later.
     """
@@ -77,6 +79,7 @@ class Service:
     running: bool = True
     enabled: bool | None = None
     restart: bool = False
+    units: tuple[File, ...] = ()
     stand_ins: tuple[File, ...] = ()
 
     @property

@@ -31,7 +31,8 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceState:
-    """What is known of a service of the machine."""
+    """What is known of a service of the machine. `stale`: its unit files have changed since the service manager read them."""
 
     running: bool
     enabled: bool = True
+    stale: bool = False

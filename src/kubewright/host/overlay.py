@@ -165,8 +165,9 @@ class OverlayHost:
         return change
 
     def _ensure_service(self, desired: Service) -> Change:
+        units = [self._ensure_file(unit) for unit in desired.units]
         found = self.service(desired.name)
-        change = decide_service(found, desired)
+        change = decide_service(found, desired, units=units)
         enabled = desired.enabled if desired.enabled is not None else found is None or found.enabled
         self._services[desired.name] = ServiceState(running=desired.running, enabled=enabled)
         if desired.running:

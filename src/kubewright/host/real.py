@@ -137,16 +137,19 @@ class RealHost:
     def _ensure_service(self, desired: Service) -> Change:
         if self._services is None:
             raise _unsupported(f"service {desired.name}", "it needs a service manager")
-        found = self._services.state(desired.name)
+        services = self._services
+        units = [self._ensure_file(unit) for unit in desired.units]
+        found = services.state(desired.name)
         verbs = {
-            "enable": self._services.enable,
-            "disable": self._services.disable,
-            "start": self._services.start,
-            "stop": self._services.stop,
-            "restart": self._services.restart,
+            "reload": lambda _: services.reload(),
+            "enable": services.enable,
+            "disable": services.disable,
+            "start": services.start,
+            "stop": services.stop,
+            "restart": services.restart,
         }
-        change = decide_service(found, desired)
-        for verb in service_verbs(found, desired):
+        change = decide_service(found, desired, units=units)
+        for verb in service_verbs(found, desired, units=units):
             verbs[verb](desired.name)
         return change
 

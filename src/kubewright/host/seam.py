@@ -115,6 +115,10 @@ class Services(Protocol):
         """Write: have a service not started with the machine."""
         ...
 
+    def reload(self) -> None:
+        """Write: have the service manager read its unit files again."""
+        ...
+
 
 class Programs(Protocol):
     """The programs of a machine. Both verbs read."""

@@ -117,6 +117,9 @@ class _Services:
     def disable(self, name: str, /) -> None:
         raise _not_here(name, "disabled")
 
+    def reload(self) -> None:
+        """There are no unit files."""
+
     def _known(self, name: str) -> None:
         if name != KUBELET:
             raise _not_here(name, "started")

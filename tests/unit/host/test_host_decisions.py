@@ -126,6 +126,7 @@ def test_something_else_in_the_place_of_a_directory_is_refused(kind):
 
 
 RUNS, STOPPED = ServiceState(running=True, enabled=True), ServiceState(running=False, enabled=False)
+STALE = ServiceState(running=True, enabled=True, stale=True)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +145,8 @@ RUNS, STOPPED = ServiceState(running=True, enabled=True), ServiceState(running=F
         (None, {}, ("start",)),
         (None, {"running": False}, ("stop",)),
         (None, {"enabled": True, "restart": True}, ("enable", "restart")),
+        (STALE, {}, ("reload", "restart")),
+        (STALE, {"running": False}, ("reload", "stop")),
     ],
 )
 def test_a_service_is_told_only_what_it_does_not_do(found, more, verbs):

@@ -56,6 +56,9 @@ class Manager:
     def disable(self, name):
         self.told.append(f"disable {name}")
 
+    def reload(self):
+        self.told.append("reload")
+
 
 class Runtime:
     """A container runtime with one image."""

@@ -56,6 +56,9 @@ class SeenServices:
     def disable(self, name: str, /) -> None:
         raise _later(name)
 
+    def reload(self) -> None:
+        raise _later("manager")
+
     def _exists(self, path: PurePosixPath) -> bool:
         return self._files.state(path) is not None
 

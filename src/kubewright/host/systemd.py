@@ -1,0 +1,120 @@
+"""systemd as the service manager of a machine, through `systemctl`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
+from kubewright.host.commands import Commands, RealCommands
+from kubewright.host.found import Kind, ServiceState
+from kubewright.host.seam import FileReader
+
+BOOTED: Final = PurePosixPath("/run/systemd/system")
+"""There is such a directory where systemd is the init system (sd_booted(3))."""
+
+ASKED_WITHIN: Final = 10.0
+DONE_WITHIN: Final = 120.0
+"""Seconds for a verb: a unit's own limits are 90 s by default (DefaultTimeoutStartSec)."""
+
+_PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
+_RUNNING: Final = frozenset({"active", "reloading", "activating"})
+_WAITS_TO_BE_STARTED_AGAIN: Final = "auto-restart"
+_ENABLED: Final = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated"})
+"""What `systemctl is-enabled` calls enabled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unit:
+    loaded: str
+    active: str
+    sub: str
+    file: str
+    stale: bool
+
+    @property
+    def again(self) -> bool:
+        """It ended and waits for its next start, as a kubelet without a configuration does for ten seconds at a time."""
+        return self.sub.startswith(_WAITS_TO_BE_STARTED_AGAIN)
+
+
+def find(files: FileReader, *, environment: Mapping[str, str]) -> Systemd | None:
+    """Return the service manager of this machine, None where systemd is not the init system (containers, other systems)."""
+    booted = files.state(BOOTED)
+    return Systemd(RealCommands(environment=environment)) if booted is not None and booted.kind is Kind.DIRECTORY else None
+
+
+class Systemd:
+    """`host.seam.Services` through `systemctl`. Verbs that change something need root, and raise HostError with what systemd says."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+
+    def state(self, name: str, /) -> ServiceState | None:
+        unit = self._unit(name)
+        if unit.loaded == "not-found":
+            return None
+        return ServiceState(running=unit.active in _RUNNING and not unit.again, enabled=unit.file in _ENABLED, stale=unit.stale)
+
+    def start(self, name: str, /) -> None:
+        """A unit that waits to be started again is restarted: `start` would leave it waiting."""
+        self._do("restart" if self._unit(name).again else "start", name)
+
+    def stop(self, name: str, /) -> None:
+        self._do("stop", name)
+
+    def restart(self, name: str, /) -> None:
+        self._do("restart", name)
+
+    def enable(self, name: str, /) -> None:
+        self._do("enable", name)
+
+    def disable(self, name: str, /) -> None:
+        self._do("disable", name)
+
+    def reload(self) -> None:
+        self._do("daemon-reload")
+
+    def _unit(self, name: str) -> _Unit:
+        argv = ["systemctl", "show", f"--property={','.join(_PROPERTIES)}", _file(name)]
+        ended = self._commands.run(argv, within=ASKED_WITHIN)
+        found = dict(line.split("=", 1) for line in ended.out.splitlines() if "=" in line)
+        if ended.code or set(found) != set(_PROPERTIES):
+            raise HostError(
+                f"systemd does not tell the state of the service {name}",
+                detail=ended.err.strip() or f"exit code {ended.code}",
+                remedy=f"see what `{' '.join(argv)}` says",
+            )
+        return _Unit(
+            loaded=found["LoadState"],
+            active=found["ActiveState"],
+            sub=found["SubState"],
+            file=found["UnitFileState"],
+            stale=found["NeedDaemonReload"] == "yes",
+        )
+
+    def _do(self, verb: str, name: str = "") -> None:
+        argv = ["systemctl", "--no-ask-password", "--quiet", verb, *([_file(name)] if name else [])]
+        ended = self._commands.run(argv, within=DONE_WITHIN)
+        if ended.code:
+            raise HostError(
+                f"systemd cannot {verb} the service {name}" if name else f"systemd cannot do {verb}",
+                detail=ended.err.strip() or f"exit code {ended.code}",
+                remedy=_remedy(name, ended.err),
+            )
+
+
+def _file(name: str) -> str:
+    return name if "." in name else f"{name}.service"
+
+
+def _remedy(name: str, said: str) -> str:
+    if "masked" in said:
+        return f"somebody has masked it on purpose; `systemctl unmask {_file(name)}` allows it again"
+    if any(word in said for word in ("Access denied", "Interactive authentication", "Permission denied", "Operation not permitted")):
+        return "run the command as root"
+    if not name:
+        return "see what `journalctl -b` says about systemd"
+    return f"`systemctl status {_file(name)}` and `journalctl -u {_file(name)}` say why"

@@ -1,0 +1,180 @@
+"""systemd as it is asked and told through `systemctl`; units that are written, read again and restarted. No real systemd is asked."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+
+import pytest
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action
+from kubewright.base.errors import HostError
+from kubewright.host import systemd
+from kubewright.host.commands import Ended, RealCommands
+from kubewright.host.desired import File, Service
+from kubewright.host.files import Files
+from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.host.systemd import Systemd
+
+
+class Systemctl:
+    """What `systemctl` is asked, and a unit's state, which changes as it is told to."""
+
+    def __init__(self, *, loaded="loaded", active="inactive", sub="dead", file="disabled", stale="no", refuses="") -> None:
+        self.unit = {"LoadState": loaded, "ActiveState": active, "SubState": sub, "UnitFileState": file, "NeedDaemonReload": stale}
+        self.refuses = refuses
+        self.told = []
+
+    def run(self, argv, /, *, within):
+        assert argv[0] == "systemctl"
+        assert within > 1
+        if argv[1] == "show":
+            assert argv[2] == f"--property={','.join(self.unit)}"
+            return Ended(code=0, out="".join(f"{name}={value}\n" for name, value in self.unit.items()))
+        assert argv[1:3] == ["--no-ask-password", "--quiet"]
+        self.told.append(" ".join(argv[3:]))
+        if self.refuses:
+            return Ended(code=1, err=self.refuses + "\n")
+        match argv[3]:
+            case "start" | "restart":
+                self.unit |= {"ActiveState": "active", "SubState": "running"}
+            case "stop":
+                self.unit |= {"ActiveState": "inactive", "SubState": "dead"}
+            case "enable" | "disable":
+                self.unit["UnitFileState"] = f"{argv[3]}d"
+            case "daemon-reload":
+                self.unit |= {"LoadState": "loaded", "NeedDaemonReload": "no"}
+        return Ended(code=0)
+
+
+@pytest.mark.parametrize(
+    ("unit", "state"),
+    [
+        ({}, ServiceState(running=False, enabled=False)),
+        ({"active": "active", "sub": "running", "file": "enabled"}, ServiceState(running=True, enabled=True)),
+        ({"active": "activating", "sub": "start", "file": "static"}, ServiceState(running=True, enabled=True)),
+        ({"active": "activating", "sub": "auto-restart", "file": "enabled"}, ServiceState(running=False, enabled=True)),
+        ({"active": "activating", "sub": "auto-restart-queued", "file": "enabled"}, ServiceState(running=False, enabled=True)),
+        ({"active": "failed", "sub": "failed", "file": "masked"}, ServiceState(running=False, enabled=False)),
+        ({"active": "reloading", "sub": "reload", "file": "enabled-runtime", "stale": "yes"}, ServiceState(running=True, stale=True)),
+        ({"loaded": "not-found", "file": ""}, None),
+    ],
+)
+def test_the_state_of_a_unit_is_read(unit, state):
+    assert Systemd(Systemctl(**unit)).state("kubelet") == state
+
+
+def test_a_unit_that_waits_for_its_next_start_is_restarted_at_once():
+    waiting, stopped = Systemctl(active="activating", sub="auto-restart"), Systemctl()
+    for one in (waiting, stopped):
+        Systemd(one).start("kubelet")
+    assert (waiting.told, stopped.told) == (["restart kubelet.service"], ["start kubelet.service"])
+
+
+def test_every_verb_is_one_of_systemctl():
+    asked = Systemctl()
+    found = Systemd(asked)
+    for verb in (found.stop, found.restart, found.enable, found.disable):
+        verb("kubelet")
+    found.start("tmp.mount")
+    found.reload()
+    names = ["stop kubelet.service", "restart kubelet.service", "enable kubelet.service", "disable kubelet.service"]
+    assert asked.told == [*names, "start tmp.mount", "daemon-reload"]
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("Failed to start kubelet.service: Unit kubelet.service is masked.", "systemctl unmask kubelet.service"),
+        ("Failed to start kubelet.service: Interactive authentication required.", "as root"),
+        ("Failed to start kubelet.service: Access denied", "as root"),
+        ("Job for kubelet.service failed because the control process exited with error code.", "journalctl -u kubelet.service"),
+    ],
+)
+def test_what_systemd_refuses_has_a_remedy(said, remedy):
+    with pytest.raises(HostError) as caught:
+        Systemd(Systemctl(refuses=said)).start("kubelet")
+    assert caught.value.what == "systemd cannot start the service kubelet"
+    assert caught.value.detail == said
+    assert remedy in caught.value.remedy
+
+
+def test_a_manager_that_cannot_be_asked_is_an_error():
+    class Broken:
+        def run(self, argv, /, *, within):
+            return Ended(code=1, err="Failed to connect to bus: No such file or directory\n")
+
+    with pytest.raises(HostError, match="Failed to connect to bus"):
+        Systemd(Broken()).state("kubelet")
+    with pytest.raises(HostError) as caught:
+        Systemd(Broken()).reload()
+    assert (caught.value.what, caught.value.remedy) == ("systemd cannot do daemon-reload", "see what `journalctl -b` says about systemd")
+
+
+@pytest.mark.parametrize(("kind", "there"), [(Kind.DIRECTORY, True), (Kind.FILE, False), (None, False)])
+def test_systemd_is_found_where_it_is_the_init_system(kind, there):
+    class Look:
+        def state(self, path):
+            assert path == PurePosixPath("/run/systemd/system")
+            return None if kind is None else FileState(kind=kind, mode=0o755)
+
+    assert (systemd.find(Look(), environment={}) is not None) is there
+
+
+def service(root, content=b"[Service]\n", **more: object):
+    names = (("kubelet.service", b"[Unit]\n"), ("kubelet.service.d/10-kubeadm.conf", content))
+    units = tuple(File(path=PurePosixPath(root, name), content=text, mode=0o644) for name, text in names)
+    return Service(name="kubelet", units=units, **more)
+
+
+def machine(root, asked):
+    return RealHost(layout=Layout.below(PurePosixPath(root)), files=Files(durable=False), environment={}, services=Systemd(asked))
+
+
+def test_unit_files_are_written_read_again_and_the_service_is_started(tmp_path):
+    asked = Systemctl(loaded="not-found", file="")
+    host = machine(tmp_path, asked)
+    plan = OverlayHost(host)
+    planned = plan.ensure(service(tmp_path, enabled=True))
+    assert (planned.reason, asked.told, list(tmp_path.iterdir())) == ("reload, enable, start", [], [])
+    assert plan.ensure(service(tmp_path, enabled=True)).action is Action.NONE
+    done = host.ensure(service(tmp_path, enabled=True))
+    assert (done.action, done.reason, done.diff) == (Action.UPDATE, planned.reason, planned.diff)
+    assert "+[Service]" in done.diff
+    assert asked.told == ["daemon-reload", "enable kubelet.service", "start kubelet.service"]
+    assert (tmp_path / "kubelet.service.d/10-kubeadm.conf").stat().st_mode & 0o777 == 0o644
+    assert host.ensure(service(tmp_path, enabled=True)).action is Action.NONE
+    assert len(asked.told) == 3
+
+
+def test_a_changed_drop_in_restarts_a_service_that_runs(tmp_path):
+    asked = Systemctl(active="active", sub="running", file="enabled")
+    host = machine(tmp_path, asked)
+    host.ensure(service(tmp_path))
+    asked.told.clear()
+    assert host.ensure(service(tmp_path, b"[Service]\nA=b\n")).reason == "reload, restart"
+    assert asked.told == ["daemon-reload", "restart kubelet.service"]
+
+
+def test_a_run_that_was_killed_before_the_units_were_read_is_mended(tmp_path):
+    asked = Systemctl(active="active", sub="running", file="enabled")
+    host = machine(tmp_path, asked)
+    host.ensure(service(tmp_path))
+    asked.told.clear()
+    asked.unit["NeedDaemonReload"] = "yes"
+    assert host.ensure(service(tmp_path)).reason == "reload, restart"
+    assert host.ensure(service(tmp_path)).action is Action.NONE
+
+
+def test_programs_are_run_with_their_arguments_and_nothing_to_read():
+    commands = RealCommands(environment={"PATH": os.environ["PATH"], "LC_ALL": "de_DE.UTF-8"})
+    ended = commands.run(["sh", "-c", "cat; echo $LC_ALL; echo oops >&2; exit 3"], within=10)
+    assert ended == Ended(code=3, out="C\n", err="oops\n")
+    with pytest.raises(HostError, match=r"did not end within 0\.1 s"):
+        commands.run(["sleep", "10"], within=0.1)
+    with pytest.raises(HostError) as caught:
+        commands.run(["kubewright-no-such-program"], within=1)
+    assert "on PATH" in caught.value.remedy
