@@ -21,6 +21,8 @@ _FLAGS = by_name(
 )
 
 _ENDPOINT = Argument("api-server-endpoint", "host:port of the API server, for discovery by token", shown="[api-server-endpoint]")
+# kubeadm takes it here as well, and does not show it.
+_ENDPOINT_TAKEN = Argument("api-server-endpoint", _ENDPOINT.summary, shown="")
 _DISCOVERY = (
     "discovery-file discovery-token discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification tls-bootstrap-token token"
 )
@@ -75,7 +77,9 @@ PHASES = (
         argument=_ENDPOINT,
     ),
     PhaseRow("etcd-join", "Add a member to the local etcd cluster", _MEMBER),
-    PhaseRow("kubelet-wait-bootstrap", "Wait for the kubelet to get its certificate", "config cri-socket dry-run"),
+    PhaseRow(
+        "kubelet-wait-bootstrap", "Wait for the kubelet to get its certificate", "config cri-socket dry-run", argument=_ENDPOINT_TAKEN
+    ),
     PhaseRow("control-plane-join", "Make this machine a control plane"),
     PhaseRow("control-plane-join all", "Take all steps that make this machine a control plane", _MEMBER),
     PhaseRow(
@@ -83,7 +87,7 @@ PHASES = (
         "Label and taint the Node as a control plane",
         "config control-plane dry-run node-name",
     ),
-    PhaseRow("wait-control-plane", "Wait for the control plane"),
+    PhaseRow("wait-control-plane", "Wait for the control plane", argument=_ENDPOINT_TAKEN),
 )
 
 ROWS = (

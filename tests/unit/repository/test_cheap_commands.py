@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from kubewright.cli.toplevel import HEADS
+
 HEAVY = frozenset(
     {
-        "aiohttp", "asyncio", "concurrent", "cryptography", "dataclasses", "email", "http", "inspect", "json", "jsonpatch", "logging",
+        "aiohttp", "argparse", "asyncio", "concurrent", "cryptography", "dataclasses", "email", "http", "inspect", "json", "jsonpatch", "logging",
         "msgspec", "rich", "secrets", "shtab", "socket", "ssl", "subprocess", "typing", "urllib", "urllib3", "uvloop", "yaml",
     }
 )  # fmt: skip
@@ -40,3 +42,21 @@ def environment() -> dict[str, str]:
     import kubewright
 
     return {**os.environ, "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
+
+
+@pytest.mark.parametrize(
+    ("argv", "rows"),
+    [
+        (["--help"], set()),
+        (["version"], {"small_rows"}),
+        (["token", "generate"], {"token_rows"}),
+        (["init", "phase", "certs", "--help"], {"init_rows"}),
+        (["upgrade", "node", "--help"], {"upgrade_rows"}),
+    ],
+)
+def test_a_command_loads_the_rows_of_its_own_first_word_only(argv, rows):
+    source = PROGRAM.format(argv=argv)
+    done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True, env=environment())
+    loaded = {name.rpartition(".")[2] for name in done.stderr.partition("LOADED ")[2].split() if name.startswith("kubewright.cli.")}
+    homes = {head.rows for head in HEADS.values()}
+    assert loaded & homes == rows
