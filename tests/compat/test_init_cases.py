@@ -162,6 +162,10 @@ def written_over(case, _):
 
 def test_manifests_are_the_same_bytes(run):
     wanted = {path.name: path.read_bytes() for path in (REFERENCE / run.case / "manifests").iterdir()}
+    if run.case == "extra-everything":  # kubeadm's probes miss the secure-port of the case
+        name, theirs = "kube-controller-manager.yaml", b"containerPort: 10257\n"
+        assert wanted[name].count(theirs) == 1
+        wanted[name] = wanted[name].replace(theirs, b"containerPort: 10357\n")
     assert len(wanted) == (3 if run.case == "external-etcd" else 4)
     assert {name: run.file(name) for name in wanted} == wanted
 

@@ -38,9 +38,8 @@ FLAGS: Final = (
 
 
 def _probes(inputs: Inputs) -> Probes:
-    """A user's `secure-port` does not move the probes: so it is in kubeadm, and so a manifest stays comparable."""
     host = probe_host(inputs.given("bind-address") or inputs.addresses.loopback)
-    return Probes(port=inputs.addresses.ports.controller_manager, host=host, live="/healthz", start="/healthz")
+    return Probes(port=inputs.secure_port(inputs.addresses.ports.controller_manager), host=host, live="/healthz", start="/healthz")
 
 
 def _mounts(inputs: Inputs) -> list[HostPathMount]:

@@ -36,6 +36,11 @@ class Inputs:
         given = [arg.value for arg in self.extra_args if arg.name == name]
         return given[-1] if given else self.overrides.get(name)
 
+    def secure_port(self, otherwise: int) -> int:
+        """Return the port that the component serves on: the user's `secure-port`, or the machine's. kubeadm's probes miss the user's."""
+        given = self.given("secure-port") or ""
+        return int(given) if given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 16 else otherwise
+
 
 @dataclass(frozen=True)
 class Flag:

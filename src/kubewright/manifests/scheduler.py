@@ -26,7 +26,8 @@ FLAGS: Final = (
 
 def _probes(inputs: Inputs) -> Probes:
     host = probe_host(inputs.given("bind-address") or inputs.addresses.loopback)
-    return Probes(port=inputs.addresses.ports.scheduler, host=host, live="/livez", ready="/readyz", start="/livez")
+    port = inputs.secure_port(inputs.addresses.ports.scheduler)
+    return Probes(port=port, host=host, live="/livez", ready="/readyz", start="/livez")
 
 
 SCHEDULER: Final = Component(

@@ -10,6 +10,9 @@ from kubewright.manifests import kubelet, static_pods
 
 ROWS = [(case, component) for case in (*CASES, *MORE_CASES) for component in COMPONENTS if (case, component) != ("external-etcd", "etcd")]
 
+REPAIRED = {("extra-everything", "kube-controller-manager"): ("containerPort: 10257\n", "containerPort: 10357\n")}
+"""What kubeadm writes, and we: its probes miss the secure-port that this case gives (spec/kubeadm.md 14.2)."""
+
 
 def test_every_manifest_of_the_reference_has_a_row():
     files = sorted(path for case in (*CASES, *MORE_CASES) for path in (REFERENCE / "cases" / case / "manifests").glob("*.yaml"))
@@ -21,7 +24,10 @@ def test_manifests_are_written_byte_for_byte(case, component):
     configuration = configuration_of(case)
     pod = static_pods.render(component, configuration, *places(configuration), detected_for(case), external_ca=case == "external-ca")
     text = yaml.dump(pod)
-    assert text == (REFERENCE / "cases" / case / "manifests" / f"{component}.yaml").read_text()
+    expected = (REFERENCE / "cases" / case / "manifests" / f"{component}.yaml").read_text()
+    theirs, ours = REPAIRED.get((case, component), ("", ""))
+    assert expected.count(theirs) == 1 if theirs else not ours
+    assert text == expected.replace(theirs, ours)
     assert yaml.load(text) == pod
 
 

@@ -156,6 +156,15 @@ def test_the_last_bind_address_decides_whom_probes_ask(component, address, host)
     assert probe.get("host") == host
 
 
+@pytest.mark.parametrize(("component", "otherwise"), [("kube-controller-manager", 10257), ("kube-scheduler", 10259)])
+@pytest.mark.parametrize(("port", "moves"), [("20257", True), ("1", True), ("0", False), ("65536", False), ("x", False), ("", False)])
+def test_probes_follow_the_port_that_a_user_gives(component, otherwise, port, moves):
+    found = container(component, with_settings(component, extra_args=(Arg(name="secure-port", value=port),)))
+    [named] = found["ports"]
+    assert named["containerPort"] == (int(port) if moves else otherwise)
+    assert {found[probe]["httpGet"]["port"] for probe in ("livenessProbe", "startupProbe")} == {named["name"]}
+
+
 @pytest.mark.parametrize(
     ("patience", "tries"), [(4 * MINUTE, 24), (5 * MINUTE + 5 * SECOND, 31), (1, 1), (10 * SECOND, 1), (0, None), (-5 * SECOND, None)]
 )
