@@ -81,6 +81,8 @@ def test_two_dashes_end_the_flags():
         (("up", "--wait", "soon"), 'invalid argument "soon" for "--wait" flag: time: invalid duration "soon"'),
         (("up", "-o", "xml"), 'invalid argument "xml" for "-o, --output" flag: not one of its values'),
         (("up", "surplus"), 'unknown command "surplus" for "kubewright up"'),
+        (("kubeconfig", "nonsense"), 'unknown command "nonsense" for "kubewright kubeconfig"'),
+        (("alpha", "nonsense"), 'unknown command "nonsense" for "kubewright alpha"'),
         (("certificates", "nonsense"), 'unknown command "nonsense" for "kubewright certs"'),
         (("init", "phase", "uploadconfig", "nonsense"), 'unknown command "nonsense" for "kubewright init phase upload-config"'),
         (("--dry-run", "token", "generate"), 'unknown command "generate" for "kubewright"'),

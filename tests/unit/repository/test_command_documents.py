@@ -1,0 +1,44 @@
+"""docs/compat/commands.md is in step with the command table: every command of kubeadm has its row, and every row its test."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kubewright.cli import commands
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "compat" / "commands.md").read_text()
+KUBEADMS = [row["command"] for row in json.loads((ROOT / "tests" / "data" / "reference" / "commands.json").read_text())]
+ROWS = re.findall(r"^\| `(kubeadm[^`]*)` \| ([^|]+) \| `([^`|]+)` \|$", PAGE.partition("## Commands of kubeadm")[2], re.MULTILINE)
+TESTS = sorted(set(re.findall(r"`((?:unit|compat|controlplane)/[^`]+\.py::[^`]+)`", PAGE)))
+REFUSES = re.compile(r"\brefuses\b")
+
+
+def test_every_command_of_kubeadm_has_exactly_one_row():
+    documented = [command for command, _, _ in ROWS]
+    assert sorted(documented) == sorted([*KUBEADMS, "kubeadm help", "kubeadm alpha"])
+    assert len(documented) == 136
+
+
+def test_every_row_is_about_a_command_that_exists():
+    for command, _, _ in ROWS:
+        assert commands.command(*command.split()[1:]) is not None
+
+
+def test_every_state_is_complete_or_says_what_is_refused():
+    assert {state for _, state, _ in ROWS if state != "complete" and not REFUSES.search(state)} == set()
+    assert sum(state == "complete" for _, state, _ in ROWS) > 60
+
+
+@pytest.mark.parametrize("test", TESTS)
+def test_every_test_that_is_named_exists(test):
+    path, _, name = test.partition("::")
+    assert re.search(rf"^def {name}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE)
+
+
+def test_the_page_names_tests():
+    assert len(TESTS) > 25
