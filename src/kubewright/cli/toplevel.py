@@ -41,6 +41,7 @@ _HEADS = (
     Head("down", "Stop a local cluster and remove it", "local_rows"),
     Head("local", "Look into local clusters", "local_rows"),
     Head("binaries", "Get the component binaries", "local_rows"),
+    Head("preflight", "Check whether this machine can become a part of a cluster", "preflight_rows"),
     Head("init", "Make this machine the first control plane of a cluster", "init_rows"),
     Head("join", "Join this machine to a cluster", "join_rows"),
     Head("reset", "Undo on this machine what init or join did", "reset_rows"),

@@ -112,6 +112,6 @@ class FakeHost:
         return self.services.get(name)
 
 
-def subject(host=None, **changes):
+def subject(host=None, **changes: object):
     made = Subject(host=host or FakeHost(), node=NodeRegistration(name="localhost"), addresses=ADDRESSES, cluster=CLUSTER)
     return replace(made, **changes)

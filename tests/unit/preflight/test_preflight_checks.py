@@ -26,7 +26,7 @@ INIT = lists.init(CLUSTER, ADDRESSES, LAYOUT)
 OWNER = PortOwner(user=0, pid=7, program="nc")
 
 
-def found(host=None, checks=INIT, ignored=(), **changes):
+def found(host=None, checks=INIT, ignored=(), **changes: object):
     report = running.run(checks, subject(host, **changes), ignored=ignored)
     return {(result.name, one.severity.value) for result in report.results for one in result.findings}
 
