@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from kubewright.base.errors import HostError, Interrupted, KubewrightError
+from kubewright.base.errors import Interrupted, KubewrightError
 from kubewright.cli import parser
 from kubewright.cli.model import DIFF, KUBEADM
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not parsed.command.handler or parsed.wants_help:
             return _help(parsed, program=program)
         if parsed.text("rootfs"):
-            _change_root(parsed.text("rootfs"))
+            _change_root(parsed.text("rootfs"), handler=parsed.command.handler)
         return _handler(parsed.command.handler)(parsed)
     except KubewrightError as error:
         return _fail(error, scheme=scheme, verbosity=verbosity)
@@ -57,9 +57,10 @@ def _help(parsed: parser.Parsed, *, program: str) -> int:
     return 1 if parsed.command.exit_scheme == KUBEADM else 2
 
 
-def _change_root(path: str) -> None:
-    """Refuse: to go on in the wrong root directory would be worse than to stop."""
-    raise HostError(f"cannot change the root directory to {path}", detail="--rootfs comes with a later release", remedy="leave it out")
+def _change_root(path: str, *, handler: str) -> None:
+    from kubewright.cli import rootfs
+
+    rootfs.enter(path, handler=handler)
 
 
 def _handler(name: str) -> Callable[[parser.Parsed], int]:

@@ -86,7 +86,7 @@ def gather(files: FileReader, network: Network, *, environment: Mapping[str, str
 def detect(files: FileReader, network: Network, *, environment: Mapping[str, str]) -> Detected:
     """Gather what the defaults of a configuration depend on; version labels are not looked up here."""
     return Detected(
-        host_name=_text(files, "/proc/sys/kernel/hostname"),
+        host_name=_text(files, "/proc/sys/kernel/hostname") or os.uname().nodename,  # another root may have no /proc
         default_ipv4=network.default_address(family=4),
         default_ipv6=network.default_address(family=6),
         loopback_global=network.loopback_global(),

@@ -133,6 +133,12 @@ def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
         with _in_memory(cert_pem.rstrip() + b"\n" + key_pem) as path:
             # An encrypted key would make OpenSSL ask on the terminal.
             context.load_cert_chain(path, password=lambda: b"")
+    except FileNotFoundError as error:
+        raise HostError(
+            "no certificate can be used for a connection: /proc is not there",
+            detail="keys are handed to OpenSSL through memory that has a name in /proc",
+            remedy="mount /proc, with --rootfs below that directory",
+        ) from error
     except ssl.SSLError as error:
         what = "the certificate and the private key do not belong together"
         if error.reason != "KEY_VALUES_MISMATCH":

@@ -6,6 +6,7 @@ tests/compat/test_component_flags.py holds it to them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -34,9 +35,15 @@ class ComponentFlags:
     elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@functools.cache
+def text() -> str:
+    """Return the table. It is read once: `--rootfs` does so before the package is out of reach."""
+    return TABLE.read_text(encoding="utf-8")
+
+
 def flags_of(component: str, line: str) -> ComponentFlags | None:
     """Return the flags of a component in a minor release such as `1.36`; None where the table does not have it."""
-    rows = iter(TABLE.read_text(encoding="utf-8").splitlines())
+    rows = iter(text().splitlines())
     lines = next((head[1:] for row in rows if row.startswith("[") and (head := row[1:-1].split())[0] == component), None)
     if lines is None or line not in lines:
         return None

@@ -1,0 +1,113 @@
+"""`--rootfs`: commands in another root directory, and errors where that cannot be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kubewright
+from kubewright.base import yaml
+from kubewright.cli import rootfs
+
+CONFIG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 10.98.0.11}
+nodeRegistration: {criSocket: "unix:///var/run/containerd/containerd.sock"}
+patches: {directory: /patches}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+apiServer: {extraArgs: [{name: no-such-flag, value: x}]}
+"""
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change its root directory")
+
+
+def run(*argv: str, **more: object):
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
+    words = [sys.executable, "-m", "kubewright", *argv]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, env=environment, **more)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    made = tmp_path_factory.mktemp("root")
+    (made / "kubeadm.yaml").write_text(CONFIG)
+    (made / "patches").mkdir(mode=0o755)
+    (made / "patches" / "etcd+json.json").write_text('[{"op": "add", "path": "/metadata/labels/patched", "value": "yes"}]')
+    return made
+
+
+COMMANDS = (
+    "init phase certs all --config /kubeadm.yaml",
+    "init phase kubeconfig all --config /kubeadm.yaml",
+    "init phase etcd local --config kubeadm.yaml",
+    "init --plan --config /kubeadm.yaml",
+    "init --dry-run --config /kubeadm.yaml -o json",
+    "certs check-expiration --config /kubeadm.yaml -o yaml",
+    "certs renew admin.conf --config /kubeadm.yaml",
+    "certs generate-csr --cert-dir /csr --kubeconfig-dir /csr --config /kubeadm.yaml",
+    "kubeconfig user --client-name me --config /kubeadm.yaml",
+    "config migrate --old-config /kubeadm.yaml --new-config /new.yaml",
+)
+
+
+@needs_root
+def test_commands_work_in_an_empty_root_directory(root):
+    """One test: each command finds what those before it made."""
+    failed = {}
+    for command in COMMANDS:
+        done = run(*command.split(), f"--rootfs={root}")
+        if done.returncode != 0:
+            failed[command] = done.stdout[-300:] + done.stderr[-600:]
+    assert failed == {}
+    made = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert {"etc/kubernetes/pki/ca.key", "etc/kubernetes/admin.conf", "csr/apiserver.csr", "new.yaml"} <= made
+    manifest = yaml.load((root / "etc/kubernetes/manifests/etcd.yaml").read_bytes())
+    assert manifest["metadata"]["labels"]["patched"] == "yes"
+    asked = run("token", "list", "--kubeconfig", "/etc/kubernetes/admin.conf", f"--rootfs={root}")
+    assert (asked.returncode, "mount /proc" in asked.stderr) == (1, True)
+
+
+@needs_root
+def test_an_error_in_another_root_directory_is_an_error_of_ours(root):
+    (root / "broken.yaml").write_text("kind: [\n")
+    done = run("init", "phase", "certs", "ca", "--config", "/broken.yaml", "--rootfs", str(root))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "/broken.yaml" in done.stderr
+    assert "internal error" not in done.stderr
+
+
+@needs_root
+@pytest.mark.parametrize("place", ["/no/such/directory", "/etc/passwd"])
+def test_a_root_directory_that_is_none_is_named(place):
+    done = run("token", "generate", f"--rootfs={place}")
+    assert (done.returncode, done.stdout, done.stderr.count("cannot change the root directory to ")) == (1, "", 1)
+
+
+def test_an_ordinary_user_is_told_to_be_root(tmp_path):
+    words = ("token", "generate", f"--rootfs={tmp_path}")
+    done = run(*words, user=65534, group=65534, extra_groups=()) if os.geteuid() == 0 else run(*words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "only root may do that" in done.stderr
+
+
+def test_what_functions_import_is_loaded_before():
+    script = (
+        "import sys; from kubewright.cli import rootfs; rootfs.preload(['kubewright.cli.init']); "
+        "wanted = ['kubewright.kube.strategic', 'jsonpatch', 'jsonpointer', 'kubewright.base.masking', 'concurrent.futures.thread']; "
+        "print([name for name in wanted if name not in sys.modules])"
+    )
+    environment = {"PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60, env=environment)
+    assert done.stdout == "[]\n"
+
+
+def test_names_of_modules_that_do_not_exist_do_no_harm():
+    rootfs.preload(["kubewright.no_such_module", "no_such_package.at_all"])
