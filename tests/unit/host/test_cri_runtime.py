@@ -151,8 +151,9 @@ def test_a_path_that_is_too_long_for_a_socket_is_refused(place):
 def test_a_socket_that_one_may_not_use_says_as_whom(fake, place):
     place.chmod(0o700)
     program = (
-        "import os, sys; os.setgid(65534); os.setuid(65534)\n"
-        "from kubewright.host.cri import failures\n"
+        "import os, sys\n"
+        "from kubewright.host.cri import failures  # before: others may not read it\n"
+        "os.setgid(65534); os.setuid(65534)\n"
         "number = failures.probe(sys.argv[1]); error = failures.unreachable('unix://s', sys.argv[1], number)\n"
         "print(type(error).__name__, error, '|', error.remedy)"
     )
