@@ -14,7 +14,13 @@ KEY_SIZE = 32
 """Bytes of an AES-256 key, as `pki.sealing` takes them."""
 
 
-def certificate_key(_: Parsed) -> int:
+def certificate_key(parsed: Parsed) -> int:
     """Print a random key for sealing uploaded certificates, 64 hexadecimal digits."""
-    sys.stdout.write(token_bytes(KEY_SIZE).hex() + "\n")
+    form, key = parsed.text("output"), token_bytes(KEY_SIZE).hex()
+    if form == "text":
+        sys.stdout.write(f"{key}\n")
+    else:
+        from kubewright.cli.output import write_result
+
+        write_result({"certificateKey": key}, form=form)
     return 0

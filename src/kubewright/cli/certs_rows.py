@@ -38,6 +38,7 @@ ROWS = (
         "certs certificate-key",
         "Make a random key for uploading certificates and print it",
         handler="kubewright.cli.certificate_key:certificate_key",
+        flags=(ALL_FORMATS,),
         exit_scheme=KUBEADM,
     ),
     Command(

@@ -13,10 +13,9 @@ from kubewright.apis.kubeadm import InitOverrides, WholeFile, images, load_init,
 from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
-from kubewright.base import yaml
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
 from kubewright.base.records import asdict
-from kubewright.cli.output import printer, table, write_result
+from kubewright.cli.output import OUTPUT_VERSION, documents_text, printer, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.desired import File
 from kubewright.host.real import RealHost
@@ -26,7 +25,6 @@ from kubewright.lifecycle.init.request import feature_gates
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.explaining import Explanation
 
-OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
 _NEW_FILE_MODE = 0o644
 
 
@@ -45,37 +43,53 @@ def print_init(parsed: Parsed) -> int:
             raise UsageError(
                 f"--component-configs: {kind!r} is no kind of a component", remedy=f"choose of {', '.join(printed.COMPONENTS)}"
             )
-    return _print(printed.init_examples(kinds))
+    return _print(printed.init_examples(kinds), parsed)
 
 
-def print_join(_: Parsed) -> int:
+def print_join(parsed: Parsed) -> int:
     """Print an example document for `join`."""
     from kubewright.apis.kubeadm import printed
 
-    return _print([printed.join_example(detected().host_name)])
+    return _print([printed.join_example(detected().host_name)], parsed)
 
 
-def print_reset(_: Parsed) -> int:
+def print_reset(parsed: Parsed) -> int:
     """Print an example document for `reset`."""
     from kubewright.apis.kubeadm import printed
 
-    return _print([printed.reset_example()])
+    return _print([printed.reset_example()], parsed)
 
 
-def print_upgrade(_: Parsed) -> int:
+def print_upgrade(parsed: Parsed) -> int:
     """Print an example document for the upgrade commands."""
     from kubewright.apis.kubeadm import printed
 
-    return _print([printed.upgrade_example()])
+    return _print([printed.upgrade_example()], parsed)
 
 
 def validate(parsed: Parsed) -> int:
-    """Check every document of a file."""
-    documents = read_documents(_mandatory(parsed, "config"))
-    found = load_whole(documents, detected=detected(), exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
-    _warn([*found.warnings, *_about_arguments(found)])
-    sys.stdout.write("ok\n")
-    return 0
+    """Check every document of a file. With json and yaml what is wrong is the result, not an error."""
+    path, form = _mandatory(parsed, "config"), parsed.text("output")
+    try:
+        found = load_whole(read_documents(path), detected=detected(), exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
+        warnings = [*found.warnings, *_about_arguments(found)]
+    except (DocumentError, ValidationError) as error:
+        if form == "text":
+            raise
+        return _judged(form, error=error)
+    if form == "text":
+        _warn(warnings)
+        sys.stdout.write("ok\n")
+        return 0
+    return _judged(form, warnings=warnings)
+
+
+def _judged(form: str, *, error: KubewrightError | None = None, warnings: Sequence[str] = ()) -> int:
+    from kubewright.cli.report import masked
+
+    found = {"valid": error is None, "warnings": [*warnings], "error": error.as_map() if error else None}
+    write_result(masked(found), form=form)
+    return 1 if error else 0
 
 
 def _about_arguments(found: WholeFile) -> list[str]:
@@ -98,12 +112,11 @@ def migrate(parsed: Parsed) -> int:
     documents = read_documents(_mandatory(parsed, "old-config"))
     found = load_whole(documents, detected=detected(), exists=_exists, detect_runtime=True, allow_deprecated=True)
     _warn(found.warnings)
-    text = yaml.dump_all(found.documents())
     target = parsed.text("new-config")
     if target:
-        _write(Path(target), text)
+        _write(Path(target), documents_text([*found.documents()], form=parsed.text("output")))
     else:
-        sys.stdout.write(text)
+        write_documents([*found.documents()], form=parsed.text("output"))
     return 0
 
 
@@ -191,8 +204,8 @@ def _mandatory(parsed: Parsed, name: str) -> str:
     return value
 
 
-def _print(documents: Iterable[Mapping[str, Any]]) -> int:
-    sys.stdout.write(yaml.dump_all(documents))
+def _print(documents: Iterable[Mapping[str, Any]], parsed: Parsed) -> int:
+    write_documents([*documents], form=parsed.text("output"))
     return 0
 
 

@@ -10,12 +10,12 @@ from typing import Final
 
 from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
 from kubewright.apis.layout import Layout
-from kubewright.base import events
+from kubewright.base import events, yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.output import write_result
+from kubewright.cli.output import write_documents, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
 from kubewright.host.files import Files
@@ -86,14 +86,13 @@ def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
     means = Means(clock=SystemClock(), random=SystemRandom(), reporter=_reporter(parsed, form))
     call = Call.of(asked, machine=machine, means=means)
     if _given(parsed, "print-manifest"):
-        sys.stdout.write(printing.manifest(call, only[0]))
-        return 0
+        return _manifest(printing.manifest(call, only[0]), form=form)
     if _given(parsed, "plan"):
         return _show(planning.plan(call), form=form)
     if call.configuration.init.dry_run:
         return _dry_run(call, means, form=form)
     changes = acting.act(call, lock_directory=_lock_directory(call))
-    if form == "json":
+    if form != "text":
         write_result(Plan(changes=changes).as_list(), form=form)
     return 0
 
@@ -155,7 +154,7 @@ def _reporter(parsed: Parsed, form: str) -> events.Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if _given(parsed, "plan") or _given(parsed, "print-manifest"):
         return PlainLines()
-    return JsonLines() if form == "json" else _InitText()
+    return _InitText() if form == "text" else JsonLines()
 
 
 class _InitText:
@@ -175,8 +174,16 @@ class _InitText:
                 self._lines.emit(event)
 
 
-def _show(plan: Plan, *, form: str) -> int:
+def _manifest(text: str, *, form: str) -> int:
     if form == "json":
+        write_documents([one.value for one in yaml.load_all(text) if isinstance(one.value, Mapping)], form=form)
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _show(plan: Plan, *, form: str) -> int:
+    if form != "text":
         write_result(plan.as_list(), form=form)
     else:
         sys.stdout.write(plan.text())
@@ -189,7 +196,7 @@ def _dry_run(call: Call, means: Means, *, form: str) -> int:
         plan, _ = planning.dry_run(call, place, writer=disk)
     if not os.environ.get(dry_run_directory.VARIABLE):
         announce(means.reporter, f"That directory is removed again; name one with {dry_run_directory.VARIABLE} to keep it")
-    if form == "json":
+    if form != "text":
         write_result(plan.as_list(), form=form)
     return 0
 

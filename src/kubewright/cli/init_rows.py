@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubewright.cli.model import BOOL, DURATION, KUBEADM, LIST, PAIRS, Command, Flag
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import TEXT_OR_JSON, by_name
+from kubewright.cli.shared_flags import ALL_FORMATS, by_name
 from kubewright.cli.toplevel import summary
 
 # Deprecated and hidden, as in kubeadm; they set extraArgs.
@@ -44,7 +44,7 @@ _FLAGS = by_name(
     Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
     *_EXTRA_ARGUMENTS,
     Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
-    TEXT_OR_JSON,
+    ALL_FORMATS,
 )
 
 _OURS = "plan output"

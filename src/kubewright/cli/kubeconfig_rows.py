@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.model import DURATION, KUBEADM, LIST, Command, Flag
-from kubewright.cli.shared_flags import CONFIG, output
+from kubewright.cli.shared_flags import CONFIG, DOCUMENTS
 from kubewright.cli.toplevel import summary
 
 _HELP = (
@@ -24,7 +24,7 @@ ROWS = (
             Flag("token", _HELP, default="", metavar="token"),
             Flag("token-file", "file with the token to use instead of a certificate", default="", metavar="file"),
             Flag("validity-period", "how long the certificate is valid", kind=DURATION, default="8760h0m0s"),
-            output("yaml", "json"),
+            DOCUMENTS,
         ),
         exit_scheme=KUBEADM,
         examples=("kubeconfig user --client-name ada --org developers --validity-period 24h",),

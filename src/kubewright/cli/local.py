@@ -46,6 +46,9 @@ def env(parsed: Parsed) -> int:
 
     where = _where(parsed)
     values = looking.environment(where)
+    if parsed.text("output") != "text":
+        write_result(values, form=parsed.text("output"))
+        return 0
     for name, value in values.items():
         shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
         sys.stdout.write(f"export {name}={shown}\n")

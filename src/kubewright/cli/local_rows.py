@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.model import ANY, BOOL, DURATION, INT, Argument, Command, Flag
-from kubewright.cli.shared_flags import ALL_FORMATS, TEXT_OR_JSON
+from kubewright.cli.shared_flags import ALL_FORMATS
 from kubewright.cli.toplevel import summary
 
 NAME = Flag("name", "name of the cluster", default="default")
@@ -22,7 +22,7 @@ UP_FLAGS = (
     BINARIES_DIR,
     STATE_DIR,
     Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="2m"),
-    TEXT_OR_JSON,
+    ALL_FORMATS,
 )
 ON_CLUSTER = (NAME, STATE_DIR)
 BINARIES = (VERSION, BINARIES_DIR)
@@ -45,7 +45,7 @@ ROWS = (
             NAME,
             Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
             STATE_DIR,
-            TEXT_OR_JSON,
+            ALL_FORMATS,
         ),
     ),
     Command("local", summary("local")),
@@ -72,7 +72,7 @@ ROWS = (
         "local env",
         "Print shell commands that set KUBECONFIG and PATH for a cluster",
         handler="kubewright.cli.local:env",
-        flags=ON_CLUSTER,
+        flags=(*ON_CLUSTER, ALL_FORMATS),
         examples=('eval "$(kubewright local env)"',),
     ),
     Command("binaries", summary("binaries")),
@@ -87,7 +87,7 @@ ROWS = (
         "Get binaries into the cache",
         handler="kubewright.cli.binaries:fetch",
         argument=Argument("program", "programs; none: those that a local cluster needs", shown="[program] ...", most=ANY),
-        flags=(*BINARIES, TEXT_OR_JSON),
+        flags=(*BINARIES, ALL_FORMATS),
     ),
     Command(
         "binaries verify",

@@ -9,20 +9,44 @@ from kubewright.cli.colours import Paint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from kubewright.cli.parser import Parsed
     from kubewright.cli.printers.choosing import Printer
+
+
+OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
+"""The API version of kubeadm's output kinds."""
 
 
 def write_result(result: object, *, form: str) -> None:
     """Write a result to stdout as `json` (four blanks, as kubeadm indents) or `yaml`."""
     if form == "yaml":
+        import json
+
         from kubewright.base import yaml
 
-        sys.stdout.write(yaml.dump(result))
+        sys.stdout.write(yaml.dump(json.loads(json.dumps(result, default=str))))
     else:
         import json
 
         sys.stdout.write(json.dumps(result, indent=4, default=str) + "\n")
+
+
+def write_documents(documents: Sequence[Mapping[str, Any]], *, form: str) -> None:
+    """Write documents to stdout, as `documents_text` has them."""
+    sys.stdout.write(documents_text(documents, form=form))
+
+
+def documents_text(documents: Sequence[Mapping[str, Any]], *, form: str) -> str:
+    """Return documents as YAML with separators between them, or as JSON, one after the other."""
+    if form == "json":
+        import json
+
+        return "".join(json.dumps(document, indent=4, default=str) + "\n" for document in documents)
+    from kubewright.base import yaml
+
+    return yaml.dump_all(documents)
 
 
 def printer(parsed: Parsed) -> Printer | None:

@@ -37,19 +37,19 @@ class JsonLines:
         self._lock = threading.Lock()
 
     def emit(self, event: events.Event, /) -> None:
-        line = json.dumps(_masked(events.as_map(event)), default=str)
+        line = json.dumps(masked(events.as_map(event)), default=str)
         with self._lock:
             self._err.write(line + "\n")
             self._err.flush()
 
 
-def _masked(value: object) -> object:
-    """Mask the texts of a JSON value one by one: in the whole line a mask could swallow a quote."""
+def masked(value: object) -> object:
+    """Return a JSON value with its texts masked one by one: in the whole line a mask could swallow a quote."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):
-        return {name: _masked(part) for name, part in value.items()}
-    return [_masked(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: masked(part) for name, part in value.items()}
+    return [masked(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 class PlainLines:

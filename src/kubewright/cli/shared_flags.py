@@ -10,8 +10,9 @@ def output(*formats: str) -> Flag:
     return Flag("output", f"form of the result: {', '.join(formats)}", default=formats[0], short="o", choices=formats, metavar="format")
 
 
-TEXT_OR_JSON = output("text", "json")
 ALL_FORMATS = output("text", "json", "yaml")
+DOCUMENTS = output("yaml", "json")
+"""For commands whose text is YAML documents."""
 
 CONFIG = Flag("config", "kubeadm configuration file", default="", metavar="file")
 KUBECONFIG = Flag("kubeconfig", "kubeconfig to talk to the cluster with", default="/etc/kubernetes/admin.conf", metavar="file")

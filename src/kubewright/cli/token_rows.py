@@ -74,7 +74,7 @@ ROWS = (
         "token generate",
         "Make a random bootstrap token and print it",
         handler="kubewright.cli.token:generate",
-        flags=_TOKEN_FLAGS,
+        flags=(ALL_FORMATS, *_TOKEN_FLAGS),
         exit_scheme=KUBEADM,
     ),
     Command(

@@ -40,7 +40,7 @@ def up(parsed: Parsed) -> int:
     from kubewright.local.status import status
 
     found = status(where)
-    if form == "json":
+    if form != "text":
         write_result({**found, "changes": [change.as_map() for change in outcome.changes]}, form=form)
         return 0
     from kubewright.cli.clustertext import up_text
@@ -76,7 +76,7 @@ def down(parsed: Parsed) -> int:
     form = parsed.text("output")
     with progress(f"stopping cluster {where.name}", form=form) as reporter:
         done = take_down(where, keep_data=parsed.flag("keep-data"), reporter=reporter)
-    if form == "json":
+    if form != "text":
         write_result({"name": where.name, "existed": done.existed, "keptData": parsed.flag("keep-data") and done.existed}, form=form)
         return 0
     kept = "; its data is kept" if parsed.flag("keep-data") else ""
