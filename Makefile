@@ -13,6 +13,10 @@ SECONDS ?= 300
 # The tests with a container runtime need root; without it they are skipped.
 FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" runc; $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
 
+# What tests/compat compares with: our kubeadm and kubelet, and the kubeadms of the minor releases beside ours, which nobody's own directory has.
+FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; \
+  for version in v1.35.4 v1.37.1; do KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version $$version; done
+
 .PHONY: help up down test test-unit test-controlplane test-machines test-compat lint format bench soak fuzz lock proto clean
 
 help: ## Show this list
@@ -26,7 +30,7 @@ down: $(VENV)/.core ## Stop it and remove it
 
 test: lint ## Run every test tier
 	$(BIN)/kubewright binaries fetch
-	$(BIN)/kubewright binaries fetch kubeadm
+	$(FETCH_ORACLES)
 	$(FETCH_RUNTIME)
 	$(BIN)/pytest tests $(ARGS)
 
@@ -38,7 +42,8 @@ test-controlplane: $(VENV)/.test ## Run the tests against real components as pro
 	$(BIN)/pytest tests/controlplane $(ARGS)
 
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
-	$(BIN)/kubewright binaries fetch kubeadm
+	$(BIN)/kubewright binaries fetch
+	$(FETCH_ORACLES)
 	$(FETCH_RUNTIME)
 	$(BIN)/pytest tests/compat $(ARGS)
 

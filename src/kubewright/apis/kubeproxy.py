@@ -14,6 +14,7 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
 from kubewright.apis.scalars import FLAG, INT32, SPAN, TEXT
 from kubewright.apis.schema import Field, List, Map, Plain, Pointer
 from kubewright.apis.walking import Place
+from kubewright.base.versions import RELEASES, Version
 
 API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
@@ -106,9 +107,19 @@ def defaulted(
         Default("bindAddress", "0.0.0.0" if address is not None and address.version == 4 else "::"),  # noqa: S104 - kubeadm's default
         *((Default("clusterCIDR", pods),) if pods else ()),
         Default("clientConnection.kubeconfig", KUBECONFIG),
+        Default("mode", _mode(cluster.kubernetes_version), warn=False),
     )
     config, warnings = fill(KUBE_PROXY.zero() if user is None else user, defaults, kind=KIND)
     return ComponentConfig(document=document(config), user_supplied=user is not None), warnings
+
+
+def _mode(kubernetes_version: str) -> str:
+    """Return the mode that a release wants to have written down; '' for what is no version, which others say."""
+    try:
+        release = RELEASES.get(Version.parse(kubernetes_version).line)
+    except ValueError:
+        return ""
+    return release.proxy_mode if release else ""
 
 
 def document(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,6 +69,8 @@ class Release:
     pause_tag: str
     etcd_program: str
     """The etcd version that `kubewright binaries` provides for it."""
+    proxy_mode: str = ""
+    """What stands in a kube-proxy configuration that names no mode; '' leaves it to kube-proxy. kubeadm v1.37 writes it (its #139777)."""
     digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 of downloads that are known: `kube-apiserver v1.36.3 linux/amd64` -> hex."""
 
@@ -78,13 +80,14 @@ OWN: Final = Version.parse(KUBERNETES)
 
 OLDEST_CONTROL_PLANE: Final = Version(1, 35, 0)
 
-# What kubeadm v1.36.3 renders for each target; it has one etcd tag for all of them, and its own CoreDNS and pause.
+# What kubeadm v1.36.3 renders for each target; it has one etcd tag for all of them, and its own CoreDNS and pause. What else a later kubeadm
+# does for its own release is a value of that release's row.
 RELEASES: Final[dict[str, Release]] = {
     release.line: release
     for release in (
         Release(line="1.35", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
         Release(line="1.36", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
-        Release(line="1.37", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
+        Release(line="1.37", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8", proxy_mode="iptables"),
     )
 }
 

@@ -200,6 +200,14 @@ def test_resolv_conf_follows_systemd_resolved_only_on_the_machine_and_only_if_un
     assert kubelet.for_machine({**document, "resolvConf": ""}, systemd_resolved=True)["resolvConf"] == ""
 
 
+@pytest.mark.parametrize(("version", "mode"), [("v1.35.4", ""), ("v1.36.3", ""), ("v1.37.1", "iptables"), ("v1.99.0", "")])
+def test_clusters_of_v1_37_have_the_mode_of_kube_proxy_written_down(version, mode):
+    found = load(cluster(kubernetesVersion=version)).configuration
+    assert found.kube_proxy.document["mode"] == mode
+    proxy = kubeproxy.decode({"mode": "nftables"}, Findings().root)
+    assert kubeproxy.defaulted(proxy, found.cluster, advertise_address="10.0.0.1")[0].document["mode"] == "nftables"
+
+
 def test_defaulting_leaves_the_users_document_alone():
     findings = Findings()
     user = kubelet.decode({"maxPods": 1}, findings.root)
