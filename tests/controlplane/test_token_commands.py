@@ -146,6 +146,38 @@ def test_the_list_is_kubeadms_in_every_form(cluster):
         assert ours.out.count("0123456789abcdef") == len(ARGUMENTS)
 
 
+FORMS = (
+    "kyaml",
+    "jsonpath={.token} {.usages[*]} {.description}",
+    "jsonpath-as-json={.usages}",
+    "go-template={{.token}} {{len .groups}} {{.description}}\n",
+    "go-template={{range .usages}}{{.}},{{else}}none{{end}}{{with .expires}} until{{end}};",
+)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_templates_and_paths_are_applied_to_each_token(cluster, form):
+    for index, argv in enumerate(ARGUMENTS[:7]):
+        assert cluster.kubewright("create", f"{index}bcdef.0123456789abcdef", *argv).code == 0
+    ours, theirs = cluster.both("list", "-o", form)
+    assert (ours.code, theirs.code) == (0, 0)
+    assert ours.out == theirs.out
+    assert len(ours.out) > 100
+
+
+def test_a_range_works_for_the_second_token_too(cluster):
+    """kubeadm's template has lost its beginning when it comes to the second object."""
+    form = "jsonpath={range .groups[*]}<{@}>{end};"
+    assert cluster.kubewright("create", TOKEN).code == 0
+    ours, theirs = cluster.both("list", "-o", form)
+    assert (ours.out, ours.code) == (theirs.out, theirs.code) == ("<system:bootstrappers:kubeadm:default-node-token>;", 0)
+    assert cluster.kubewright("create", "bbcdef.0123456789abcdef").code == 0
+    ours, theirs = cluster.both("list", "-o", form)
+    assert (ours.out, ours.code) == ("<system:bootstrappers:kubeadm:default-node-token>;" * 2, 0)
+    assert theirs.code == 1
+    assert "not in range, nothing to end" in theirs.err
+
+
 def altered(cluster, which, **data: str):
     import base64
 

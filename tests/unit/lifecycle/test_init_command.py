@@ -52,6 +52,12 @@ def test_a_plan_is_printed_on_stdout_and_nothing_else_is(config, capsys):
     assert err == ""
 
 
+def test_a_plan_as_yaml_is_the_same_list(config, capsys):
+    assert main(["init", "--plan", "-o", "yaml", "--config", str(config)]) == 0
+    out, err = capsys.readouterr()
+    assert (len(yaml.load(out)), err) == (58, "")
+
+
 def test_a_plan_as_json_is_a_list(config, capsys):
     assert main(["init", "--plan", "-o", "json", "--config", str(config)]) == 0
     out, err = capsys.readouterr()
@@ -86,7 +92,9 @@ def test_a_dry_run_leaves_nothing_behind(config, capsys, tmp_path):
 def test_dry_run_may_stand_in_the_file(config, capsys):
     config.write_text(config.read_text() + "dryRun: true\n")
     assert main(["init", "--config", str(config)]) == 0
-    assert "[dryrun] Would write file" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "[dryrun] Would write file" in out
+    assert "successfully" not in out
 
 
 def test_a_named_directory_stays(config, capsys, tmp_path, monkeypatch):
@@ -110,7 +118,7 @@ def test_skipped_and_left_out_phases_are_told(config, capsys):
     assert "[addon] Skipping coredns: named by --skip-phases\n" in out
 
 
-@pytest.mark.parametrize("argv", [["init"], ["init", "phase", "kubelet-start"], ["init", "phase", "upload-config", "all"]])
+@pytest.mark.parametrize("argv", [["init"], ["init", "phase", "mark-control-plane"], ["init", "phase", "upload-config", "all"]])
 def test_a_real_run_fails_with_what_to_do_instead(argv, config, capsys):
     assert main([*argv, "--config", str(config)]) == 1
     out, err = capsys.readouterr()
@@ -148,6 +156,11 @@ def test_add_ons_are_printed_in_kubeadms_order(add_on, kinds, config, capsys):
     assert out.startswith("---\n")
     assert [document.value["kind"] for document in yaml.load_all(out)] == kinds
     assert err == ""
+    assert main(["init", "phase", "addon", add_on, "--print-manifest", "-o", "json", "--config", str(config)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith('{\n    "')
+    assert text.count("\n}\n") == len(kinds)
+    assert json.loads(text.partition("\n}\n")[0] + "}") == yaml.load_all(out)[0].value
 
 
 @pytest.mark.parametrize(
