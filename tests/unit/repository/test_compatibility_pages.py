@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kubewright.apis.kubeadm import removed
+from kubewright.cli.removed_flags import COMMANDS, FLAGS
+
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"
 PAGES = sorted((ROOT / "docs" / "compat").glob("*.md"))
@@ -37,3 +40,45 @@ def test_every_test_that_a_page_names_exists(page, defined):
 
 def test_pages_name_their_tests():
     assert sum(len(_named(page)) for page in PAGES) > 150
+
+
+def _rows(page: str, heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading."""
+    text = (ROOT / "docs" / "compat" / page).read_text()
+    table = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def test_every_defect_of_kubeadm_is_repaired_with_a_test_or_comes_with_a_command_that_is_not_there_yet():
+    rows = _rows("kubeadm.md", "Defects of kubeadm v1.36 and what happens here")
+    assert len(rows) == 32
+    repaired = [row for row in rows if "test_" in row[2]]
+    assert len(repaired) == 22
+    assert [row for row in rows if row not in repaired and not row[1].startswith("comes with ")] == []
+
+
+def _gone() -> list[tuple[str, str]]:
+    """Name and release of everything that counts as gone, as the page writes them."""
+    flags = [((f"`{owner} --{name}`" if owner else f"`{'-' if len(name) == 1 else '--'}{name}`"), since) for owner, name, since, _ in FLAGS]
+    versions = [(f"{removed.GROUP}/{version}", f"after {last}") for version, last in removed.LAST_MIGRATOR.items()]
+    fields = [(path, since) for path, (since, _) in (*removed.FIELDS.items(), *removed.COMPONENT_FIELDS.items())]
+    gates = [(gate, since) for gate, (since, _) in removed.GATES.items()]
+    arguments = [(f"{component} --{name}", since) for (component, name), (since, _) in removed.ARGUMENTS.items()]
+    kinds = [(kind, text.partition(":")[0].rpartition(" ")[2]) for kind, text in (*removed.KINDS.items(), *removed.COMPONENT_KINDS.items())]
+    return [*flags, *versions, *fields, *gates, *arguments, *kinds, *((f"`{command}`", since) for command, since, _ in COMMANDS)]
+
+
+def test_the_page_of_classic_kubeadm_has_a_row_for_everything_that_is_gone():
+    text = (ROOT / "docs" / "compat" / "classic.md").read_text()
+    gone = _gone()
+    assert len(gone) > 140
+    assert [(name, since) for name, since in gone if f"\n| {name} | {since} | " not in text] == []
+
+
+def test_every_row_of_classic_features_says_how_it_is_here():
+    text = (ROOT / "docs" / "compat" / "classic.md").read_text().partition("\n## Removed\n")[0]
+    rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| as it was")]
+    assert len(rows) > 50
+    untested = [row for row in rows if "test_" not in row]
+    assert [row for row in untested if "comes with `join`" not in row] == []
