@@ -19,6 +19,9 @@ class Layout:
     kubelet: PurePosixPath = PurePosixPath("/var/lib/kubelet")
     etcd_data: PurePosixPath = PurePosixPath("/var/lib/etcd")
     run: PurePosixPath = PurePosixPath("/run/kubewright")
+    """What need not survive a boot: locks."""
+    state: PurePosixPath = PurePosixPath("/var/lib/kubewright")
+    """What we keep of the machine between runs."""
     etc: PurePosixPath = PurePosixPath("/etc")
     """Where the machine keeps its users and groups."""
 
@@ -31,6 +34,7 @@ class Layout:
             kubelet=root / "kubelet",
             etcd_data=root / "etcd",
             run=root / "run",
+            state=root / "state",
             etc=root / "etc",
         )
 

@@ -47,6 +47,14 @@ class Warned:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A check of the machine found something that does not stop the run. `check` is its name."""
+
+    check: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Changed:
     """One target was looked at, and perhaps changed."""
 
@@ -91,7 +99,7 @@ class State:
     labels: dict[str, str] = field(default_factory=dict)
 
 
-Event = PhaseStarted | PhaseFinished | PhaseSkipped | Line | Warned | Changed | Progress | Waiting | Waited | State
+Event = PhaseStarted | PhaseFinished | PhaseSkipped | Line | Warned | Checked | Changed | Progress | Waiting | Waited | State
 
 
 class Reporter(Protocol):

@@ -27,6 +27,8 @@ class KubeadmText:
                 self._out.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
             elif isinstance(event, events.Warned):
                 self._err.write(f"warning: {event.text}\n")
+            elif isinstance(event, events.Checked):
+                self._err.write(f"\t[WARNING {event.check}]: {event.text}\n")
 
 
 class JsonLines:

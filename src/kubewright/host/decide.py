@@ -106,7 +106,7 @@ def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layo
 
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
     """Return the directories of a machine that are ours to clean up."""
-    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run)
+    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state)
 
 
 def require_below(path: PurePosixPath, allowed: Iterable[PurePosixPath]) -> None:

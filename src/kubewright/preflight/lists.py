@@ -25,7 +25,7 @@ TOOLS: Final = ("losetup", "mount", "cp")
 ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged)
 
 
-def common(addresses: Addresses) -> tuple[Check, ...]:
+def common(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
     """What every machine is checked for, whatever becomes of it."""
     return (
         Check(name="CRI", find=runtime.answers),
@@ -36,19 +36,19 @@ def common(addresses: Addresses) -> tuple[Check, ...]:
         machine.hostname(),
         Check(name="KubeletVersion", find=kubelet.version),
         Check(name="Service-kubelet", find=kubelet.service),
-        network.port(addresses.ports.kubelet),
+        network.port(addresses.ports.kubelet, ours="kubelet" if resumed else ""),
     )
 
 
-def init(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout) -> tuple[Check, ...]:
-    """What `init` checks. Checks that other machines answer are not among them."""
+def init(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, resumed: bool = False) -> tuple[Check, ...]:
+    """What `init` checks. Where a run is resumed, what the earlier one made and started does not stand in the way."""
     return (
         ROOT,
-        *_control_plane(cluster, addresses, layout),
-        *common(addresses),
+        *_control_plane(cluster, addresses, layout, resumed=resumed),
+        *common(addresses, resumed=resumed),
         *(machine.switched_on(FORWARDING[family]) for family in _families(cluster, addresses)),
         *_external_etcd(cluster),
-        *_etcd(cluster, addresses, layout),
+        *_etcd(cluster, addresses, layout, resumed=resumed),
     )
 
 
@@ -75,27 +75,29 @@ def join(
     )
 
 
-def _control_plane(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout) -> tuple[Check, ...]:
+def _control_plane(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, resumed: bool = False) -> tuple[Check, ...]:
     ports, networking = addresses.ports, cluster.networking
+    listening = {ports.api_server: STATIC_PODS[0], ports.scheduler: STATIC_PODS[2], ports.controller_manager: STATIC_PODS[1]}
     return (
         Check(name="NumCPU", find=machine.cores),
         Check(name="Mem", find=machine.memory),
         Check(name="KubernetesVersion", find=versions.kubernetes),
         Check(name="Firewalld", find=network.firewall),
-        *(network.port(number) for number in (ports.api_server, ports.scheduler, ports.controller_manager)),
-        *(files.available(layout.manifest(component)) for component in STATIC_PODS),
+        *(network.port(number, ours=program if resumed else "") for number, program in listening.items()),
+        *(() if resumed else (files.available(layout.manifest(component)) for component in STATIC_PODS)),
         network.proxied_host(addresses.advertise),
         *(network.proxied_range(subnet) for subnet in _ranges(networking.service_subnet, networking.pod_subnet)),
     )
 
 
-def _etcd(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout) -> tuple[Check, ...]:
+def _etcd(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, resumed: bool = False) -> tuple[Check, ...]:
     external = cluster.etcd.external
     if external is not None:
         paths = (external.ca_file, external.cert_file, external.key_file)
         return tuple(files.existing(PurePosixPath(path), name="ExternalEtcdClientCertificates") for path in paths if path)
     ports = (addresses.ports.etcd_client, addresses.ports.etcd_peer)
-    return (*(network.port(number) for number in ports), files.empty(layout.etcd_data))
+    data = () if resumed else (files.empty(layout.etcd_data),)
+    return (*(network.port(number, ours=STATIC_PODS[3] if resumed else "") for number in ports), *data)
 
 
 def _external_etcd(cluster: ClusterConfiguration) -> Iterator[Check]:

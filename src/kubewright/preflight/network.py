@@ -13,18 +13,24 @@ from kubewright.preflight.model import Check, Finding, Subject, warning
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - as kubeadm looks: nobody may listen on that port at any address
 _UNPROXIED: Final = "add it to NO_PROXY, or unset the proxy for this command"
 _FIREWALL: Final = "firewalld"
+_NAME: Final = 15
 
 
-def port(number: int) -> Check:
-    """Nobody may listen there."""
+def port(number: int, *, ours: str = "") -> Check:
+    """Nobody may listen there, but for a program of `ours` that an earlier run has started."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         owner = subject.host.network.owner_of_port(_EVERYWHERE, number)
-        if owner is not None:
+        if owner is not None and not _is(owner.program or "", ours):
             stop = f"stop it (`kill {owner.pid}`)" if owner.pid is not None else "find it with `ss -ltnp` and stop it"
             yield Finding(text=f"Port {number} is in use by {owner}", remedy=stop)
 
     return Check(name=f"Port-{number}", find=find)
+
+
+def _is(program: str, ours: str) -> bool:
+    """Compare names of programs as the kernel tells them: 15 letters."""
+    return bool(ours) and program == ours[:_NAME]
 
 
 def firewall(subject: Subject) -> Iterable[Finding]:

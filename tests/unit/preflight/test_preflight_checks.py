@@ -149,6 +149,29 @@ def test_a_port_in_use_is_named_with_who_has_it(port):
     assert "kill 7" in result.findings[0].remedy
 
 
+@pytest.mark.parametrize(
+    ("port", "program"),
+    [
+        *(
+            (6443, "kube-apiserver"),
+            (10259, "kube-scheduler"),
+            (10257, "kube-controller"),
+            (10250, "kubelet"),
+            (2379, "etcd"),
+            (2380, "etcd"),
+        ),
+    ],
+)
+def test_what_an_earlier_run_made_does_not_stand_in_its_own_way(port, program):
+    files = {f"/etc/kubernetes/manifests/{name}.yaml": "" for name in lists.STATIC_PODS}
+    host = FakeHost(files={**GOOD, **files, "/var/lib/etcd/member": ""})
+    host.network.taken = {port: PortOwner(user=0, pid=7, program=program)}
+    checks = lists.init(CLUSTER, ADDRESSES, LAYOUT, resumed=True)
+    assert found(host, checks=checks) == set()
+    host.network.taken = {port: OWNER}
+    assert found(host, checks=checks) == {(f"Port-{port}", "error")}
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 def test_every_kernel_option_is_needed(option):
     host = having("/boot/config-6.1.0", KERNEL_CONFIG.replace(f"CONFIG_{option}=y", f"# CONFIG_{option} is not set"))
