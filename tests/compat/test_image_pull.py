@@ -210,6 +210,24 @@ def test_a_registry_that_is_down_or_wants_credentials_fails_in_both(tools):
     assert "give the runtime credentials" in second.err
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--feature-gates=Nope=true",
+        "--image-repository=A b",
+        "--config=/no/such/file",
+        "--kubernetes-version=v1.20.0",
+        "--cri-socket=/none",
+        "x",
+    ],
+)
+def test_what_is_wrong_with_the_call_is_found_before_anything_is_pulled(tools, flag):
+    tools.registry.asked.clear()
+    first, second = tools.theirs(flag), tools.ours(flag)
+    assert (second.code, second.out) == (first.code, first.out) == (1, "")
+    assert tools.registry.asked == []
+
+
 def test_a_socket_that_is_not_there_fails_in_both(tools, tmp_path):
     flag = f"--cri-socket=unix://{tmp_path}/none"
     first, second = tools.theirs(flag), tools.ours(flag)
