@@ -10,20 +10,21 @@ import ipaddress
 import re
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LABEL: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
-_QUAD: Final = re.compile(r"0*(\d{1,3})\.0*(\d{1,3})\.0*(\d{1,3})\.0*(\d{1,3})", re.ASCII)
-_LEADING_ZEROS: Final = re.compile(r"(?<![0-9A-Fa-f.])0+(?=[0-9A-Fa-f])")
-_DIGITS: Final = re.compile(r"0*([0-9]{1,5})", re.ASCII)
+_SUBDOMAIN: Final = Pattern(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
+_QUAD: Final = Pattern(r"0*(\d{1,3})\.0*(\d{1,3})\.0*(\d{1,3})\.0*(\d{1,3})", re.ASCII)
+_LEADING_ZEROS: Final = Pattern(r"(?<![0-9A-Fa-f.])0+(?=[0-9A-Fa-f])")
+_DIGITS: Final = Pattern(r"0*([0-9]{1,5})", re.ASCII)
 
 _DOMAIN: Final = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _HOST: Final = rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PATH: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_IMAGE_NAME: Final = re.compile(rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*", re.ASCII)
+_IMAGE_NAME: Final = Pattern(rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*", re.ASCII)
 
 
 def subdomain_problems(name: str) -> list[str]:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import formats, urls
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
 _IDS: Final = 65536
 _MAX_UINT32: Final = (1 << 32) - 1
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_NAME: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)", re.ASCII)
-_PREFIX: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_CORES: Final = re.compile(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
+_NAME: Final = Pattern(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)", re.ASCII)
+_PREFIX: Final = Pattern(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_CORES: Final = Pattern(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _COLLECTORS: Final = ("dns", "unix", "unix-abstract")
 
 

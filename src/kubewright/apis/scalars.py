@@ -13,9 +13,10 @@ from typing import Any, ClassVar, Final
 
 from kubewright.apis.walking import HIDDEN, Place
 from kubewright.base.durations import Duration
+from kubewright.base.patterns import Pattern
 
-_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_TOKEN: Final = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}", re.ASCII)
+_RFC3339: Final = Pattern(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_TOKEN: Final = Pattern(r"[a-z0-9]{6}\.[a-z0-9]{16}", re.ASCII)
 _EXACT: Final = 10**21
 """From here on Go writes floats with an exponent, which its integer decoder refuses."""
 

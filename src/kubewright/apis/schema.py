@@ -7,16 +7,16 @@ case-sensitive; null is the zero value; `omitempty` leaves out "", 0, false, nul
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from kubewright.apis.scalars import Kind
 from kubewright.apis.walking import Place
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
 T = TypeVar("T")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HUMP: Final = Pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True)

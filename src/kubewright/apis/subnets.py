@@ -7,13 +7,14 @@ import re
 from typing import Final
 
 from kubewright.apis.formats import IPAddress, address
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 API_SERVER_INDEX: Final = 1
 DNS_INDEX: Final = 10
-_MASK: Final = re.compile(r"0*([0-9]{1,3})", re.ASCII)
+_MASK: Final = Pattern(r"0*([0-9]{1,3})", re.ASCII)
 
 
 def parse(text: str) -> list[Network]:

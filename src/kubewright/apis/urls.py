@@ -7,15 +7,16 @@ import re
 from typing import Final
 from urllib.parse import unquote
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
-_PORT: Final = re.compile(r"(?::[0-9]*)?", re.ASCII)
-_USER: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+_CONTROL: Final = Pattern(r"[\x00-\x1f\x7f]")
+_SCHEME: Final = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
+_PORT: Final = Pattern(r"(?::[0-9]*)?", re.ASCII)
+_USER: Final = Pattern(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 # In a host only bytes beyond ASCII and the percent sign itself may be written with a percent sign.
-_HOST: Final = re.compile(r"""(?:[A-Za-z0-9._~!$&'()*+,;=:<>"\[\]-]|[^\x00-\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*""")
-_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
+_HOST: Final = Pattern(r"""(?:[A-Za-z0-9._~!$&'()*+,;=:<>"\[\]-]|[^\x00-\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*""")
+_BAD_ESCAPE: Final = Pattern(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
 
 
 def scheme_of(text: str) -> str:

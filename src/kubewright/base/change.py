@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import enum
 
 from kubewright.base.records import dataclass
@@ -55,6 +54,8 @@ class Change:
 
 def unified_diff(before: str, after: str, *, name: str) -> str:
     """Return a unified diff with three lines of context, without time stamps; empty when nothing differs."""
+    import difflib  # needed where something differs
+
     return "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True),

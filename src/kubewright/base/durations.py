@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
 NANOSECOND: Final = 1
@@ -23,7 +24,7 @@ _UNITS: Final = {
     "h": HOUR,
 }
 _LIMIT: Final = 1 << 63
-_TERM: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
+_TERM: Final = Pattern(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
 
 
 class Duration(int):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 
 from kubewright.base.records import dataclass
 
@@ -56,6 +55,8 @@ class FieldError:
     def __str__(self) -> str:
         shown = self.type.value
         if self.type in _WITH_VALUE:
+            import json  # needed for errors only
+
             shown += f": {json.dumps(self.value, ensure_ascii=False, default=str)}"
         where = f"{self.source}: {self.path}" if self.source else str(self.path)
         return f"{where}: {shown}: {self.reason}" if self.reason else f"{where}: {shown}"

@@ -7,11 +7,12 @@ import functools
 import re
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 from kubewright.base.records import dataclass
 
 _NANO: Final = 1_000_000_000
-_GRAMMAR: Final = re.compile(
+_GRAMMAR: Final = Pattern(
     r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[-+]?[0-9]{1,3}))?"
 )

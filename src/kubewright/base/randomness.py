@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Protocol
 
 from kubewright.base import entropy
@@ -27,6 +26,8 @@ class SystemRandom:
         return entropy.token_bytes(count)
 
     def uniform(self) -> float:
+        import random  # needed for jitter only
+
         return random.random()
 
 
@@ -34,6 +35,8 @@ class SeededRandom:
     """Repeatable values for tests. Never use it for anything that protects something."""
 
     def __init__(self, seed: int = 0) -> None:
+        import random
+
         self._random = random.Random(seed)
 
     def token_bytes(self, count: int, /) -> bytes:

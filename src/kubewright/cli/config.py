@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm import InitOverrides, WholeFile, images, load_init, load_whole
 from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
 from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
 from kubewright.base.records import asdict
 from kubewright.cli.output import OUTPUT_VERSION, documents_text, printer, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.host.desired import File
-from kubewright.host.real import RealHost
 from kubewright.lifecycle.configuration import read_documents
-from kubewright.lifecycle.init.request import feature_gates
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.explaining import Explanation
@@ -30,6 +28,8 @@ _NEW_FILE_MODE = 0o644
 
 def detected() -> Detected:
     """Look at this machine. Tests put another one in its place."""
+    from kubewright.host.real import RealHost  # only files that leave something open need it
+
     return RealHost(layout=Layout()).facts.detected
 
 
@@ -69,10 +69,10 @@ def print_upgrade(parsed: Parsed) -> int:
 
 def validate(parsed: Parsed) -> int:
     """Check every document of a file. With json and yaml what is wrong is the result, not an error."""
-    path, form = _mandatory(parsed, "config"), parsed.text("output")
+    path, form, machine = _mandatory(parsed, "config"), parsed.text("output"), functools.cache(detected)
     try:
-        found = load_whole(read_documents(path), detected=detected(), exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
-        warnings = [*found.warnings, *_about_arguments(found)]
+        found = load_whole(read_documents(path), detected=machine, exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
+        warnings = [*found.warnings, *_about_arguments(found, machine)]
     except (DocumentError, ValidationError) as error:
         if form == "text":
             raise
@@ -92,7 +92,7 @@ def _judged(form: str, *, error: KubewrightError | None = None, warnings: Sequen
     return 1 if error else 0
 
 
-def _about_arguments(found: WholeFile) -> list[str]:
+def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[str]:
     """Return what is to be said about arguments for components."""
     mine = list(of_control_plane(found.configuration)) if found.configuration else []
     joining = list(of_node(found.join.node_registration)) if found.join else []
@@ -103,14 +103,14 @@ def _about_arguments(found: WholeFile) -> list[str]:
     cluster = found.configuration.cluster if found.configuration else None
     local = cluster.etcd.local if cluster else None
     layout = Layout().at(pki=cluster.certificates_dir, etcd_data=local.data_dir if local else None) if cluster else Layout()
-    around = Surroundings(configuration=found.configuration, layout=layout, detected=detected(), exists=_exists)
+    around = Surroundings(configuration=found.configuration, layout=layout, detected=machine(), exists=_exists)
     return warnings([*mine, *joining], around)
 
 
 def migrate(parsed: Parsed) -> int:
     """Rewrite a file as v1beta4, with everything that defaulting has computed."""
     documents = read_documents(_mandatory(parsed, "old-config"))
-    found = load_whole(documents, detected=detected(), exists=_exists, detect_runtime=True, allow_deprecated=True)
+    found = load_whole(documents, detected=detected, exists=_exists, detect_runtime=True, allow_deprecated=True)
     _warn(found.warnings)
     target = parsed.text("new-config")
     if target:
@@ -156,6 +156,8 @@ def _meant(asked: str) -> str:
 
 def images_list(parsed: Parsed) -> int:
     """List the images of a control plane."""
+    from kubewright.apis.kubeadm.image_names import images
+
     printed = printer(parsed)
     wanted = images(_configuration(parsed).cluster)
     if printed is None:
@@ -178,6 +180,10 @@ def images_pull(parsed: Parsed) -> int:
 
 def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
     """Load a file, or the defaults. Flags that are given win over the file; kubeadm forgets them there. `pulls`: a runtime is looked for."""
+    from kubewright.apis.kubeadm.loading import load_init
+    from kubewright.apis.kubeadm.overrides import InitOverrides
+    from kubewright.lifecycle.init.request import feature_gates
+
     path = parsed.text("config")
     given: dict[str, Any] = {name: parsed.text(name.replace("_", "-")) for name in ("kubernetes_version", "image_repository")}
     overrides = InitOverrides(
@@ -236,6 +242,9 @@ def _write(path: Path, text: str) -> None:
         mode = resolved.stat().st_mode & 0o7777 if resolved.exists() else _NEW_FILE_MODE & ~_umask()
     except OSError as error:
         raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="name another file with --new-config") from error
+    from kubewright.host.desired import File
+    from kubewright.host.real import RealHost
+
     RealHost(layout=Layout()).ensure(File(path=PurePosixPath(resolved), content=text.encode(), mode=mode))
 
 

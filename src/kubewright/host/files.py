@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.patterns import Pattern
 from kubewright.host.decide import require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
@@ -28,7 +28,7 @@ READ_LIMIT: Final = 64 * 1024 * 1024
 _BLOCK: Final = 64 * 1024
 """Bytes of one read: files below /proc/sys refuse to fill buffers of megabytes."""
 
-LEFTOVER: Final = re.compile(r"\..+\.kubewright-(?P<pid>[0-9]+)-[0-9]+")
+LEFTOVER: Final = Pattern(r"\..+\.kubewright-(?P<pid>[0-9]+)-[0-9]+")
 """Names of temporary files: the leading dot keeps a kubelet from taking one for a manifest, the pid tells whether its writer lives."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -19,6 +19,7 @@ from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configurati
 from kubewright.apis.layout import Layout
 from kubewright.apis.walking import closest
 from kubewright.base.durations import Duration
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN, Version, release_for
 from kubewright.manifests import volumes
@@ -28,11 +29,11 @@ from kubewright.manifests.static_pods import COMPONENTS
 from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
 
 ETCD: Final = "etcd"
-_READ: Final = re.compile(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
-_WRITTEN: Final = re.compile(r"(?:^|-)(?:dir|path|write-config-to)$")
+_READ: Final = Pattern(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
+_WRITTEN: Final = Pattern(r"(?:^|-)(?:dir|path|write-config-to)$")
 _TEXTS: Final = frozenset({"", "string", "strings", "stringArray", "namedCertKey"})
 _MADE_BY_THE_KUBELET: Final = frozenset({"DirectoryOrCreate", "FileOrCreate"})
-_INTEGER: Final = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[0-9]+)", re.ASCII)
+_INTEGER: Final = Pattern(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[0-9]+)", re.ASCII)
 _BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
 _NOT_STARTED: Final = "and does not start with it"
 

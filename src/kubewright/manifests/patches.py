@@ -11,6 +11,7 @@ from kubewright.apis import workloads
 from kubewright.apis.walking import Findings
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
 from kubewright.kube import patches, strategic
@@ -41,7 +42,7 @@ TYPES: Final[Mapping[str, str]] = {
     "json": "application/json-patch+json",
 }
 _DEFAULT: Final = "strategic"
-_EXTENSION: Final = re.compile(r".+\.(?:json|yaml)")
+_EXTENSION: Final = Pattern(r".+\.(?:json|yaml)")
 _REMEDY: Final = "mend the patch, or take the file out of the directory"
 
 

@@ -6,7 +6,8 @@ place, and stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Final
 
 from kubewright.apis import formats
@@ -47,14 +48,19 @@ _FAIR: Final = 256 - 256 % len(_ALPHABET)
 class Machine:
     """What defaulting has to know about a machine.
 
-    `allow_loopback`: a loopback advertise address is meant as it is. `detect_cri`: an unset socket is looked for among those that exist;
-    else it is containerd's.
+    `look` tells about it; it is called at most once, and only if something was left open. `allow_loopback`: a loopback advertise address is
+    meant as it is. `detect_cri`: an unset socket is looked for among those that exist; else it is containerd's.
     """
 
-    detected: Detected
+    look: Callable[[], Detected]
     random: Random
     allow_loopback: bool = False
     detect_cri: bool = True
+
+    @cached_property
+    def detected(self) -> Detected:
+        """What the machine tells."""
+        return self.look()
 
 
 def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitConfiguration:
@@ -153,7 +159,7 @@ def cluster_defaults(cluster: ClusterConfiguration, init: InitConfiguration, mac
         control_plane_endpoint=_endpoint(cluster.control_plane_endpoint, init.local_api_endpoint.bind_port),
     )
     cluster = with_attribute(cluster, "api_server.cert_sans", _lowered(cluster.api_server.cert_sans))
-    return _version(cluster, machine.detected, at / "kubernetesVersion")
+    return _version(cluster, machine, at / "kubernetesVersion")
 
 
 def _etcd(etcd: Etcd) -> Etcd:
@@ -179,9 +185,10 @@ def _lowered(names: Sequence[str]) -> Sequence[str]:
     return tuple(name.lower() for name in names)
 
 
-def _version(cluster: ClusterConfiguration, detected: Detected, at: Place) -> ClusterConfiguration:
+def _version(cluster: ClusterConfiguration, machine: Machine, at: Place) -> ClusterConfiguration:
+    labels = machine.detected.version_labels if versions.labels_needed(cluster.kubernetes_version) else {}
     try:
-        found = versions.resolve(cluster.kubernetes_version, detected.version_labels)
+        found = versions.resolve(cluster.kubernetes_version, labels)
     except ValueError as error:
         at.invalid(str(error), cluster.kubernetes_version)
         return cluster

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from kubewright.apis.kubelet_fields import KUBELET
 from kubewright.apis.kubeproxy import KUBE_PROXY
 from kubewright.apis.scalars import Kind
 from kubewright.apis.schema import Field, Fields, List, Map, Only, Plain, Pointer, Struct
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
 ROOTS: Final[dict[str, Struct[Any]]] = {
@@ -31,7 +31,7 @@ KINDS: Final = (*ROOTS, *COMPONENTS)
 """Every kind whose fields can be explained."""
 
 _ALWAYS: Final = "Kubernetes 1.18 or before"
-_INDEX: Final = re.compile(r"\[[^\]]*\]")
+_INDEX: Final = Pattern(r"\[[^\]]*\]")
 # Defaults that depend on the machine or on other fields, which the structs therefore do not hold.
 _COMPUTED: Final = {
     "bootstrapTokens": "one random token",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from kubewright.apis.kubeadm import explaining, removed
+from kubewright.base.patterns import Pattern
 
-_INDEX: Final = re.compile(r"\[[^\]]*\]")
+_INDEX: Final = Pattern(r"\[[^\]]*\]")
 _MOST: Final = 3
 """A name that more fields than this have says too little about where it belongs."""
 

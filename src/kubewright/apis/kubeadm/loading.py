@@ -90,7 +90,7 @@ def load_init(
     if not flags_only:
         files.require_init(reading.selection, source=documents[0].source if documents else "")
     machine = Machine(
-        detected=detected,
+        look=lambda: detected,
         random=random or SystemRandom(),
         allow_loopback=allow_loopback_advertise,
         detect_cri=not validate_only,

@@ -133,4 +133,4 @@ def _reading(documents: Sequence[Document], kind: str, *, strict: bool, from_fil
 
 
 def _machine(detected: Detected, *, allow_loopback: bool = False) -> Machine:
-    return Machine(detected=detected, random=SystemRandom(), allow_loopback=allow_loopback)
+    return Machine(look=lambda: detected, random=SystemRandom(), allow_loopback=allow_loopback)

@@ -10,10 +10,11 @@ from kubewright.apis import formats, urls
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
 from kubewright.apis.kubeadm.rules import Problems
 from kubewright.apis.walking import did_you_mean
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
 UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
-_PIN: Final = re.compile(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
+_PIN: Final = Pattern(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
 
 
 def one_discovery(discovery: Discovery) -> Problems:

@@ -24,6 +24,7 @@ from kubewright.apis.kubeadm.types import (
 from kubewright.apis.scalars import is_token
 from kubewright.apis.walking import HIDDEN, did_you_mean
 from kubewright.base.durations import Duration
+from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted
 
 Problems = Iterator[tuple[str, object]]
@@ -39,8 +40,8 @@ MAX_MASK_DIFFERENCE: Final = 16
 NODE_MASKS: Final = {4: ("node-cidr-mask-size-ipv4", 24), 6: ("node-cidr-mask-size-ipv6", 64)}
 _BROADCAST: Final = "255.255.255.255"
 _SITE_LOCAL: Final = subnets.parse("fec0::/10")[0]
-_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_GROUP: Final = Pattern(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
+_INTEGER: Final = Pattern(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 def given(name: str) -> Problems:

@@ -6,15 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Version
 
 DEFAULT_LABEL: Final = "stable-1"
 CI_PREFIX: Final = "ci/"
 
-_BUILD: Final = re.compile(r"v?(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)[-\w.+]*", re.ASCII)
-_LABEL: Final = re.compile(r"(?:latest|stable)+(?:-[1-9](?:\.[1-9]\d?)?)?", re.ASCII)
-_PREFIXED: Final = re.compile(r"(?:(release|ci)/)?([-\w.+]+)", re.ASCII)
+_BUILD: Final = Pattern(r"v?(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)[-\w.+]*", re.ASCII)
+_LABEL: Final = Pattern(r"(?:latest|stable)+(?:-[1-9](?:\.[1-9]\d?)?)?", re.ASCII)
+_PREFIXED: Final = Pattern(r"(?:(release|ci)/)?([-\w.+]+)", re.ASCII)
 _OWN_LABEL: Final = f"stable-{OWN.line}"
 
 

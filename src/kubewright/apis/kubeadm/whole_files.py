@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm import codec
 from kubewright.apis.kubeadm import documents as files
 from kubewright.apis.kubeadm.defaults import Machine
 from kubewright.apis.kubeadm.loading import read_init
-from kubewright.apis.kubeadm.node_loading import always, read_join, read_reset, read_upgrade
-from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.reading import Reading
 from kubewright.apis.kubeadm.types import Configuration
@@ -23,6 +20,7 @@ from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
     from kubewright.base.yaml import Document
 
 _USE: Final = (*files.KINDS, files.KUBELET, files.KUBE_PROXY)
@@ -41,6 +39,8 @@ class WholeFile:
 
     def documents(self) -> Iterator[dict[str, Any]]:
         """Give v1beta4 documents in kubeadm's order: Init, Cluster, Join, Reset, Upgrade. They hold tokens: never log them."""
+        from kubewright.apis.kubeadm import codec  # `config validate` writes nothing
+
         if self.configuration is not None:
             yield codec.init_document(self.configuration.init)
             yield codec.cluster_document(self.configuration.cluster)
@@ -55,34 +55,49 @@ class WholeFile:
 def load_whole(
     documents: Sequence[Document],
     *,
-    detected: Detected,
+    detected: Detected | Callable[[], Detected],
     random: Random | None = None,
-    exists: Callable[[str], bool] = always,
+    exists: Callable[[str], bool] = lambda _: True,
     detect_runtime: bool = False,
     allow_deprecated: bool = False,
 ) -> WholeFile:
     """Read, default and check every kind of a file.
 
+    `detected` may be a function, which is called only if the file leaves open what the machine tells.
     `detect_runtime`: unset sockets are looked for on this machine (migrate), else they are containerd's (validate). `allow_deprecated`:
     v1beta3 draws no warning. `exists` as for `load_join`. Rules that matter only when a command runs are left out, as in kubeadm.
 
     Raises DocumentError and ValidationError as `load_init` does; unknown and repeated fields, and unknown kinds, are errors.
     """
     reading = Reading(selection=files.select(documents, strict=True, use=_USE, allow_deprecated=allow_deprecated))
-    machine = Machine(detected=detected, random=random or SystemRandom(), detect_cri=detect_runtime)
+    machine = Machine(look=detected if callable(detected) else lambda: detected, random=random or SystemRandom(), detect_cri=detect_runtime)
     there = reading.selection.get
     init = read_init(reading, machine, runs=False) if there(files.INIT) or there(files.CLUSTER) else None
-    join = read_join(reading, machine, runs=False, exists=exists) if there(files.JOIN) else None
+    join, reset, upgrade = _of_nodes(reading, machine, exists)
     if join is not None and init is not None and init.component_timeout is not None:
         join = with_attribute(join, "timeouts.control_plane_component_health_check", init.component_timeout)
-    reset = read_reset(reading, machine, runs=False) if there(files.RESET) else None
-    upgrade = read_upgrade(reading) if there(files.UPGRADE) else None
     return WholeFile(
         configuration=init.configuration if init else None,
         join=join,
         reset=reset,
         upgrade=upgrade,
         warnings=[*([] if init else _component_warnings(reading.selection)), *reading.finish(), *(init.warnings if init else [])],
+    )
+
+
+def _of_nodes(
+    reading: Reading, machine: Machine, exists: Callable[[str], bool]
+) -> tuple[JoinConfiguration | None, ResetConfiguration | None, UpgradeConfiguration | None]:
+    """Read the kinds that most files do not have; their modules are loaded only then."""
+    there = reading.selection.get
+    if not any(there(kind) for kind in (files.JOIN, files.RESET, files.UPGRADE)):
+        return None, None, None
+    from kubewright.apis.kubeadm.node_loading import read_join, read_reset, read_upgrade
+
+    return (
+        read_join(reading, machine, runs=False, exists=exists) if there(files.JOIN) else None,
+        read_reset(reading, machine, runs=False) if there(files.RESET) else None,
+        read_upgrade(reading) if there(files.UPGRADE) else None,
     )
 
 

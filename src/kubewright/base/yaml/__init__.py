@@ -7,8 +7,27 @@ because neither its constructors nor libyaml's emitter agree with goyaml (libyam
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, Document
 from kubewright.base.yaml.reading import load, load_all
-from kubewright.base.yaml.writing import dump, dump_all
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "load_all"]
+
+
+def dump(value: object) -> str:
+    """Write one document, ending with a line break.
+
+    Takes maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a bug of the caller.
+    Reads back equal. Raises DocumentError for half a surrogate pair and for a value nested too deep.
+    """
+    from kubewright.base.yaml import writing  # many commands only read
+
+    return writing.dump(value)
+
+
+def dump_all(values: Iterable[object]) -> str:
+    """Write several documents with `---` between them."""
+    from kubewright.base.yaml import writing
+
+    return writing.dump_all(values)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 
 MAX_BYTES: Final = 3 * 1024 * 1024
@@ -18,7 +19,7 @@ Places = Mapping[int, Mapping[str, int] | Sequence[int]]
 
 _COLUMN_BITS: Final = 22
 _COLUMNS: Final = 1 << _COLUMN_BITS  # no line is longer than MAX_BYTES
-_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+_STEP: Final = Pattern(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import DocumentError
+from kubewright.base.patterns import Pattern
 from kubewright.base.yaml.documents import MAX_BYTES, Document, line_of
 
 if TYPE_CHECKING:
     import yaml
 
 _SEPARATOR: Final = "---"
-_BLANKS: Final = re.compile(r"\s+")
+_BLANKS: Final = Pattern(r"\s+")
 
 
 def load(text: str | bytes, *, source: str = "") -> object:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import calendar
 import math
-import re
-from decimal import Decimal
 from typing import Final
+
+from kubewright.base.patterns import Pattern
 
 _WORDS: Final[dict[str, object]] = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
@@ -18,12 +17,12 @@ _WORDS: Final[dict[str, object]] = {
 }
 _NUMBER_START: Final = frozenset("+-.0123456789")
 # Go's strconv.ParseInt with base 0; underscores are taken out before, as goyaml does.
-_INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
-_SIGN_AFTER_PREFIX: Final = re.compile(r"0b([-+][01]+)")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_POINT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
-_SEXAGESIMAL: Final = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
-_TIMESTAMP: Final = re.compile(
+_INTEGER: Final = Pattern(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
+_SIGN_AFTER_PREFIX: Final = Pattern(r"0b([-+][01]+)")
+_FLOAT: Final = Pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FLOAT: Final = Pattern(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_SEXAGESIMAL: Final = Pattern(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+_TIMESTAMP: Final = Pattern(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
     r"(?:(?P<sep>[Tt]| +)([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[.,][0-9]+)?(?P<zone>Z|[-+]([0-9]{2}):([0-9]{2}))?)?"
 )
@@ -93,6 +92,8 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _days(year: int, month: int) -> int:
+    import calendar  # only where something begins like a date
+
     return calendar.monthrange(year or 4, month)[1]  # the year 0 of Go is a leap year, and Python has none
 
 
@@ -101,6 +102,8 @@ def json_number(value: float) -> int | float:
     if isinstance(value, int) and -_INT64 <= value < _UINT64:
         return value
     if value == int(value) and abs(value) < 1e21:
+        from decimal import Decimal  # documents seldom hold such numbers
+
         return int(Decimal(repr(float(value))))
     return float(value)
 
@@ -115,6 +118,8 @@ def number_text(value: float) -> str:
 
 def go_float(value: float) -> str:
     """Format as Go's `strconv.FormatFloat(value, 'g', -1, 64)`: the shortest digits, an exponent below 1e-4 and from 1e6 on."""
+    from decimal import Decimal
+
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)
     shown = "".join(map(str, digits))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.yaml.scalars import reads_as_text
 
 WIDTH: Final = 80
@@ -17,14 +18,14 @@ MAX_SIMPLE_KEY: Final = 128
 """Keys with more bytes are written in the long form, with `? `."""
 
 _BREAKS: Final = "\n\r\x85\u2028\u2029"
-_SPECIAL_ASCII: Final = re.compile("[^\n\x20-\x7e]")
+_SPECIAL_ASCII: Final = Pattern("[^\n\x20-\x7e]")
 _SPECIAL: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
-_BREAK: Final = re.compile(f"[{_BREAKS}]")
-_EDGE: Final = re.compile(rf"\A[ {_BREAKS}]|[ {_BREAKS}]\Z")
-_BREAK_SPACE: Final = re.compile(f"[{_BREAKS}] ")
-_SPACE_BREAK: Final = re.compile(f" [{_BREAKS}]")
-_INDICATORS: Final = re.compile(r"\A(?:---|\.\.\.)|\A[#,\[\]{}&*!|>'\"%@`]|\A[?:-](?:[ \t]|\Z)|:(?:[ \t]|\Z)" + f"|[ \t\0{_BREAKS}]#")
-_TO_ESCAPE_ASCII: Final = re.compile(r'[^\x20-\x7e]|["\\]')
+_BREAK: Final = Pattern(f"[{_BREAKS}]")
+_EDGE: Final = Pattern(rf"\A[ {_BREAKS}]|[ {_BREAKS}]\Z")
+_BREAK_SPACE: Final = Pattern(f"[{_BREAKS}] ")
+_SPACE_BREAK: Final = Pattern(f" [{_BREAKS}]")
+_INDICATORS: Final = Pattern(r"\A(?:---|\.\.\.)|\A[#,\[\]{}&*!|>'\"%@`]|\A[?:-](?:[ \t]|\Z)|:(?:[ \t]|\Z)" + f"|[ \t\0{_BREAKS}]#")
+_TO_ESCAPE_ASCII: Final = Pattern(r'[^\x20-\x7e]|["\\]')
 _TO_ESCAPE: Final = f'{_SPECIAL}|[{_BREAKS}"\\\\]'
 _SHORT_ESCAPES: Final = dict(
     zip('\0\a\b\t\n\v\f\r\x1b"\\\x85\xa0\u2028\u2029', '0abtnvfre"\\N_LP', strict=True),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubewright.base.errors import DocumentError
+from kubewright.base.patterns import Pattern
 from kubewright.base.yaml import scalars, styles
 from kubewright.base.yaml.documents import MAX_DEPTH
 from kubewright.base.yaml.ordering import sorted_keys
@@ -15,7 +15,7 @@ from kubewright.base.yaml.styles import Style
 _STEP: Final = 2
 _LINE_ENDS: Final = ("\n", "\u2028", "\u2029")
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = Pattern("[\ud800-\udfff]")
 
 
 def dump(value: object) -> str:

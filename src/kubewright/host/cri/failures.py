@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import DiskFull, HostError, RuntimeUnavailable
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
 ANOTHER_SOCKET: Final = "name another socket with --cri-socket or nodeRegistration.criSocket"
@@ -100,12 +101,12 @@ def not_pulled(image: str, said: str) -> HostError:
     return HostError(what, detail=said, remedy=remedy)
 
 
-_BROKEN: Final = re.compile(
+_BROKEN: Final = Pattern(
     r"^(Socket closed|Stream removed|Channel closed|failed to connect|recvmsg|sendmsg|GOAWAY|Received RST_STREAM|Trying)", re.IGNORECASE
 )
 """What gRPC itself says; everything else is the runtime's text."""
 
-_FULL: Final = re.compile(r"no space left|disk quota exceeded", re.IGNORECASE)
+_FULL: Final = Pattern(r"no space left|disk quota exceeded", re.IGNORECASE)
 _OTHERWISE: Final = "see the runtime's log (for example `journalctl -u containerd`), then try again"
 
 _REMEDIES: Final = (

@@ -1,0 +1,51 @@
+"""Regular expressions that are compiled when they are first used.
+
+Compiling one takes 0.1 ms and more, modules have seventy of them in tables and constants, and most commands use ten. `re` compiles when
+the module is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+
+class Pattern:
+    """What `re.compile` returns, as far as we use it. A text that is no pattern fails at its first use: every one needs a test."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self.pattern = pattern
+        self._flags = flags
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern, self._flags)
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first match anywhere in a text."""
+        return self._compiled.search(text)
+
+    def match(self, text: str, start: int = 0) -> re.Match[str] | None:
+        """Return the match at the start."""
+        return self._compiled.match(text, start)
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        """Return the match of a whole text."""
+        return self._compiled.fullmatch(text)
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """Yield the matches, from left to right."""
+        return self._compiled.finditer(text)
+
+    def findall(self, text: str) -> list[str]:
+        """Return the texts of all matches."""
+        return self._compiled.findall(text)
+
+    def split(self, text: str) -> list[str]:
+        """Return what is between the matches."""
+        return self._compiled.split(text)
+
+    def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
+        """Replace all matches."""
+        return self._compiled.sub(replacement, text)
