@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from apis_documents import KUBE_PROXY, KUBELET, MACHINE, REFERENCE, V1BETA4, cluster, documents, init
+from apis_documents import ALL_CASES, KUBE_PROXY, KUBELET, MACHINE, REFERENCE, V1BETA4, cluster, documents, init
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -184,3 +184,12 @@ def test_what_is_written_is_read_back_as_the_same(join, reset, upgrade):
     again = load_whole(load_all(text), detected=MACHINE)
     assert (again.join, again.reset, again.upgrade) == (first.join, first.reset, first.upgrade)
     assert dump_all(again.documents()) == text
+
+
+def test_every_document_of_the_reference_is_asserted_somewhere():
+    """A new file fails here until a test compares it: here and in tests/compat/test_config_commands.py they are named one by one."""
+    printed = {"init-defaults.component-configs", "init-defaults", "join-defaults", "reset-defaults", "upgrade-defaults"}
+    assert {path.stem for path in (REFERENCE / "config-print").iterdir()} == printed
+    migrated = {"reset-input", "reset-output", "v1beta3-input", "v1beta3-output"}
+    assert {path.stem for path in (REFERENCE / "config-migrate").iterdir()} == migrated
+    assert {path.name for path in (REFERENCE / "cases").iterdir()} == set(ALL_CASES)
