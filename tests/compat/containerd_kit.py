@@ -53,7 +53,9 @@ disabled_plugins = [
 
 
 def programs(*names: str) -> dict[str, Path]:
-    """Find programs where `binaries` has them."""
+    """Find programs where `binaries` has them. For an ordinary user they need not be there: all of this needs root."""
+    if os.geteuid() != 0:
+        pytest.skip("a container runtime needs root")
     found = _found(*names)
     if missing := sorted(set(names) - set(found)):
         pytest.skip(f"no {missing[0]}: run `kubewright binaries fetch {' '.join(names)}`, or set KUBEWRIGHT_BINARIES_DIR")
@@ -126,8 +128,6 @@ def _die_with_parent() -> None:
 @contextlib.contextmanager
 def containerd(*, sandbox: str = "") -> Iterator[Containerd]:
     """Run a containerd. Its directory has a short name, because those of sockets are limited."""
-    if os.geteuid() != 0:
-        pytest.skip("containerd needs root")
     with tempfile.TemporaryDirectory(prefix="kw-cri-") as name:
         running = Containerd(Path(name), sandbox=sandbox)
         try:
