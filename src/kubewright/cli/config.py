@@ -103,7 +103,7 @@ def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[
     cluster = found.configuration.cluster if found.configuration else None
     local = cluster.etcd.local if cluster else None
     layout = Layout().at(pki=cluster.certificates_dir, etcd_data=local.data_dir if local else None) if cluster else Layout()
-    around = Surroundings(configuration=found.configuration, layout=layout, detected=machine(), exists=_exists)
+    around = Surroundings(configuration=found.configuration, layout=layout, look=machine, exists=_exists)
     return warnings([*mine, *joining], around)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kubewright.apis import formats
@@ -22,11 +22,7 @@ from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN, Version, release_for
-from kubewright.manifests import volumes
 from kubewright.manifests.component_flags import ComponentFlag, ComponentFlags, flags_of
-from kubewright.manifests.flags import Inputs
-from kubewright.manifests.static_pods import COMPONENTS
-from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
 
 ETCD: Final = "etcd"
 _READ: Final = Pattern(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
@@ -72,12 +68,13 @@ class Surroundings:
 
     - `configuration`: of a control plane; None for a machine that joins, of which only the kubelet's arguments are judged.
     - `layout` holds the directories that are in force, certificatesDir and etcd's dataDir among them.
+    - `look` tells about the machine; it is called only for arguments that name files.
     - `exists` tells whether there is something at a path of the host.
     """
 
     configuration: Configuration | None
     layout: Layout
-    detected: Detected
+    look: Callable[[], Detected]
     exists: Callable[[str], bool]
 
     def line(self, component: str) -> str:
@@ -92,12 +89,16 @@ class Surroundings:
         """Return what the static pod of a component mounts."""
         if self.configuration is None:
             return []
+        from kubewright.manifests import volumes  # few arguments name files, and the static pods are much to load
+        from kubewright.manifests.flags import Inputs
+        from kubewright.manifests.static_pods import COMPONENTS
+
         endpoint = self.configuration.init.local_api_endpoint
         inputs = Inputs(
             configuration=self.configuration,
             layout=self.layout,
             addresses=Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
-            detected=self.detected,
+            detected=self.look(),
         )
         row = COMPONENTS[component]
         settings = row.settings(inputs)
@@ -105,6 +106,8 @@ class Surroundings:
 
     def made(self) -> frozenset[str]:
         """Return the files that kubewright itself makes: that they are not there yet is as it should be."""
+        from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
+
         pki = (str(self.layout.pki / name) for row in CERTIFICATES for name in row.files)
         kubernetes = (str(self.layout.kubernetes / row.file) for row in KUBECONFIGS)
         kubelet = (str(self.layout.kubelet_config), str(self.layout.kubernetes / "bootstrap-kubelet.conf"))
@@ -118,14 +121,13 @@ def warnings(given: Iterable[Given], surroundings: Surroundings) -> list[str]:
 
 def _of_component(given: Given, around: Surroundings) -> Iterator[str]:
     known = flags_of(given.component, around.line(given.component))
-    mounts = [] if given.component == KUBELET else around.mounts(given.component)
     for argument in given.arguments:
         name = argument.name if given.component == ETCD else argument.name.replace("_", "-")  # as component-base normalises names
         if known is None:
-            yield from _about_files(given.component, name, ComponentFlag(""), argument, mounts, around)
+            yield from _about_files(given.component, name, ComponentFlag(""), argument, around)
         elif name in known.flags:
             yield from _about_value(known, name, argument)
-            yield from _about_files(given.component, name, known.flags[name], argument, mounts, around)
+            yield from _about_files(given.component, name, known.flags[name], argument, around)
         else:
             yield _unknown(known, name)
 
@@ -152,9 +154,7 @@ def _about_value(known: ComponentFlags, name: str, argument: Arg) -> Iterator[st
         yield f"{known.component} wants {wanted} for --{name}, not {argument.value!r}, {_NOT_STARTED}"
 
 
-def _about_files(
-    component: str, name: str, flag: ComponentFlag, argument: Arg, mounts: Sequence[HostPathMount], around: Surroundings
-) -> Iterator[str]:
+def _about_files(component: str, name: str, flag: ComponentFlag, argument: Arg, around: Surroundings) -> Iterator[str]:
     reads = _READ.search(name) is not None
     if flag.type not in _TEXTS or not (reads or _WRITTEN.search(name)):
         return
@@ -163,7 +163,7 @@ def _about_files(
             if reads and path not in around.made() and not around.exists(path):
                 yield f"--{name}: there is no {path} on this machine"
         else:
-            yield from _about_mounted(component, name, path, _mount_of(path, mounts), reads=reads, around=around)
+            yield from _about_mounted(component, name, path, _mount_of(path, around.mounts(component)), reads=reads, around=around)
 
 
 def _about_mounted(

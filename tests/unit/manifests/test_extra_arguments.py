@@ -24,7 +24,7 @@ def said(fields, *, version="v1.36.3", there=()):
     """Return the warnings for a ClusterConfiguration (and an InitConfiguration behind `---`); `there` are the files of the host."""
     text = CLUSTER + (f"kubernetesVersion: {version}\n" if "kubernetesVersion" not in fields else "") + fields
     configuration = load_init(yaml.load_all(text), detected=HOST).configuration
-    around = Surroundings(configuration=configuration, layout=places(configuration)[0], detected=HOST, exists=set(there).__contains__)
+    around = Surroundings(configuration=configuration, layout=places(configuration)[0], look=lambda: HOST, exists=set(there).__contains__)
     return extra_arguments.warnings(of_control_plane(configuration), around)
 
 
@@ -174,7 +174,7 @@ def test_the_kubelets_files_are_looked_for_where_it_says():
 
 
 def test_a_machine_that_joins_is_judged_by_our_own_version():
-    around = Surroundings(configuration=None, layout=Layout(), detected=HOST, exists=lambda _: True)
+    around = Surroundings(configuration=None, layout=Layout(), look=lambda: HOST, exists=lambda _: True)
     args = [Arg(name="node-labels", value="a=b"), Arg(name="nod-labels", value="a=b")]
     (found,) = extra_arguments.warnings([Given(component="kubelet", path="p", arguments=args)], around)
     assert found == "p: kubelet 1.36 has no flag --nod-labels and does not start with it; did you mean --node-labels?"
@@ -190,7 +190,7 @@ def test_releases_and_images_that_the_table_does_not_have_are_judged_by_their_fi
 
 @given(name=st.text(min_size=1, max_size=20), value=st.text(max_size=20))
 def test_no_argument_is_too_odd(name, value):
-    around = Surroundings(configuration=None, layout=Layout(), detected=HOST, exists=lambda _: False)
+    around = Surroundings(configuration=None, layout=Layout(), look=lambda: HOST, exists=lambda _: False)
     found = extra_arguments.warnings([Given(component="kubelet", path="p", arguments=[Arg(name=name, value=value)])], around)
     assert all(text.startswith("p: ") for text in found)
 

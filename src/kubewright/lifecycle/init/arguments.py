@@ -33,5 +33,5 @@ def warnings(given: Iterable[Given], *, configuration: Configuration, host: Host
         except HostError:
             return True
 
-    around = Surroundings(configuration=configuration, layout=host.layout, detected=host.facts.detected, exists=exists)
+    around = Surroundings(configuration=configuration, layout=host.layout, look=lambda: host.facts.detected, exists=exists)
     return extra_arguments.warnings((one for one in given if PHASES[one.component] in phases), around)
