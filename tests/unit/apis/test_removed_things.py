@@ -175,6 +175,14 @@ def test_values_that_name_what_is_gone_draw_a_warning(field, value, said):
     assert [warning.startswith(field) and said in warning for warning in warnings] == [True]
 
 
+@pytest.mark.parametrize("name", removed.CHECKS)
+def test_names_of_checks_that_are_gone_draw_a_warning(name):
+    node = {"ignorePreflightErrors": [name.lower(), "Swap"]}
+    [warning] = load(init(nodeRegistration=node), cluster()).warnings
+    assert warning.startswith(f"nodeRegistration.ignorePreflightErrors: there is no check {name} any more")
+    assert removed.CHECKS[name] in warning
+
+
 def test_what_replaced_them_draws_none():
     node = {"taints": [{"key": "node-role.kubernetes.io/control-plane"}], "criSocket": "unix:///var/run/cri-dockerd.sock"}
     assert load(init(nodeRegistration=node), cluster(imageRepository="registry.k8s.io/k8s.gcr.io")).warnings == []

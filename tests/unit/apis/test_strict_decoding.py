@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from apis_documents import cluster, field_errors, init, load, load_text
+from apis_documents import MACHINE, cluster, field_errors, init, load, load_text
 
-from kubewright.apis.kubeadm import fields, node_fields
+from kubewright.apis.kubeadm import explaining, fields, load_whole, node_fields
 from kubewright.apis.schema import Struct
 from kubewright.base import records
 from kubewright.base.errors import ValidationError
+from kubewright.base.yaml import dump, load_all
 
 _WRONG = """\
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -39,6 +40,12 @@ kind: KubeletConfiguration
 maxPodz: 42
 maxPods: many
 """
+
+
+# Documents of components are judged as errors beside a ClusterConfiguration only.
+_BESIDE = dict.fromkeys(
+    ("KubeletConfiguration", "KubeProxyConfiguration"), "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+)
 
 
 def _table():
@@ -216,3 +223,20 @@ def test_the_tables_and_the_structs_have_the_same_fields():
         attributes = {field.name for field in records.fields(table.make)} - {"ci_image_repository", "ci_kubernetes_version"}
         assert len(targets) == len(attributes)
         assert set(targets) == attributes
+
+
+@pytest.mark.parametrize("kind", explaining.KINDS)
+def test_every_field_that_is_wrong_is_told_with_the_place_where_its_name_stands(kind):
+    """A value that fits no field, in every field: the place is the line and column of the field's name."""
+    groups = {"KubeletConfiguration": "kubelet.config.k8s.io/v1beta1", "KubeProxyConfiguration": "kubeproxy.config.k8s.io/v1alpha1"}
+    paths = [found.path for found in explaining.every(kind)]
+    tops = [path for path in paths if "." not in path]
+    text = dump({"apiVersion": groups.get(kind, "kubeadm.k8s.io/v1beta4"), "kind": kind, **{name: [[["x"]]] for name in tops}})
+    with pytest.raises(ValidationError) as caught:
+        load_whole(load_all(text + _BESIDE.get(kind, ""), source="f.yaml"), detected=MACHINE)
+    told = {error.path.text.partition("[")[0]: error.source for error in caught.value.errors}
+    assert set(tops) <= set(told)
+    for name, source in told.items():
+        file, line, column = source.split(":")
+        assert file == "f.yaml"
+        assert text.splitlines()[int(line) - 1][int(column) - 1 :].startswith((f"{name}:", "- "))

@@ -65,8 +65,9 @@ def _gone() -> list[tuple[str, str]]:
     fields = [(path, since) for path, (since, _) in (*removed.FIELDS.items(), *removed.COMPONENT_FIELDS.items())]
     gates = [(gate, since) for gate, (since, _) in removed.GATES.items()]
     arguments = [(f"{component} --{name}", since) for (component, name), (since, _) in removed.ARGUMENTS.items()]
+    checks = [(check, since or "not on record") for check, since in removed.CHECKS.items()]
     kinds = [(kind, text.partition(":")[0].rpartition(" ")[2]) for kind, text in (*removed.KINDS.items(), *removed.COMPONENT_KINDS.items())]
-    return [*flags, *versions, *fields, *gates, *arguments, *kinds, *((f"`{command}`", since) for command, since, _ in COMMANDS)]
+    return [*flags, *versions, *fields, *gates, *arguments, *checks, *kinds, *((f"`{command}`", since) for command, since, _ in COMMANDS)]
 
 
 def test_the_page_of_classic_kubeadm_has_a_row_for_everything_that_is_gone():

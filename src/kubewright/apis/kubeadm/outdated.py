@@ -32,3 +32,12 @@ def repository(given: str) -> Problems:
     for frozen in _FROZEN:
         if given == frozen or given.startswith(f"{frozen}/"):
             yield f"{frozen} gets no new images since v1.27; write registry.k8s.io", given
+
+
+def checks(given: Sequence[str]) -> Problems:
+    """Question names of preflight checks that are gone."""
+    if not given:
+        return
+    from kubewright.apis.kubeadm.removed import check_hint
+
+    yield from ((hint, name) for name in given if (hint := check_hint(name)))

@@ -140,6 +140,26 @@ ARGUMENTS: Final = {
 """Flags of components that an extra argument can name no longer. The tables of the real binaries decide what is unknown; this says why."""
 
 
+CHECKS: Final = {
+    "Service-Docker": "v1.24",
+    "IsDockerSystemdCheck": "v1.24",
+    "FileContent--proc-sys-net-bridge-bridge-nf-call-iptables": "v1.30",
+    "FileContent--proc-sys-net-bridge-bridge-nf-call-ip6tables": "v1.30",
+    "FileExisting-ebtables": "v1.32",
+    "FileExisting-socat": "v1.32",
+    **dict.fromkeys([f"FileExisting-{program}" for program in ("crictl", "ethtool", "ip", "iptables", "nsenter", "tc", "touch")], ""),
+}
+"""Preflight checks that no longer exist, which `ignorePreflightErrors` may still name. '' where the release is not on record."""
+
+
+def check_hint(name: str) -> str:
+    """Say that a preflight check is gone, or ''. Names count in any case."""
+    known = {check.lower(): check for check in CHECKS}
+    check = known.get(name.lower(), "")
+    since = CHECKS.get(check, "")
+    return f"there is no check {check} any more{f' since {since}' if since else ''}; leave it out" if check else ""
+
+
 def field_hint(path: str, *, component: bool = False) -> str:
     """Say what became of an unknown field, or ''."""
     table = COMPONENT_FIELDS if component else FIELDS

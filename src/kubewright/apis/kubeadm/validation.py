@@ -41,6 +41,7 @@ REGISTRATION_RULES: Final = (
 REGISTRATION_WARNINGS: Final = (
     Rule("nodeRegistration.taints", lambda kind: kind.node_registration.taints, outdated.taints),
     Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, outdated.socket),
+    Rule("nodeRegistration.ignorePreflightErrors", lambda kind: kind.node_registration.ignore_preflight_errors, outdated.checks),
 )
 
 INIT_RULES: Final = (
