@@ -16,11 +16,13 @@ import kubewright
 from kubewright.base.errors import CertificateMismatch, HostError, Locked, UsageError
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
+from kubewright.lifecycle.init import acting
 from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.services import SeenServices
 from kubewright.pki import bundles
 
 FILE_PHASES = ("certs", "kubeconfig", "etcd/local", "control-plane")
-OTHERS = [node.name for node in INIT.nodes if node.name.partition("/")[0] not in {"certs", "kubeconfig", "etcd", "control-plane"}]
+OTHERS = [node.name for node in INIT.nodes if node.name.partition("/")[0] not in acting.FILE_PHASES]
 
 
 def everything(box):
@@ -45,6 +47,24 @@ def test_a_phase_that_needs_more_than_files_says_that_it_comes_later(box, phase)
 def test_the_join_command_alone_lacks_what_it_shows(box):
     with pytest.raises(UsageError, match="unresolved dependencies"):
         box.act(asked(only=("show-join-command",)))
+
+
+KUBELET_FILES = ["config.yaml", "instance-config.yaml", "kubeadm-flags.env"]
+
+
+def test_without_a_service_manager_the_kubelets_files_are_written_and_its_start_is_left_to_people(box):
+    box.services.known = False
+    box.act(asked(only=("kubelet-start",)))
+    assert sorted(path.name for path in Path(box.layout.kubelet).iterdir()) == KUBELET_FILES
+    assert box.lines("kubelet-start")[-1] == "No service manager that knows the kubelet was found: start it by hand"
+
+
+def test_a_kubelet_that_cannot_be_restarted_is_told(box):
+    seen = SeenServices(Files())
+    box.services.restart = box.services.start = seen.restart
+    box.act(asked(only=("kubelet-start",)))
+    assert sorted(path.name for path in Path(box.layout.kubelet).iterdir()) == KUBELET_FILES
+    assert box.warnings() == ["service kubelet cannot be changed by this version of kubewright: run `systemctl restart kubelet`"]
 
 
 def test_preflight_says_that_its_checks_come_later(box):

@@ -17,8 +17,8 @@ from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.init import calls
 from kubewright.lifecycle.init.calls import Call
 
-FILE_PHASES: Final = frozenset({"certs", "kubeconfig", "etcd", "control-plane"})
-"""Those phases, with all below them, write files and nothing else."""
+FILE_PHASES: Final = frozenset({"certs", "kubeconfig", "etcd", "control-plane", "kubelet-start"})
+"""Those phases, with all below them, write files and nothing else; that the kubelet is not started is said."""
 
 
 def act(call: Call, *, lock_directory: PurePosixPath) -> tuple[Change, ...]:

@@ -52,10 +52,13 @@ class Call:
 
     @classmethod
     def of(cls, request: InitRequest, *, machine: Machine, means: Means, layout: Layout = _KUBEADM_LAYOUT) -> Call:
-        """Load the configuration and find the places that it names. Warnings are reported. Raises as `configure` does.
+        """Load the configuration and find the places that it names. Warnings are reported.
 
-        `layout` is where this machine has what the configuration leaves open.
+        `layout` is where this machine has what the configuration leaves open. Raises as `configure` does, and UsageError for a phase that
+        cannot run alone.
         """
+        if request.only:
+            INIT.select(only=request.only)  # a phase that cannot run alone is told before the configuration is looked at
         loaded = configure(request, detected=machine(layout).facts.detected, random=means.random, layout=layout)
         for warning in loaded.warnings:
             means.reporter.emit(Warned(text=warning))

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.change import Change
+from kubewright.base.events import Warned
 from kubewright.host.desired import Directory, File, Service
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.init.services import Unchangeable
 from kubewright.manifests import kubelet, patches
 
 SERVICE = "kubelet"
@@ -33,7 +35,10 @@ def start(ctx: InitContext) -> Iterable[Change]:
         ctx.say("kubelet-start", "No service manager that knows the kubelet was found: start it by hand")
         return
     ctx.say("kubelet-start", "Starting the kubelet")
-    yield ctx.host.ensure(Service(name=SERVICE, running=True, restart=changed, stand_ins=ctx.kubelet_makes))
+    try:
+        yield ctx.host.ensure(Service(name=SERVICE, running=True, restart=changed, stand_ins=ctx.kubelet_makes))
+    except Unchangeable as error:
+        ctx.reporter.emit(Warned(text=f"{error.what}: run `systemctl restart {SERVICE}`"))
 
 
 def finalize(ctx: InitContext) -> Iterable[Change]:

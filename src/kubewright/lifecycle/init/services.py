@@ -29,8 +29,12 @@ _ACTIVE: Final = PurePosixPath("/run/systemd/units")
 """Holds a link `invocation:NAME.service` while a unit is active."""
 
 
+class Unchangeable(HostError):
+    """A service that this version knows of and does not start or stop."""
+
+
 class SeenServices:
-    """`host.seam.Services` over the files of a machine. Every writing verb raises HostError."""
+    """`host.seam.Services` over the files of a machine. Every writing verb raises Unchangeable."""
 
     def __init__(self, files: FileReader) -> None:
         self._files = files
@@ -67,8 +71,8 @@ class SeenServices:
         return found is not None and found.kind is kind
 
 
-def _later(name: str) -> HostError:
-    return HostError(
+def _later(name: str) -> Unchangeable:
+    return Unchangeable(
         f"service {name} cannot be changed by this version of kubewright",
         detail="starting and stopping services of a real machine comes with a later release",
         remedy="use `--plan` or `--dry-run`, or `kubewright up` for a local cluster",

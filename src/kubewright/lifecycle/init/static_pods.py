@@ -39,7 +39,6 @@ def component(name: str) -> Callable[[InitContext], Iterable[Change]]:
 
 
 def _write(ctx: InitContext, name: str) -> Iterable[Change]:
-    yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
     pod = static_pods.render(
         name,
         ctx.configuration,
@@ -51,4 +50,5 @@ def _write(ctx: InitContext, name: str) -> Iterable[Change]:
     )
     hardened = yield from rootless.harden(ctx, name, pod)
     patched = ctx.patched(name, hardened)
+    yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
     yield ctx.host.ensure(File(path=ctx.layout.manifest(name), content=yaml.dump(patched).encode(), mode=MANIFEST_MODE))

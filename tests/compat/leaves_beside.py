@@ -1,0 +1,99 @@
+"""Single commands in a scratch directory taken for the root: real kubeadm's process, and ours in a fork of this one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from certs_beside import find_kubeadm
+
+from kubewright.cli import parser, rootfs
+from kubewright.cli.main import main
+
+PLACES = ("etc", "var/lib")
+_QUOTED = re.compile(r'"([^"]*)"|(\[[^\]]*\])')
+_TOPIC = re.compile(r"\[([\w/-]+)\] (.*)")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command did: its exit code and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Topic of each line, with what it names: quoted texts and lists. The words differ on purpose."""
+        found = [_TOPIC.fullmatch(line) for line in self.out.splitlines()]
+        return [(one[1], tuple(quoted or listed for quoted, listed in _QUOTED.findall(one[2]))) for one in found if one]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A scratch directory."""
+
+    root: Path
+
+    @classmethod
+    def make(cls, root: Path, files: dict[str, str]) -> Machine:
+        """Make a directory with files in it."""
+        for name, content in {"etc/kubernetes/.keep": "", "tmp/.keep": "", **files}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(content)
+        return cls(root)
+
+    def kubeadm(self, *argv: str) -> Done:
+        """Run real kubeadm; an ordinary user needs a user namespace to change the root."""
+        inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
+        words = [*inside, find_kubeadm(), *argv, f"--rootfs={self.root}"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env={})
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def kubewright(self, *argv: str) -> Done:
+        """Run ours with all its modules loaded, as root: a process of its own would load them for each command."""
+        parser.read(parser.find(argv), program="kubeadm")  # loads the rows of the command
+        rootfs.preload(("kubewright.cli.init", *rootfs._HIDDEN))
+        out, err = self.root / "tmp/out", self.root / "tmp/err"
+        child = os.fork()
+        if child == 0:
+            _become(self.root, out, err, argv)
+        _, status = os.waitpid(child, 0)
+        return Done(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text())
+
+    def files(self) -> dict[str, tuple[str, int, int]]:
+        """Everything below the directories of a machine: its mode, owner and group by its path."""
+        found = {}
+        for place in PLACES:
+            for path in sorted((self.root / place).rglob("*")):
+                state = path.stat()
+                found[str(path.relative_to(self.root))] = (f"{state.st_mode:o}", state.st_uid, state.st_gid)
+        return found
+
+    def text(self, name: str) -> str:
+        return (self.root / name).read_text()
+
+
+def _become(root: Path, out: Path, err: Path, argv: tuple[str, ...]) -> None:
+    """Run a command in the child of a fork, and never return."""
+    code = 70
+    try:
+        for number, path in ((1, out), (2, err)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
+        sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+        os.environ.clear()
+        os.chroot(root)
+        os.chdir("/")
+        code = main(argv)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
