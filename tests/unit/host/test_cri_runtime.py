@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -208,6 +209,25 @@ def test_a_runtime_without_the_interface_says_which_version_is_needed(runtime, f
     with pytest.raises(RuntimeUnavailable, match=r"unknown service runtime\.v1") as caught:
         runtime.version()
     assert "disabled_plugins" in caught.value.remedy
+
+
+def test_a_runtime_that_comes_back_is_found_again(place):
+    runtime = CRIRuntime(f"unix://{place}/s")
+    for _ in range(2):
+        with pytest.raises(RuntimeUnavailable):
+            runtime.version()
+        with serving(FakeRuntime(), place / "s"):
+            assert wait_for(runtime.version).name == "fake"
+    runtime.close()
+
+
+def wait_for(call):
+    """Ask again until somebody answers, which has to be soon."""
+    for _ in range(50):
+        with contextlib.suppress(RuntimeUnavailable):
+            return call()
+        time.sleep(0.1)
+    return call()
 
 
 def test_a_closed_connection_ends_calls_with_an_error_of_ours(fake):

@@ -32,6 +32,8 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", _LARGEST_ANSWER),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),  # whoever calls knows what may be tried again
+    ("grpc.initial_reconnect_backoff_ms", 100),  # a runtime that was restarted is soon found again, as by the kubelet's client
+    ("grpc.max_reconnect_backoff_ms", 3000),
     ("grpc.use_local_subchannel_pool", 1),  # nothing of an earlier connection's back-off
 )
 
