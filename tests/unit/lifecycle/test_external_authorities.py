@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 from init_kit import Box, asked
 
 from kubewright.base.errors import CertificateError, UsageError
+from kubewright.lifecycle.init import planning
 from kubewright.pki import table
 
 FILES = ("certs", "kubeconfig", "etcd", "control-plane", "kubelet-start")
@@ -80,6 +81,14 @@ def test_nothing_is_uploaded_without_the_keys(box, name):
     with pytest.raises(UsageError, match=f"{name} is not on this machine"):
         box.run(asked(upload_certs=True))
     assert box.snapshot() == before
+
+
+def test_a_dry_run_copies_the_kubeconfigs_that_nobody_here_can_make(box, tmp_path):
+    lose(box, "ca.key")
+    planning.dry_run(box.call(asked()), PurePosixPath(tmp_path / "dry"), writer=box.machine(box.layout), observe=lambda _: None)
+    for row in table.KUBECONFIGS:
+        assert (tmp_path / "dry" / row.file).read_bytes() == Path(box.layout.kubeconfig(row.name)).read_bytes()
+    assert not (tmp_path / "dry" / "ca.key").exists()
 
 
 def test_service_account_keys_have_to_be_given_as_well(box):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
@@ -100,7 +99,7 @@ def _loaded(documents: Sequence[Document], asked: Asked, reporter: Reporter, lay
 def whole_configuration(asked: Asked, *, detected: Detected, random: Random, reporter: Reporter, layout: Layout) -> Configuration:
     """Return everything about this machine, for certificates that are made from nothing: of a file, or the defaults.
 
-    Its key algorithm is the one that the feature gates leave in force. Raises what `load_init` raises.
+    Raises what `load_init` raises.
     """
     loaded = load_init(
         asked.documents or (),
@@ -114,5 +113,4 @@ def whole_configuration(asked: Asked, *, detected: Detected, random: Random, rep
     )
     for warning in loaded.warnings:
         reporter.emit(Warned(text=warning))
-    cluster = loaded.configuration.cluster
-    return replace(loaded.configuration, cluster=replace(cluster, encryption_algorithm=features.key_algorithm(cluster)))
+    return loaded.configuration

@@ -47,7 +47,7 @@ def dry_run(
 ) -> tuple[Plan, tuple[Change, ...]]:
     """Tell what a run would do, in kubeadm's form, and write its files into a directory. Returns the plan, and what was written there.
 
-    The certificate authorities that the machine has are copied into the directory as well.
+    Authorities, and kubeconfigs of one that is kept elsewhere, are copied into the directory as well.
     """
     reporter = call.means.reporter
     host = TellingHost(call.host, reporter=reporter)
@@ -55,15 +55,19 @@ def dry_run(
         kube = TellingKube(base, reporter=reporter, stand_ins=stand_ins.objects(call.configuration))
         with calls.context(call, host, waiter=TellingWaiter(reporter=reporter), connect=lambda _: kube) as ctx:
             found = calls.run(ctx, call)
-    written = dryrun.materialise(host, directory, writer=writer, copies=_authority_files(call))
+    written = dryrun.materialise(host, directory, writer=writer, copies=_reused_files(call))
     announce(reporter, f'Wrote certificates, kubeconfigs, manifests and the files of the kubelet to "{directory}"')
     announce(reporter, "Certificates and kubeconfigs were not printed, because they hold private keys")
     return Plan.of(found.changes), tuple(written)
 
 
-def _authority_files(call: Call) -> list[PurePosixPath]:
-    layout = call.host.layout
-    return [path for base in _AUTHORITIES for path in (layout.certificate(base), layout.key(base)) if call.host.state(path) is not None]
+def _reused_files(call: Call) -> list[PurePosixPath]:
+    """Return the authorities that are there; where the cluster's own is kept elsewhere, also the kubeconfigs, which nobody here can make."""
+    layout, there = call.host.layout, call.host.state
+    wanted = [path for base in _AUTHORITIES for path in (layout.certificate(base), layout.key(base))]
+    if there(layout.certificate("ca")) is not None and there(layout.key("ca")) is None:
+        wanted += [layout.kubeconfig(row.name) for row in table.KUBECONFIGS]
+    return [path for path in wanted if there(path) is not None]
 
 
 @contextmanager
