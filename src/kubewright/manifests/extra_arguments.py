@@ -140,7 +140,7 @@ def _unknown(known: ComponentFlags, name: str) -> str:
     if gone:
         return f"{said}; {gone}"
     if name in known.elsewhere:
-        return f"{said}; only {', '.join(known.elsewhere[name])} has it"
+        return f"{said}; there is one in {' and '.join(known.elsewhere[name])} only"
     meant = closest(name.lstrip("-"), known.flags)
     return f"{said}; did you mean --{meant}?" if meant else said
 

@@ -16,7 +16,9 @@ from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.manifests import component_flags, extra_arguments
 from kubewright.manifests.extra_arguments import Surroundings
+from kubewright.manifests.static_pods import COMPONENTS
 
+LINES = ("1.35", "1.36", "1.37")
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 
 
@@ -196,7 +198,7 @@ def test_no_argument_is_too_odd(name, value):
 
 
 def test_each_component_has_a_table_for_each_release():
-    for line in ("1.36",):
+    for line in LINES:
         sizes = [len(found.flags) for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
                  if (found := component_flags.flags_of(name, line))]  # fmt: skip
         assert len(sizes) == 4
@@ -219,3 +221,25 @@ def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
 def test_no_release_that_is_supported_has_a_flag_that_counts_as_gone(component, name):
     known = [component_flags.flags_of(component, line) for line in ("1.35", "1.36", "1.37")]
     assert [flags.line for flags in known if flags and name in flags.flags] == []
+
+
+def test_a_flag_that_other_releases_have_is_told_as_such():
+    init = "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration:\n  kubeletExtraArgs: "
+    (found,) = said(f"{init}[{{name: storage-driver-db, value: cadvisor}}]", version="v1.37.1")
+    assert found.endswith("kubelet 1.37 has no flag --storage-driver-db and does not start with it; there is one in 1.35 and 1.36 only")
+    (older,) = said(f"{init}[{{name: storage-driver-db, value: cadvisor}}]", version="v1.35.0")
+    assert "--storage-driver-db of kubelet 1.35 is deprecated: " in older
+
+
+def test_words_about_a_flag_are_those_of_the_release():
+    assert len(said(api_server("enable-logs-handler", "false"), version="v1.36.0")) == 1
+    assert said(api_server("enable-logs-handler", "false"), version="v1.37.0") == []
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_flag_that_we_write_is_one_of_the_component(line):
+    for row in COMPONENTS.values():
+        known = component_flags.flags_of(row.name, "3.6" if row.name == "etcd" else line)
+        assert known is not None
+        assert {flag.name for flag in row.flags} <= known.flags.keys()
+        assert {flag.name for flag in row.flags if known.flags[flag.name].deprecated} <= {"kubeconfig"}
