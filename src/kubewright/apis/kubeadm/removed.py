@@ -43,6 +43,7 @@ GATES: Final = {
 """Gates that no longer exist: since when, and what to do instead. Leave them out of the file."""
 
 _ARGUMENTS: Final = "v1beta1 (v1.13)"
+_V1ALPHA2: Final = "v1alpha2 (v1.11)"
 _V1ALPHA3: Final = "v1alpha3 (v1.12)"
 _V1BETA3: Final = "v1beta3 (v1.22)"
 _V1BETA4: Final = "v1beta4 (v1.31)"
@@ -76,30 +77,30 @@ FIELDS: Final = {
     "apiServerEndpoints": (_ARGUMENTS, "discovery.bootstrapToken.apiServerEndpoint"),
     # v1alpha2 and before
     "api": (_V1ALPHA3, "localAPIEndpoint of InitConfiguration; its controlPlaneEndpoint is a field of ClusterConfiguration"),
-    "nodeName": (_V1ALPHA3, "nodeRegistration.name"),
-    "noTaintMaster": (_V1ALPHA3, "nodeRegistration.taints: []"),
-    "tokenTTL": (_V1ALPHA3, "bootstrapTokens[].ttl"),
-    "tokenUsages": (_V1ALPHA3, "bootstrapTokens[].usages"),
-    "tokenGroups": (_V1ALPHA3, "bootstrapTokens[].groups"),
-    "token": (_V1ALPHA3, "bootstrapTokens[].token of InitConfiguration, or discovery.bootstrapToken.token of JoinConfiguration"),
+    "nodeName": (_V1ALPHA2, "nodeRegistration.name"),
+    "noTaintMaster": (_V1ALPHA2, "nodeRegistration.taints: []"),
+    "tokenTTL": (_V1ALPHA2, "bootstrapTokens[].ttl"),
+    "tokenUsages": (_V1ALPHA2, "bootstrapTokens[].usages"),
+    "tokenGroups": (_V1ALPHA2, "bootstrapTokens[].groups"),
+    "token": (_ARGUMENTS, "bootstrapTokens[].token of InitConfiguration, or discovery.bootstrapToken.token of JoinConfiguration"),
     "cloudProvider": (
-        "v1alpha2 (v1.11)",
+        _V1ALPHA2,
         "a cloud controller manager of the provider's; components get it with extraArgs cloud-provider: external",
     ),
-    "privilegedPods": ("v1alpha2 (v1.11)", "nothing: containers may be privileged"),
-    "selfHosted": ("v1alpha2 (v1.11)", "nothing: control planes run as static pods"),
-    "authorizationModes": ("v1alpha2 (v1.11)", "apiServer.extraArgs authorization-mode"),
+    "privilegedPods": (_V1ALPHA2, "nothing: containers may be privileged"),
+    "selfHosted": (_V1ALPHA2, "nothing: control planes run as static pods"),
+    "authorizationModes": (_V1ALPHA2, "apiServer.extraArgs authorization-mode"),
     "kubeProxy": (_V1ALPHA3, _DOCUMENT.format("KubeProxyConfiguration")),
     "kubeletConfiguration": (_V1ALPHA3, _DOCUMENT.format("KubeletConfiguration")),
-    "etcd.image": (_V1ALPHA3, "etcd.local.imageRepository and etcd.local.imageTag"),
-    "etcd.endpoints": (_V1ALPHA3, "etcd.external.endpoints"),
-    "etcd.caFile": (_V1ALPHA3, "etcd.external.caFile"),
-    "etcd.certFile": (_V1ALPHA3, "etcd.external.certFile"),
-    "etcd.keyFile": (_V1ALPHA3, "etcd.external.keyFile"),
-    "etcd.dataDir": (_V1ALPHA3, "etcd.local.dataDir"),
-    "etcd.extraArgs": (_V1ALPHA3, "etcd.local.extraArgs"),
-    "etcd.serverCertSANs": (_V1ALPHA3, "etcd.local.serverCertSANs"),
-    "etcd.peerCertSANs": (_V1ALPHA3, "etcd.local.peerCertSANs"),
+    "etcd.image": (_V1ALPHA2, "etcd.local.imageRepository and etcd.local.imageTag"),
+    "etcd.endpoints": (_V1ALPHA2, "etcd.external.endpoints"),
+    "etcd.caFile": (_V1ALPHA2, "etcd.external.caFile"),
+    "etcd.certFile": (_V1ALPHA2, "etcd.external.certFile"),
+    "etcd.keyFile": (_V1ALPHA2, "etcd.external.keyFile"),
+    "etcd.dataDir": (_V1ALPHA2, "etcd.local.dataDir"),
+    "etcd.extraArgs": (_V1ALPHA2, "etcd.local.extraArgs"),
+    "etcd.serverCertSANs": (_V1ALPHA2, "etcd.local.serverCertSANs"),
+    "etcd.peerCertSANs": (_V1ALPHA2, "etcd.local.peerCertSANs"),
 }
 """Fields of old versions of kubeadm.k8s.io by their path: the version that has them no longer, and what to write instead."""
 
