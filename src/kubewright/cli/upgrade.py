@@ -1,4 +1,4 @@
-"""The `upgrade` commands and their phases: flags, configuration and the version are checked, the machine is left alone in this release."""
+"""The `upgrade` commands and their phases. Those that change a machine check what they are asked for and leave it alone in this release."""
 
 from __future__ import annotations
 
@@ -29,15 +29,19 @@ _ATTRIBUTES: Final = {
 
 
 def plan(parsed: Parsed) -> int:
-    """Check what plan is asked for; looking at the cluster comes with a later release."""
-    _loaded(_request(parsed, "plan"))
-    machine_calls.later(parsed)
+    """Show what the cluster can be upgraded to."""
+    configuration = _loaded(_request(parsed, "plan"))
+    from kubewright.cli import upgrade_plan
+
+    return upgrade_plan.plan(parsed, configuration)
 
 
 def diff(parsed: Parsed) -> int:
-    """Check what diff is asked for; looking at the cluster comes with a later release."""
-    _loaded(_request(parsed, "diff"))
-    machine_calls.later(parsed)
+    """Show what an upgrade would change in the static pods of this machine."""
+    configuration = _loaded(_request(parsed, "diff"))
+    from kubewright.cli import upgrade_plan
+
+    return upgrade_plan.diff(parsed, configuration)
 
 
 def apply(parsed: Parsed) -> int:

@@ -30,7 +30,7 @@ def test_every_row_is_about_a_command_that_exists():
 
 
 def test_every_state_is_complete_or_says_what_is_refused():
-    assert {state for _, state, _ in ROWS if state != "complete" and not REFUSES.search(state)} == set()
+    assert {state for _, state, _ in ROWS if not state.startswith("complete") and not REFUSES.search(state)} == set()
     assert sum(state == "complete" for _, state, _ in ROWS) > 60
 
 

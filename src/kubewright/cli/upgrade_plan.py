@@ -1,0 +1,129 @@
+"""`upgrade plan` and `upgrade diff`: what a cluster can be upgraded to, and what that changes on this machine. Both only read."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeadm.documents import CLUSTER
+from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import UsageError
+from kubewright.base.versions import Version
+from kubewright.cli import cluster_access, columns, machine_calls
+from kubewright.cli.output import printer
+from kubewright.cli.parser import Parsed, as_called
+from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
+from kubewright.kube.client import KubeClient
+from kubewright.lifecycle import config_sides
+from kubewright.lifecycle.upgrade import differing, planning
+from kubewright.lifecycle.upgrade.observing import observe
+from kubewright.lifecycle.upgrade.planning import Plan, Upgrade, Wish
+
+CONTEXT_LINES: Final = 3
+_HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
+_RULE: Final = "_" * 69 + "\n\n"
+
+
+def machine(layout: Layout) -> Host:
+    """Return this machine. Tests put another one in its place."""
+    return RealHost(layout=layout)
+
+
+def plan(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
+    """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
+    printed = printer(parsed)
+    wanted = configuration.plan
+    with closing(_client(parsed)) as api:
+        stored = config_sides.read_stored(api)
+        observed = observe(api)
+    wish = Wish(
+        version=_argument(parsed) or wanted.kubernetes_version,
+        experimental=bool(wanted.allow_experimental_upgrades),
+        candidates=bool(wanted.allow_rc_upgrades),
+        etcd=wanted.etcd_upgrade,
+    )
+    groups = {str(document.value.get("apiVersion")).partition("/")[0] for document in stored.values() if isinstance(document.value, dict)}
+    found = planning.plan(observed, wish, groups=groups)
+    machine_calls.warn([*found.warnings, "whether the cluster is healthy is not checked; that comes with a later release"])
+    if wanted.print_config:
+        _print_configuration(stored[CLUSTER].value)
+    if printed is not None:
+        sys.stdout.write(printed([found.as_map()]) if found.upgrades else "")
+        return 0
+    sys.stdout.write(
+        "[upgrade] Looking for versions to upgrade to\n" + "".join(f"[upgrade/versions] {line}\n" for line in found.lines) + "\n"
+    )
+    if found.upgrades:
+        sys.stdout.write(text(found))
+    return 0
+
+
+def diff(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
+    """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
+    present = differing.manifests(machine(Layout()))
+    with closing(_client(parsed)) as api:
+        stored = config_sides.read_stored(api)[CLUSTER]
+    theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
+    version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
+    found = differing.configuration(stored, present, version=_checked(version), host=machine(Layout()))
+    context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
+    host = machine(differing.layout_of(found, Layout()))
+    sys.stdout.writelines(differing.differences(found, present, host=host, context=max(context or 0, 0)))
+    return 0
+
+
+def text(found: Plan) -> str:
+    """Return the plan in the form of kubeadm's text."""
+    states = [("API GROUP", "CURRENT VERSION", "PREFERRED VERSION", "MANUAL UPGRADE REQUIRED")]
+    states += [(one["group"], one["currentVersion"] or "-", one["preferredVersion"] or "-", "no") for one in found.states()]
+    heading = (
+        "\nVersions of component configurations; what is marked with yes has to be converted by hand, or reset to the defaults, before:\n\n"
+    )
+    return "".join(_upgrade(one) for one in found.upgrades) + heading + columns.lay_out(states) + _RULE
+
+
+def _upgrade(found: Upgrade) -> str:
+    current, needed = found.tool
+    version = Version.parse(found.version)
+    early = "--allow-release-candidate-upgrades" if version.pre.startswith("rc") else "--allow-experimental-upgrades" if version.pre else ""
+    command = " ".join(filter(None, (as_called("kubewright upgrade apply"), found.version, early)))
+    note = f"Note: this needs version {needed} of this program: upgrade it first.\n\n" if current != needed else ""
+    return (
+        f"Components to upgrade by hand on each node, after `{as_called('kubewright upgrade apply')}` has upgraded the control plane:\n"
+        f"{_table(found, kubelets=True)}\n"
+        f"Upgrade to the latest {found.description}:\n\n"
+        f"{_table(found, kubelets=False)}\n"
+        f"This command upgrades to it:\n\n\t{command}\n\n{note}{_RULE}"
+    )
+
+
+def _table(found: Upgrade, *, kubelets: bool) -> str:
+    rows = [(row.name, row.node, row.current, row.new) for row in found.rows(kubelets=kubelets)]
+    return columns.lay_out([_HEADINGS, *rows])
+
+
+def _print_configuration(value: object) -> None:
+    sys.stdout.write("[upgrade/config] The cluster's configuration:\n" + "".join(f"\t{line}\n" for line in yaml.dump(value).splitlines()))
+
+
+def _client(parsed: Parsed) -> KubeClient:
+    path = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else str(Layout().kubeconfig("admin"))
+    return cluster_access.client(cluster_access.of_user(str(PurePosixPath(machine_calls.absolute(path)))))
+
+
+def _argument(parsed: Parsed) -> str:
+    """Return the version that is given; more than one counts as none, as in kubeadm."""
+    given = parsed.strings("version")
+    return given[0] if len(given) == 1 else ""
+
+
+def _checked(version: str) -> str:
+    try:
+        return str(Version.parse(version))
+    except ValueError as error:
+        raise UsageError(str(error), remedy="name one like v1.36.3") from error

@@ -1,0 +1,75 @@
+"""What `upgrade plan` looks at in a cluster: the versions that are there (kubeadm v1.36: phases/upgrade/versiongetter.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.base.errors import APIError
+from kubewright.base.records import dataclass, field
+from kubewright.base.versions import Version
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import DEPLOYMENT, NODE, POD
+
+NAMESPACE: Final = "kube-system"
+API_SERVER: Final = "kube-apiserver"
+ETCD: Final = "etcd"
+CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
+
+ByVersion = Mapping[str, Sequence[str]]
+"""The Nodes that have each version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """The versions in a cluster. `components` are the static pods, `dns` is '' without CoreDNS."""
+
+    components: Mapping[str, ByVersion] = field(default_factory=dict)
+    kubelets: ByVersion = field(default_factory=dict)
+    dns: str = ""
+
+    @property
+    def cluster(self) -> Version:
+        """The highest version of the API servers. Raises APIError where there is none, or one that cannot be read."""
+        texts = list(self.components.get(API_SERVER, ()))
+        try:
+            return max(Version.parse(text) for text in texts)
+        except ValueError as error:
+            found = f"their versions are {', '.join(texts)}" if texts else "there are none"
+            raise APIError(
+                "the version of the cluster cannot be told from its API servers",
+                detail=f"{found} (pods of {NAMESPACE} with the label component={API_SERVER})",
+                remedy="look at the pods of the control plane",
+            ) from error
+
+
+def observe(api: KubeAPI) -> Observed:
+    """Read the versions of static pods, kubelets and CoreDNS. Raises APIError."""
+    kubelets: dict[str, list[str]] = {}
+    for node in api.list(NODE):
+        version = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
+        kubelets.setdefault(version, []).append(node["metadata"]["name"])
+    return Observed(components={name: _static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=_dns(api))
+
+
+def _static_pods(api: KubeAPI, name: str) -> ByVersion:
+    found: dict[str, list[str]] = {}
+    for pod in api.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
+        # Tags have no `+`: images carry build metadata behind an underscore.
+        tag = _tag(pod["spec"]).replace("_", "+", 1)
+        found.setdefault(tag, []).append(pod["spec"].get("nodeName", ""))
+    return found
+
+
+def _dns(api: KubeAPI) -> str:
+    found = api.list(DEPLOYMENT, NAMESPACE, label_selector="k8s-app=kube-dns")
+    if len(found) > 1:
+        names = ", ".join(one["metadata"]["name"] for one in found)
+        raise APIError(f"there are several Deployments of DNS in {NAMESPACE}", detail=names, remedy="keep the one that is in use")
+    return _tag(found[0]["spec"]["template"]["spec"]) if found else ""
+
+
+def _tag(spec: Mapping[str, Any]) -> str:
+    """Return the tag of the first container's image; a digest behind it does not count."""
+    image = str(spec["containers"][0].get("image", "")).partition("@")[0]
+    return image.rpartition("/")[2].partition(":")[2]

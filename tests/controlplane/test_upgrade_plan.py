@@ -1,0 +1,251 @@
+"""`upgrade plan` and `upgrade diff` beside real kubeadm, which read the same cluster and the same manifests."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+
+import pytest
+
+from kubewright import binaries
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import AlreadyExists, NotFound
+from kubewright.base.level import KUBERNETES
+from kubewright.base.records import replace
+from kubewright.cli import upgrade_plan
+from kubewright.cli.main import main
+from kubewright.host.real import RealHost
+from kubewright.kube import resources
+
+SPACE = "kube-system"
+HOST = socket.gethostname().lower()
+CLUSTER = f"""\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.1
+networking: {{serviceSubnet: 10.96.0.0/12, podSubnet: 10.244.0.0/16}}
+apiServer: {{extraArgs: [{{name: v, value: "4"}}], certSANs: [{HOST}]}}
+"""
+MAPS = {
+    "kubeadm-config": {"ClusterConfiguration": CLUSTER},
+    "kubelet-config": {"kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"},
+    "kube-proxy": {"config.conf": "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"},
+}
+ENDPOINT = "10.98.0.11:6443"
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    out: str
+    err: str
+
+
+def pod(component: str, image: str) -> dict[str, object]:
+    annotations = {"kubernetes.io/config.mirror": "x", "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint": ENDPOINT}
+    metadata = {
+        "name": f"{component}-{HOST}",
+        "namespace": SPACE,
+        "labels": {"component": component, "tier": "control-plane"},
+        "annotations": annotations,
+    }
+    spec = {"nodeName": HOST, "hostNetwork": True, "containers": [{"name": component, "image": f"registry.k8s.io/{component}:{image}"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def objects() -> list[dict[str, object]]:
+    maps = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": n, "namespace": SPACE}, "data": data} for n, data in MAPS.items()
+    ]
+    tags = {"kube-apiserver": "v1.36.1", "kube-controller-manager": "v1.36.1", "kube-scheduler": "v1.36.0", "etcd": "3.6.8-0"}
+    labels = {"k8s-app": "kube-dns"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "coredns", "image": "registry.k8s.io/coredns:v1.13.1"}]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "coredns", "namespace": SPACE, "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+    return [*maps, *(pod(name, tag) for name, tag in tags.items()), deployment]
+
+
+class Cluster:
+    """An API server with what both programs read, its administrator's kubeconfig, and a root directory with manifests."""
+
+    def __init__(self, apiserver, client, place: Path) -> None:
+        self.client, self.root = client, place / "root"
+        (self.root / "etc/kubernetes/manifests").mkdir(parents=True)
+        self.kubeconfig = self._kubeconfig(apiserver, "admin.conf", "kubernetes-admin", "system:masters")
+        self._kubeconfig(apiserver, "kubelet.conf", f"system:node:{HOST}", "system:nodes")  # kubeadm asks it for the Node's name
+
+    def _kubeconfig(self, apiserver, name: str, user: str, group: str) -> Path:
+        identity = apiserver.identity(user, group)
+        credentials = EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem)
+        document = kubeconfig_document(
+            server=apiserver.url, cluster_name="kubernetes", user="user", ca_pem=apiserver.ca_pem, credentials=credentials
+        )
+        path = self.root / "etc/kubernetes" / name
+        path.write_text(yaml.dump(document))
+        return path
+
+    def kubewright(self, *argv: str) -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main(["upgrade", *argv, "--kubeconfig", str(self.kubeconfig)])
+        return Run(code, out.getvalue(), err.getvalue())
+
+    def kubeadm(self, *argv: str) -> Run:
+        """Run kubeadm with the root directory as its own; an ordinary user needs a user namespace for that."""
+        found = binaries.locate(("kubeadm",), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
+        if "kubeadm" not in found:
+            pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
+        inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
+        words = [*inside, str(found["kubeadm"].path), f"--rootfs={self.root}", "upgrade", *argv]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, env={"PATH": os.environ["PATH"]})
+        return Run(done.returncode, done.stdout, done.stderr)
+
+
+class Rooted:
+    """A machine whose files are below a directory, at the paths that they have in it."""
+
+    def __init__(self, root: Path, layout: Layout) -> None:
+        self._host, self._root, self.layout = RealHost(layout=layout), root, layout
+        # The directory holds no certificates of an operating system.
+        self.facts = SimpleNamespace(detected=replace(self._host.facts.detected, ca_directories=()))
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        return self._host.read(PurePosixPath(self._root) / path.relative_to("/"))
+
+
+@pytest.fixture
+def cluster(apiserver, admin, tmp_path, monkeypatch):
+    made = objects()
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": HOST}, "spec": {"unschedulable": True}}
+    node["metadata"]["annotations"] = {"kubeadm.alpha.kubernetes.io/cri-socket": "unix:///var/run/containerd/containerd.sock"}
+    with contextlib.suppress(AlreadyExists):
+        admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}})
+    stored = admin.create(node)
+    admin.update({**stored, "status": {**stored.get("status", {}), "nodeInfo": {**NODE_INFO}}}, subresource="status")
+    for one in made:
+        admin.create(one)
+    cluster = Cluster(apiserver, admin, tmp_path)
+    monkeypatch.setattr("sys.argv", ["kubeadm"])
+    monkeypatch.setattr(upgrade_plan, "machine", lambda layout: Rooted(cluster.root, layout))
+    yield cluster
+    for one in [*made, node]:
+        with contextlib.suppress(NotFound):
+            admin.delete(resources.of(one), one["metadata"]["name"], one["metadata"].get("namespace"), grace_seconds=0)
+
+
+NODE_INFO = dict.fromkeys(
+    (
+        "architecture",
+        "bootID",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ),
+    "x",
+) | {"kubeletVersion": "v1.35.4"}
+
+PLANS = (
+    ["v1.36.2"],
+    ["v1.36.3"],
+    ["v1.36.9"],
+    ["v1.37.0"],
+    ["v1.36.1"],
+    ["v1.35.9"],
+    ["v1.36.2", "--etcd-upgrade=false"],
+    ["v1.37.0-rc.1", "--allow-release-candidate-upgrades"],
+    ["v1.37.0-rc.1", "--allow-experimental-upgrades", "--allow-release-candidate-upgrades"],
+    ["v1.37.0-alpha.2", "--allow-experimental-upgrades"],
+)
+
+
+def rows(text: str) -> list[str]:
+    """What scripts look for: tables, the command, the versions, the lines between them."""
+    wanted = ("COMPONENT", "kube", "etcd", "CoreDNS", "API GROUP", "\t", "____", "[upgrade/versions]")
+    return [line for line in text.splitlines() if line.startswith(wanted)]
+
+
+@pytest.mark.parametrize("words", PLANS, ids=" ".join)
+def test_the_plan_is_kubeadms(cluster, words):
+    theirs = cluster.kubeadm("plan", *words, "--ignore-preflight-errors=all")
+    ours = cluster.kubewright("plan", *words)
+    assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
+    assert rows(ours.out) == rows(theirs.out)
+    theirs = cluster.kubeadm("plan", *words, "--ignore-preflight-errors=all", "-o", "json")
+    assert cluster.kubewright("plan", *words, "-o", "json").out == theirs.out
+
+
+def test_the_other_forms_are_kubeadms_too(cluster):
+    for form in ("yaml", "kyaml", "jsonpath={.availableUpgrades[*].description}"):
+        words = ("plan", "v1.36.2", "--ignore-preflight-errors=all", "-o", form)
+        assert cluster.kubewright(*words).out == cluster.kubeadm(*words).out
+
+
+def test_without_a_version_our_own_is_the_newest(cluster):
+    """kubeadm asks the network; where nothing answers it takes its own version too."""
+    ours = cluster.kubewright("plan")
+    assert ours.code == 0
+    assert "versions are not looked up" in ours.err
+    assert f"\tkubeadm upgrade apply {KUBERNETES}\n" in ours.out
+
+
+def test_the_configuration_is_printed_if_that_is_asked_for(cluster):
+    out = cluster.kubewright("plan", "v1.36.2", "--print-config").out
+    assert "\tkubernetesVersion: v1.36.1\n" in out
+
+
+def manifests(cluster, version: str) -> None:
+    """Put manifests of another version where both programs look for them."""
+    config = cluster.root / "kubeadm.yaml"
+    init = f"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {{advertiseAddress: {ENDPOINT.partition(':')[0]}}}\n"
+    config.write_text(CLUSTER.replace("v1.36.1", version).replace('"4"', '"2"') + init)
+    inside = cluster.root / "etc/kubernetes/manifests"
+    words = ["init", "phase", "control-plane", "all", "--config", "/kubeadm.yaml"]
+    program = binaries.locate(("kubeadm",), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
+    if "kubeadm" not in program:
+        pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
+    own = [] if os.geteuid() == 0 else ["unshare", "-r"]
+    subprocess.run([*own, str(program["kubeadm"].path), f"--rootfs={cluster.root}", *words], check=True, capture_output=True, timeout=60)
+    assert len(list(inside.iterdir())) == 3
+
+
+def pieces(text: str) -> dict[str, str]:
+    """The diffs by manifest; kubeadm prints them in any order."""
+    return {piece.partition("\n")[0]: piece for piece in text.split("--- ")[1:]}
+
+
+@pytest.mark.parametrize("words", [["-c", "3"], ["-c", "0"], ["v1.36.3", "-c", "10"], ["v1.35.4", "-c1"]], ids=" ".join)
+def test_the_differences_are_kubeadms(cluster, words):
+    manifests(cluster, "v1.36.0")
+    theirs, ours = cluster.kubeadm("diff", *words), cluster.kubewright("diff", *words)
+    assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
+    assert pieces(ours.out) == pieces(theirs.out)
+    assert len(pieces(ours.out)) == 3
+
+
+def test_three_lines_of_context_are_the_default(cluster):
+    """kubeadm says so in its help, and shows none."""
+    manifests(cluster, "v1.36.0")
+    assert pieces(cluster.kubewright("diff").out) == pieces(cluster.kubeadm("diff", "-c", "3").out)
+    assert pieces(cluster.kubeadm("diff").out) == pieces(cluster.kubeadm("diff", "-c", "0").out)
+
+
+def test_without_manifests_there_is_nothing_to_compare(cluster):
+    ours = cluster.kubewright("diff")
+    assert ours.code == cluster.kubeadm("diff").code == 1
+    assert 'the manifest "/etc/kubernetes/manifests/kube-apiserver.yaml" is not there' in ours.err

@@ -1,0 +1,158 @@
+"""What `upgrade plan` makes of a cluster's versions, and how `upgrade diff` reads manifests, without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.apis.layout import Layout
+from kubewright.base.errors import APIError, DocumentError, HostError, UsageError
+from kubewright.base.versions import Version
+from kubewright.base.yaml import Document
+from kubewright.cli import upgrade_plan
+from kubewright.lifecycle.upgrade import differing
+from kubewright.lifecycle.upgrade.observing import Observed, observe
+from kubewright.lifecycle.upgrade.planning import Wish, plan
+
+TOOL = Version.parse("v1.36.3")
+
+
+def cluster(*versions: str, **more: object) -> Observed:
+    servers = {version: [f"node{number}"] for number, version in enumerate(versions, 1)}
+    components = dict.fromkeys(("kube-apiserver", "kube-controller-manager", "kube-scheduler"), servers)
+    return Observed(**{"components": {**components, "etcd": {"3.6.8-0": ["node1"]}}, "kubelets": servers, "dns": "v1.14.2", **more})
+
+
+def versions(observed, **wish: object) -> list[tuple[str, str]]:
+    return [(one.description, one.version) for one in plan(observed, Wish(**wish), tool=TOOL).upgrades]
+
+
+def test_without_a_version_this_programs_own_is_offered():
+    assert versions(cluster("v1.36.1")) == [("stable version", "v1.36.3")]
+    assert versions(cluster("v1.36.3")) == []
+    assert "not looked up" in plan(cluster("v1.36.1"), Wish(), tool=TOOL).warnings[0]
+
+
+def test_the_highest_api_server_is_the_cluster():
+    assert str(cluster("v1.36.1", "v1.36.2").cluster) == "v1.36.2"
+    assert versions(cluster("v1.36.1", "v1.36.3")) == []
+
+
+@pytest.mark.parametrize("texts", [(), ("latest",), ("v1.36.1", "")])
+def test_a_cluster_without_a_version_that_can_be_read_is_an_error(texts):
+    with pytest.raises(APIError, match="cannot be told"):
+        plan(cluster(*texts), Wish(), tool=TOOL)
+
+
+def test_pre_releases_need_a_version():
+    with pytest.raises(UsageError, match="not looked up"):
+        plan(cluster("v1.36.1"), Wish(experimental=True), tool=TOOL)
+    offered = versions(cluster("v1.36.1"), version="v1.37.0-rc.1", experimental=True, candidates=True)
+    assert [text for text, _ in offered] == ["version in the v1.36 series", "release candidate version", "experimental version"]
+
+
+def test_what_is_no_version_is_refused():
+    with pytest.raises(UsageError, match="is not a version"):
+        plan(cluster("v1.36.1"), Wish(version="stable"), tool=TOOL)
+
+
+def test_kubelets_that_are_there_already_are_not_shown():
+    kubelets = {"v1.36.3": ["node1"]}
+    [found] = plan(cluster("v1.36.1", kubelets=kubelets), Wish(), tool=TOOL).upgrades
+    assert found.rows(kubelets=True) == []
+    [found] = plan(cluster("v1.36.1", kubelets={**kubelets, "v1.35.0": ["a", "b"]}), Wish(), tool=TOOL).upgrades
+    assert [(row.node, row.current, row.new) for row in found.rows(kubelets=True)] == [
+        ("a", "v1.35.0", "v1.36.3"),
+        ("b", "v1.35.0", "v1.36.3"),
+        ("node1", "v1.36.3", "v1.36.3"),
+    ]
+
+
+def test_etcd_is_left_out_if_it_is_external_or_stays():
+    def names(observed, **wish: object) -> list[str]:
+        [found] = plan(observed, Wish(**wish), tool=TOOL).upgrades
+        return [row.name for row in found.components if row.name == "etcd"]
+
+    assert names(cluster("v1.36.1")) == ["etcd"]
+    assert names(cluster("v1.36.1"), etcd=False) == []
+    assert names(cluster("v1.36.1", components={**cluster("v1.36.1").components, "etcd": {}})) == []
+
+
+def test_a_newer_program_is_asked_for_in_the_text():
+    text = upgrade_plan.text(plan(cluster("v1.36.1"), Wish(version="v1.36.9"), tool=TOOL))
+    assert "Note: this needs version v1.36.9 of this program" in text
+    assert "Note:" not in upgrade_plan.text(plan(cluster("v1.36.1"), Wish(version="v1.36.2"), tool=TOOL))
+
+
+VERSIONS = st.builds(
+    Version, major=st.just(1), minor=st.integers(33, 39), patch=st.integers(0, 5), pre=st.sampled_from(["", "rc.1", "alpha.0"])
+)
+
+
+@given(VERSIONS, VERSIONS, st.booleans(), st.booleans(), st.booleans())
+def test_only_newer_versions_are_offered(here, asked, experimental, candidates, etcd):
+    wish = Wish(version=str(asked), experimental=experimental, candidates=candidates, etcd=etcd)
+    found = plan(cluster(str(here)), wish, tool=TOOL)
+    assert bool(found.upgrades) == (here < asked)
+    assert {one.version for one in found.upgrades} <= {str(asked)}
+    assert all(row.new for one in found.upgrades for row in one.components)
+
+
+class Lists:
+    """An API that lists what it is given, by kind."""
+
+    def __init__(self, **objects: object) -> None:
+        self._objects = objects
+
+    def list(self, resource, namespace=None, *, label_selector="", field_selector=""):
+        wanted = dict(part.split("=") for part in label_selector.split(",") if part)
+        return [one for one in self._objects.get(resource.kind, ()) if wanted.items() <= one["metadata"].get("labels", {}).items()]
+
+
+def static_pod(image: str, component="kube-apiserver"):
+    labels = {"component": component, "tier": "control-plane"}
+    return {"metadata": {"name": "x", "labels": labels}, "spec": {"nodeName": "node1", "containers": [{"image": image}]}}
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("registry.k8s.io/kube-apiserver:v1.36.1", "v1.36.1"),
+        ("localhost:5000/kube-apiserver:v1.36.1", "v1.36.1"),
+        ("localhost:5000/kube-apiserver", ""),
+        ("x/kube-apiserver:v1.37.0-alpha.1_abc", "v1.37.0-alpha.1+abc"),
+        ("x/kube-apiserver:v1.36.1@sha256:00", "v1.36.1"),
+    ],
+)
+def test_versions_are_the_tags_of_images(image, version):
+    found = observe(Lists(Pod=[static_pod(image)]))
+    assert found.components["kube-apiserver"] == {version: ["node1"]}
+    assert (found.components["etcd"], found.kubelets, found.dns) == ({}, {}, "")
+
+
+def test_two_deployments_of_dns_are_an_error():
+    one = {"metadata": {"name": "a", "labels": {"k8s-app": "kube-dns"}}, "spec": {}}
+    with pytest.raises(APIError, match="several Deployments"):
+        observe(Lists(Deployment=[one, one]))
+
+
+def machine(files):
+    return SimpleNamespace(layout=Layout(), read=files.get)
+
+
+def test_the_first_manifest_that_is_missing_is_named():
+    files = {PurePosixPath("/etc/kubernetes/manifests/kube-apiserver.yaml"): b"x"}
+    with pytest.raises(HostError, match="kube-controller-manager"):
+        differing.manifests(machine(files))
+
+
+@pytest.mark.parametrize(
+    "manifest", ["", "[]", "metadata: x", "metadata: {annotations: {}}", f'metadata: {{annotations: {{{differing.ENDPOINT}: "x"}}}}']
+)
+def test_a_manifest_without_its_endpoint_is_an_error(manifest):
+    with pytest.raises(DocumentError, match="does not tell the local API endpoint"):
+        differing.configuration(Document(value={}), {"kube-apiserver": manifest}, version="v1.36.3", host=machine({}))
