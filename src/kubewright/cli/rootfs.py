@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.workflow.phases import Phases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ _IMPORT: Final = re.compile(r"^[ \t]+(?:from ([\w.]+) import (?:\(\s*)?([\w \t,\
 """An import that is indented, so that it runs later: the package and its names, or the modules."""
 
 _FOR_TYPES: Final = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
-_NAMED: Final = re.compile(r"(kubewright(?:\.\w+)+):\w+")
-"""A function that is named instead of imported. Not looked for in the table of commands, which names all of them."""
 
 
 def enter(path: str, *, handler: str) -> None:
@@ -70,6 +69,7 @@ def preload(modules: Iterable[str]) -> None:
         module = _imported(name)
         if module is not None and name.startswith(_OURS):
             waiting += _later(module)
+            _load_what_is_named(module)
         if name in _DATA:
             getattr(module, _DATA[name])()
         waiting += [other for other in list(sys.modules) if other.startswith(_OURS) and other not in done]
@@ -84,7 +84,7 @@ def _imported(name: str) -> ModuleType | None:
 
 
 def _later(module: ModuleType) -> Iterator[str]:
-    """Yield what the functions of a module import, and the modules of functions that it names."""
+    """Yield what the functions of a module import."""
     loader = module.__spec__.loader if module.__spec__ is not None else None
     source = loader.get_source(module.__name__) if isinstance(loader, SourceFileLoader) else None
     if source is None:
@@ -94,8 +94,16 @@ def _later(module: ModuleType) -> Iterator[str]:
             yield from (name.split()[0] for name in plain.split(","))
         else:
             yield from _parts(package, [name.split()[0] for name in names.split(",") if name.strip()])
-    if not module.__name__.startswith("kubewright.cli"):
-        yield from _NAMED.findall(source)
+
+
+def _load_what_is_named(module: ModuleType) -> None:
+    """Import what phases name, and what a package imports when it is asked for it."""
+    for value in list(vars(module).values()):
+        if isinstance(value, Phases):
+            value.load()
+    if hasattr(module, "__getattr__"):
+        for name in getattr(module, "__all__", ()):
+            getattr(module, name)
 
 
 def _parts(package: str, names: list[str]) -> Iterator[str]:

@@ -152,6 +152,12 @@ class Phases(Generic[Context]):
         _check_dependencies(chosen)
         return chosen
 
+    def load(self) -> None:
+        """Import everything that the phases only name, for a process that will not find it later."""
+        for node in self._all.values():
+            _resolved(node.phase.run)
+            _resolved(node.phase.condition)
+
     def _meant(self, name: str) -> str:
         node = self.find(name)
         return node.above[-1].name if node.phase.every and node.above else name

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubewright.base import yaml
 from kubewright.base.errors import DocumentError
 from kubewright.manifests import patches
 
@@ -92,3 +94,46 @@ def test_a_patch_that_does_not_fit_is_named_with_its_line(name, text, detail):
 def test_a_file_that_is_no_yaml_is_named():
     with pytest.raises(DocumentError, match=r"/p/etcd\.yaml"):
         of("a: [", name="etcd.yaml")
+
+
+DIRECTIVES = ("$patch", "$retainKeys", "$setElementOrder/containers", "$deleteFromPrimitiveList/finalizers", "$setElementOrder/finalizers")
+FIELDS = ("metadata", "spec", "containers", "name", "env", "finalizers", "labels", "op", "path", "value", "from", "replicas", *DIRECTIVES)
+WORDS = ("replace", "delete", "merge", "add", "test", "move", "copy", "remove", "/spec/containers/-1", "/metadata/finalizers/0", "", "/")
+SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(WORDS)
+BODIES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=5),
+    max_leaves=25,
+)
+FULL = {
+    **POD,
+    "metadata": {"name": "x", "labels": {"a": "b"}, "finalizers": ["a", "b"]},
+    "spec": {"containers": [{"name": "a", "env": [{"name": "A", "value": "1"}], "ports": [{"containerPort": 80}]}, {"name": "b"}]},
+}
+
+
+@given(BODIES, st.sampled_from(sorted(patches.TYPES)), st.sampled_from(sorted(patches.TARGETS)))
+def test_whatever_a_patch_holds_it_is_applied_or_refused(body, type, target):
+    before = copy.deepcopy((FULL, body))
+    patch = patches.Patch(target=target, type=type, body=body, where="x.yaml:1")
+    try:
+        found = patches.Patches((patch,)).apply(target, FULL)
+    except DocumentError as error:
+        assert "x.yaml:1" in error.what
+    else:
+        assert isinstance(found, dict)
+        yaml.dump(found)
+    assert (FULL, body) == before
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({"op": st.sampled_from(WORDS), "path": st.sampled_from(WORDS)}, optional={"value": BODIES, "from": BODIES})
+    )
+)
+def test_whatever_a_json_patch_asks_for_it_is_done_or_refused(operations):
+    patch = patches.Patch(target="etcd", type="json", body=operations, where="x.yaml:1")
+    try:
+        patches.Patches((patch,)).apply("etcd", FULL)
+    except DocumentError as error:
+        assert "x.yaml:1" in error.what
