@@ -54,13 +54,11 @@ class Change:
 
 def unified_diff(before: str, after: str, *, name: str) -> str:
     """Return a unified diff with three lines of context, without time stamps; empty when nothing differs."""
-    import difflib  # needed where something differs
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    heads = (f"{name} (found)", f"{name} (desired)")
+    if new and not old:  # most of what is made is new
+        count = "" if len(new) == 1 else f",{len(new)}"
+        return "".join((f"--- {heads[0]}\n+++ {heads[1]}\n@@ -0,0 +1{count} @@\n", *(f"+{line}" for line in new)))
+    import difflib
 
-    return "".join(
-        difflib.unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
-            fromfile=f"{name} (found)",
-            tofile=f"{name} (desired)",
-        )
-    )
+    return "".join(difflib.unified_diff(old, new, *heads))

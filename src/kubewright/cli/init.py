@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
 from kubewright.apis.layout import Layout
@@ -15,6 +15,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.yaml.preloading import preload
 from kubewright.cli.output import write_documents, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
@@ -22,13 +23,14 @@ from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
-from kubewright.lifecycle.init import acting, dry_run_directory, planning, printing, request
+from kubewright.lifecycle.init import dry_run_directory, request
 from kubewright.lifecycle.init.calls import Call, Means
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.init.services import SeenServices
-from kubewright.lifecycle.init.telling import announce
-from kubewright.workflow.plan import Plan
+
+if TYPE_CHECKING:
+    from kubewright.workflow.plan import Plan
 
 _OURS: Final = frozenset({"plan"})
 """Flags that kubeadm does not have; they may stand beside --config."""
@@ -81,18 +83,28 @@ def writer(layout: Layout) -> Host:
 
 
 def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
+    preload()
     asked = request_of(parsed, only=only)
     form = parsed.text("output")
     means = Means(clock=SystemClock(), random=SystemRandom(), reporter=_reporter(parsed, form))
     call = Call.of(asked, machine=machine, means=means)
+    # Each way out loads what it needs: the phases that only write files are as quick as kubeadm's.
     if _given(parsed, "print-manifest"):
+        from kubewright.lifecycle.init import printing
+
         return _manifest(printing.manifest(call, only[0]), form=form)
     if _given(parsed, "plan"):
+        from kubewright.lifecycle.init import planning
+
         return _show(planning.plan(call), form=form)
     if call.configuration.init.dry_run:
         return _dry_run(call, means, form=form)
+    from kubewright.lifecycle.init import acting
+
     changes = acting.act(call, lock_directory=_lock_directory(call))
     if form != "text":
+        from kubewright.workflow.plan import Plan
+
         write_result(Plan(changes=changes).as_list(), form=form)
     return 0
 
@@ -100,7 +112,7 @@ def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
 def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
     """Turn the flags that were given into a request. Raises UsageError for flags that exclude each other, DocumentError for the file."""
     config = _text(parsed, "config")
-    if config:
+    if "config" in parsed.given:  # an empty one too, as with kubeadm
         refuse_beside_config(sorted(parsed.given - _OURS))
     if _given(parsed, "plan") and _given(parsed, "dry-run"):
         raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
@@ -191,6 +203,9 @@ def _show(plan: Plan, *, form: str) -> int:
 
 
 def _dry_run(call: Call, means: Means, *, form: str) -> int:
+    from kubewright.lifecycle.init import planning
+    from kubewright.lifecycle.init.telling import announce
+
     disk = writer(Layout())
     with dry_run_directory.directory(disk, environment=os.environ, root=os.geteuid() == 0, random=means.random) as place:
         plan, _ = planning.dry_run(call, place, writer=disk)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
-from kubewright.host.accounts import Added
 from kubewright.host.desired import Accounts, Directory, File, Ownership, Service, Show
 from kubewright.host.found import FileState, Kind, ServiceState
+
+if TYPE_CHECKING:
+    from kubewright.host.accounts import Added
 
 DIFF_LIMIT: Final = 256 * 1024
 """Bytes above which a file is told by its size: difflib takes seconds for more."""

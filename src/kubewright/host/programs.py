@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
@@ -22,6 +20,8 @@ class RealPrograms:
         self._environment = environment
 
     def path(self, name: str, /) -> PurePosixPath | None:
+        import shutil  # with its compression modules as much to load as all of ours
+
         found = shutil.which(name, path=self._environment.get("PATH", os.defpath))
         return None if found is None else PurePosixPath(found)
 
@@ -29,6 +29,8 @@ class RealPrograms:
         found = self.path(name)
         if found is None:
             raise HostError(f"{name} is not installed", remedy=f"install {name}, or see that it is on PATH")
+        import subprocess
+
         try:
             ended = subprocess.run([str(found), "--version"], capture_output=True, timeout=_WITHIN, check=False, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired) as error:

@@ -10,7 +10,6 @@ from pathlib import PurePosixPath
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
-from kubewright.host import account_files, accounts
 from kubewright.host.decide import (
     decide_accounts,
     decide_directory,
@@ -117,6 +116,8 @@ class RealHost:
         return change
 
     def _ensure_accounts(self, desired: Accounts) -> Change:
+        from kubewright.host import account_files, accounts  # for the feature gate RootlessControlPlane
+
         passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
         accounts.read(self, passwd)  # whether there is one at all is told before it is locked
         with account_files.locked(group, passwd):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.records import dataclass
 from kubewright.pki import bundles, keys, pem
@@ -34,6 +32,8 @@ class Pair:
 
 def fits(certificate: Certificate, key: PrivateKey) -> bool:
     """Whether a certificate is for this key."""
+    import hmac  # loads OpenSSL; looking whether there is a pair does without
+
     return hmac.compare_digest(certificate.public_key, key.public_der())
 
 

@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
-from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.init import calls
 from kubewright.lifecycle.init.calls import Call
+
+if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
 
 FILE_PHASES: Final = frozenset({"certs", "kubeconfig", "etcd", "control-plane", "kubelet-start"})
 """Those phases, with all below them, write files and nothing else; that the kubelet is not started is said."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.arguments import of_control_plane
@@ -18,13 +18,15 @@ from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import Waiter
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
-from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.init import external
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest, configure
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
+
+if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
 
 _KUBEADM_LAYOUT: Final = Layout()
 

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
@@ -20,13 +20,13 @@ from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
-from kubewright.kube.api import KubeAPI
-from kubewright.lifecycle.init import patching
-from kubewright.lifecycle.settling import SettlingKube
-from kubewright.manifests.patches import Patches
-from kubewright.pki import authorities, sealing
+from kubewright.pki import authorities
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
+
+if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
+    from kubewright.manifests.patches import Patches
 
 
 def no_overrides(_: str, /) -> Mapping[str, str]:
@@ -88,10 +88,16 @@ class InitContext:
     @functools.cached_property
     def patches(self) -> Patches:
         """The user's patches, read at first use. Raises as `patching.read` does."""
+        from kubewright.lifecycle.init import patching  # what it needs of other packages takes 10 ms, and few have patches
+
         return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=os.geteuid())
 
     def patched(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
+        if not self.configuration.init.patches_directory:
+            return dict(body)
+        from kubewright.lifecycle.init import patching
+
         return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
 
     @functools.cached_property
@@ -108,12 +114,16 @@ class InitContext:
     @functools.cached_property
     def api(self) -> KubeAPI:
         """The client that init writes with: it tries again while the control plane settles."""
+        from kubewright.lifecycle.settling import SettlingKube  # phases that only write files have no API
+
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
         return SettlingKube(self.probe, clock=self.clock, within=within)
 
     @functools.cached_property
     def certificate_key(self) -> str:
         """The key that seals uploaded certificates: the configured one, or a new one for this run."""
+        from kubewright.pki import sealing
+
         return self.configuration.init.certificate_key or sealing.new_key(self.random)
 
     def runs(self, phase: str) -> bool:

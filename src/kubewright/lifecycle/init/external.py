@@ -6,7 +6,7 @@ from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.pki import authorities, ensure, kubeconfigs, specs, table
+from kubewright.pki import authorities, table
 
 _SIGNED: Final = {"ca": ("apiserver", "apiserver-kubelet-client"), "front-proxy-ca": ("front-proxy-client",)}
 """The certificates that kubeadm asks for, by the file name of their authority."""
@@ -34,9 +34,13 @@ def check(ctx: InitContext) -> None:
 
 def _require(ctx: InitContext, row: table.Row) -> None:
     """Keep the certificate, as its phase does: making one ends with the error that its authority's key is not here."""
+    from kubewright.pki import ensure, specs  # few machines have such authorities
+
     ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), clock=ctx.clock, random=ctx.random)
 
 
 def _require_kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> None:
+    from kubewright.pki import kubeconfigs, specs
+
     spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
     kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, spec, clock=ctx.clock, random=ctx.random)

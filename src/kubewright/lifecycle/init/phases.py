@@ -1,40 +1,67 @@
-"""The tree of init, as data: names and order are kubeadm's (spec/kubeadm.md 2.2). What each phase does is in the modules beside this one."""
+"""The tree of init, as data: names and order are kubeadm's (spec/kubeadm.md 2.2). What each phase does is in the modules beside this one.
+
+They are named, not imported: a phase that only writes a file should not load what talks to a cluster.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from kubewright.lifecycle.init import addons, certificates, cluster, joining, kubelet, static_pods, waiting
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.pki import table
-from kubewright.workflow.phases import Phase, Phases
+from kubewright.workflow.phases import Phase, Phases, Step
 
 InitPhase = Phase[InitContext]
 
+_HERE: Final = "kubewright.lifecycle.init"
 _ALL: Final[InitPhase] = Phase("all", "Run all of them", every=True)
 
 
 def _certificate(row: table.Row) -> InitPhase:
+    def run(ctx: InitContext) -> Iterable[Step]:
+        from kubewright.lifecycle.init import certificates
+
+        return certificates.certificate(row)(ctx)
+
     return Phase(
         row.name,
         row.help,
-        run=certificates.certificate(row),
-        condition=certificates.only_local_etcd if row.owner is table.Owner.ETCD else None,
+        run=run,
+        condition=f"{_HERE}.certificates:only_local_etcd" if row.owner is table.Owner.ETCD else None,
     )
 
 
-PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=waiting.preflight)
+def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
+    def run(ctx: InitContext) -> Iterable[Step]:
+        from kubewright.lifecycle.init import certificates
+
+        return certificates.kubeconfig(row)(ctx)
+
+    return Phase(row.name, row.help, run=run)
+
+
+def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
+    def run(ctx: InitContext) -> Iterable[Step]:
+        from kubewright.lifecycle.init import static_pods
+
+        return static_pods.component(name)(ctx)
+
+    return run
+
+
+PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=f"{_HERE}.waiting:preflight")
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",
-    run=certificates.certificate_directory,
+    run=f"{_HERE}.certificates:certificate_directory",
     children=(_ALL, *(_certificate(row) for row in table.CERTIFICATES)),
 )
 KUBECONFIG: Final[InitPhase] = Phase(
     "kubeconfig",
     "Generate all kubeconfig files necessary to establish the control plane and the admin kubeconfig file",
-    run=certificates.kubeconfig_directory,
-    children=(_ALL, *(Phase(row.name, row.help, run=certificates.kubeconfig(row)) for row in table.KUBECONFIGS)),
+    run=f"{_HERE}.certificates:kubeconfig_directory",
+    children=(_ALL, *(_kubeconfig(row) for row in table.KUBECONFIGS)),
 )
 ETCD: Final[InitPhase] = Phase(
     "etcd",
@@ -43,52 +70,52 @@ ETCD: Final[InitPhase] = Phase(
         Phase(
             "local",
             "Generate the static Pod manifest file for a local, single-node local etcd instance",
-            run=static_pods.etcd,
-            condition=certificates.only_local_etcd,
+            run=f"{_HERE}.static_pods:etcd",
+            condition=f"{_HERE}.certificates:only_local_etcd",
         ),
     ),
 )
 CONTROL_PLANE: Final[InitPhase] = Phase(
     "control-plane",
     "Generate all static Pod manifest files necessary to establish the control plane",
-    run=static_pods.manifest_directory,
+    run=f"{_HERE}.static_pods:manifest_directory",
     children=(
         _ALL,
-        Phase("apiserver", "Generates the kube-apiserver static Pod manifest", run=static_pods.component("kube-apiserver")),
+        Phase("apiserver", "Generates the kube-apiserver static Pod manifest", run=_component("kube-apiserver")),
         Phase(
             "controller-manager",
             "Generates the kube-controller-manager static Pod manifest",
-            run=static_pods.component("kube-controller-manager"),
+            run=_component("kube-controller-manager"),
         ),
-        Phase("scheduler", "Generates the kube-scheduler static Pod manifest", run=static_pods.component("kube-scheduler")),
+        Phase("scheduler", "Generates the kube-scheduler static Pod manifest", run=_component("kube-scheduler")),
     ),
 )
-KUBELET_START: Final[InitPhase] = Phase("kubelet-start", "Write kubelet settings and (re)start the kubelet", run=kubelet.start)
-WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane to start", run=waiting.control_plane)
+KUBELET_START: Final[InitPhase] = Phase("kubelet-start", "Write kubelet settings and (re)start the kubelet", run=f"{_HERE}.kubelet:start")
+WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane to start", run=f"{_HERE}.waiting:control_plane")
 UPLOAD_CONFIG: Final[InitPhase] = Phase(
     "upload-config",
     "Upload the kubeadm and kubelet configuration to a ConfigMap",
     aliases=("uploadconfig",),
     children=(
         _ALL,
-        Phase("kubeadm", "Upload the kubeadm ClusterConfiguration to a ConfigMap", run=cluster.upload_kubeadm),
-        Phase("kubelet", "Upload the kubelet component config to a ConfigMap", run=cluster.upload_kubelet),
+        Phase("kubeadm", "Upload the kubeadm ClusterConfiguration to a ConfigMap", run=f"{_HERE}.cluster:upload_kubeadm"),
+        Phase("kubelet", "Upload the kubelet component config to a ConfigMap", run=f"{_HERE}.cluster:upload_kubelet"),
     ),
 )
-UPLOAD_CERTS: Final[InitPhase] = Phase("upload-certs", "Upload certificates to kubeadm-certs", run=cluster.upload_certs)
-MARK: Final[InitPhase] = Phase("mark-control-plane", "Mark a node as a control-plane", run=cluster.mark_control_plane)
+UPLOAD_CERTS: Final[InitPhase] = Phase("upload-certs", "Upload certificates to kubeadm-certs", run=f"{_HERE}.cluster:upload_certs")
+MARK: Final[InitPhase] = Phase("mark-control-plane", "Mark a node as a control-plane", run=f"{_HERE}.cluster:mark_control_plane")
 BOOTSTRAP_TOKEN: Final[InitPhase] = Phase(
     "bootstrap-token",
     "Generates bootstrap tokens used to join a node to a cluster",
     aliases=("bootstraptoken",),
-    run=joining.bootstrap_tokens,
+    run=f"{_HERE}.joining:bootstrap_tokens",
 )
 KUBELET_FINALIZE: Final[InitPhase] = Phase(
     "kubelet-finalize",
     "Updates settings relevant to the kubelet after TLS bootstrap",
     children=(
         _ALL,
-        Phase("enable-client-cert-rotation", "Enable kubelet client certificate rotation", run=kubelet.finalize),
+        Phase("enable-client-cert-rotation", "Enable kubelet client certificate rotation", run=f"{_HERE}.kubelet:finalize"),
     ),
 )
 ADDON: Final[InitPhase] = Phase(
@@ -96,15 +123,27 @@ ADDON: Final[InitPhase] = Phase(
     "Install required addons for passing conformance tests",
     children=(
         _ALL,
-        Phase("coredns", "Install the CoreDNS addon to a Kubernetes cluster", run=addons.coredns, condition=addons.dns_wanted),
-        Phase("kube-proxy", "Install the kube-proxy addon to a Kubernetes cluster", run=addons.kube_proxy, condition=addons.proxy_wanted),
+        Phase(
+            "coredns",
+            "Install the CoreDNS addon to a Kubernetes cluster",
+            run=f"{_HERE}.addons:coredns",
+            condition=f"{_HERE}.addons:dns_wanted",
+        ),
+        Phase(
+            "kube-proxy",
+            "Install the kube-proxy addon to a Kubernetes cluster",
+            run=f"{_HERE}.addons:kube_proxy",
+            condition=f"{_HERE}.addons:proxy_wanted",
+        ),
     ),
 )
-CHECK: Final[InitPhase] = Phase("control-plane-check", "Wait until every component is healthy", run=waiting.components, hidden=True)
+CHECK: Final[InitPhase] = Phase(
+    "control-plane-check", "Wait until every component is healthy", run=f"{_HERE}.waiting:components", hidden=True
+)
 SHOW_JOIN: Final[InitPhase] = Phase(
     "show-join-command",
     "Show the join command for control-plane and worker node",
-    run=joining.show_join_command,
+    run=f"{_HERE}.joining:show_join_command",
     depends=("bootstrap-token", "upload-certs"),
 )
 
