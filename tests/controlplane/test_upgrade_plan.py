@@ -201,6 +201,7 @@ def test_without_a_version_our_own_is_the_newest(cluster):
     ours = cluster.kubewright("plan")
     assert ours.code == 0
     assert "versions are not looked up" in ours.err
+    assert "`kubeadm upgrade plan VERSION`" in ours.err
     assert f"\tkubeadm upgrade apply {KUBERNETES}\n" in ours.out
 
 

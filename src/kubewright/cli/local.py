@@ -8,7 +8,7 @@ from typing import Final
 from kubewright.cli.clustertext import status_text
 from kubewright.cli.colours import painter
 from kubewright.cli.output import table, write_result
-from kubewright.cli.parser import Parsed
+from kubewright.cli.parser import Parsed, as_called
 from kubewright.local import status as looking
 from kubewright.local.places import Places, places, state_directory
 
@@ -23,7 +23,7 @@ def status(parsed: Parsed) -> int:
     """Show a cluster."""
     found = looking.status(_where(parsed))
     if parsed.text("output") == "text":
-        sys.stdout.write(status_text(found, paint=painter(sys.stdout)))
+        sys.stdout.write(as_called(status_text(found, paint=painter(sys.stdout))))
     else:
         write_result(found, form=parsed.text("output"))
     return 0

@@ -14,7 +14,7 @@ from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask
 from kubewright.base.yaml import Document
-from kubewright.cli.parser import Parsed
+from kubewright.cli.parser import Parsed, as_called
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.workflow.phases import Phases
@@ -78,7 +78,7 @@ def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
 
 def warn(warnings: Sequence[str]) -> None:
     """Write warnings to stderr."""
-    sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in warnings)))
+    sys.stderr.write(mask(as_called("".join(f"warning: {warning}\n" for warning in warnings))))
 
 
 def later(parsed: Parsed) -> NoReturn:

@@ -13,7 +13,7 @@ from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import DocumentError, KubewrightError, UsageError
 from kubewright.base.versions import supported
 from kubewright.cli.output import write_result
-from kubewright.cli.parser import Parsed
+from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.reporting import progress
 from kubewright.cli.watching import Look
 from kubewright.local.places import Places, places
@@ -46,7 +46,8 @@ def up(parsed: Parsed) -> int:
     from kubewright.cli.clustertext import up_text
     from kubewright.cli.colours import painter
 
-    sys.stdout.write(up_text(found, paint=painter(sys.stdout), seconds=outcome.total, changed=bool(outcome.changes)))
+    shown = up_text(found, paint=painter(sys.stdout), seconds=outcome.total, changed=bool(outcome.changes))
+    sys.stdout.write(as_called(shown))
     return 0
 
 
