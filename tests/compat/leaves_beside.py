@@ -35,25 +35,26 @@ class Done:
         return [(one[1], tuple(quoted or listed for quoted, listed in _QUOTED.findall(one[2]))) for one in found if one]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Machine:
     """A scratch directory."""
 
     root: Path
+    environment: dict[str, str]
 
     @classmethod
-    def make(cls, root: Path, files: dict[str, str]) -> Machine:
-        """Make a directory with files in it."""
+    def make(cls, root: Path, files: dict[str, str], environment: dict[str, str]) -> Machine:
+        """Make a directory with files in it. Commands run with no other variables than those given."""
         for name, content in {"etc/kubernetes/.keep": "", "tmp/.keep": "", **files}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(content)
-        return cls(root)
+        return cls(root, environment)
 
     def kubeadm(self, *argv: str) -> Done:
         """Run real kubeadm; an ordinary user needs a user namespace to change the root."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, find_kubeadm(), *argv, f"--rootfs={self.root}"]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env={})
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env=self.environment)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def kubewright(self, *argv: str) -> Done:
@@ -63,7 +64,7 @@ class Machine:
         out, err = self.root / "tmp/out", self.root / "tmp/err"
         child = os.fork()
         if child == 0:
-            _become(self.root, out, err, argv)
+            _become(self, out, err, argv)
         _, status = os.waitpid(child, 0)
         return Done(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text())
 
@@ -80,7 +81,7 @@ class Machine:
         return (self.root / name).read_text()
 
 
-def _become(root: Path, out: Path, err: Path, argv: tuple[str, ...]) -> None:
+def _become(machine: Machine, out: Path, err: Path, argv: tuple[str, ...]) -> None:
     """Run a command in the child of a fork, and never return."""
     code = 70
     try:
@@ -88,7 +89,8 @@ def _become(root: Path, out: Path, err: Path, argv: tuple[str, ...]) -> None:
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         os.environ.clear()
-        os.chroot(root)
+        os.environ.update(machine.environment)
+        os.chroot(machine.root)
         os.chdir("/")
         code = main(argv)
     except BaseException:

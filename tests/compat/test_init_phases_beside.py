@@ -43,9 +43,9 @@ def _kubeadm():
     find_kubeadm()
 
 
-def machines(place, *, cluster="", files=None):
+def machines(place, *, cluster="", files=None, environment=None):
     config = {"kubeadm.yaml": INIT + DEFAULT + cluster, **(files or {})}
-    return Machine.make(place / "ours", config), Machine.make(place / "theirs", config)
+    return tuple(Machine.make(place / name, config, environment or {}) for name in ("ours", "theirs"))
 
 
 def lines_of(done):
@@ -119,6 +119,49 @@ def test_an_external_ca_needs_the_same_files(tmp_path):
         for machine, text in kept.items():
             (machine.root / "etc/kubernetes" / name).write_text(text)
             (machine.root / "etc/kubernetes" / name).chmod(0o600)
+
+
+VARIABLES = {
+    "https_proxy": "http://proxy.example.com:3128",
+    "HTTP_PROXY": "http://proxy.example.com:3128",
+    "no_proxy": "10.0.0.0/8,.svc",
+    "All_Proxy": "socks5://1.2.3.4",
+    "FTP_PROXY": "",
+    "PROXY": "none of them",
+    "_proxy": "x",
+    "PATH": "/bin",
+}
+EXTRA = """\
+apiServer:
+  extraEnvs: [{name: no_proxy, value: mine}, {name: A, value: b}, {name: From, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+etcd: {local: {extraEnvs: [{name: HTTPS_PROXY, value: only}]}}
+"""
+
+
+@pytest.mark.parametrize("cluster", ["", EXTRA])
+def test_proxy_variables_reach_the_same_components(tmp_path, cluster):
+    ours, theirs = machines(tmp_path, cluster=cluster, environment=VARIABLES)
+    for leaf in (("etcd", "local"), ("control-plane", "all")):
+        require_same(ours, theirs, *leaf, *CONFIG)
+    found = yaml.load(ours.text("etc/kubernetes/manifests/kube-scheduler.yaml"))["spec"]["containers"][0]["env"]
+    assert [variable["name"] for variable in found] == ["All_Proxy", "HTTP_PROXY", "_proxy", "https_proxy", "no_proxy"]
+
+
+STRUCTURED = {
+    "authorization-config": "{name: authorization-config, value: /etc/kubernetes/authz.yaml}",
+    "authorization-config and a mode": "{name: authorization-mode, value: RBAC}, {name: authorization-config, value: /a.yaml}",
+    "authentication-config": "{name: authentication-config, value: /etc/kubernetes/authn.yaml}",
+    "an unknown mode": "{name: authorization-mode, value: 'Node,Nobody'}",
+    "two modes": "{name: authorization-mode, value: RBAC}, {name: authorization-mode, value: Node}",
+    "no mode": "{name: authorization-mode, value: ''}",
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_structured_authorization_and_authentication_give_the_same_flags(tmp_path, name):
+    ours, theirs = machines(tmp_path, cluster=f"apiServer: {{extraArgs: [{STRUCTURED[name]}]}}\n")
+    mine, _ = require_same(ours, theirs, "control-plane", "apiserver", *CONFIG)
+    assert mine.code == 0
 
 
 FAILURES = {
