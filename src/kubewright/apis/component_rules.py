@@ -51,7 +51,7 @@ def warn(kind: str, document: Mapping[str, Any], at: Place, *, rows: Sequence[Ro
 
 
 def _say(kind: str, path: str, reason: str, at: Place) -> None:
-    where = at.findings.locate(FieldPath(path))
+    where = at.findings.locate(FieldPath(path), None)
     at.warn(f"{where + ': ' if where else ''}{kind}: {path}: {reason}{_CONSEQUENCE}")
 
 

@@ -23,11 +23,12 @@ class Findings:
 
     `errors` make the document unusable; `surplus` are unknown and repeated fields, which the caller may turn into warnings;
     `warnings` do not stop anything.
-    `locate` turns a field path into the name, line and column of the document. `hint` says what to do about an unknown field, of which it
+    `locate` turns a field path into the name, line and column of the document; it also gets the value that is wrong, which may be one
+    entry of the field. `hint` says what to do about an unknown field, of which it
     gets the path and the sibling that was perhaps meant.
     """
 
-    locate: Callable[[FieldPath], str] = lambda _path: ""
+    locate: Callable[[FieldPath, object], str] = lambda _path, _value: ""
     hint: Callable[[FieldPath, str], str] = lambda _path, meant: f'did you mean "{meant}"?' if meant else ""
     errors: list[FieldError] = field(default_factory=list)
     surplus: list[FieldError] = field(default_factory=list)
@@ -85,12 +86,12 @@ class Place:
         self.findings.warnings.append(text)
 
     def _error(self, kind: FieldErrorType, reason: str, value: object) -> None:
-        source = self.findings.locate(self.path)
+        source = self.findings.locate(self.path, value)
         self.findings.errors.append(FieldError(path=self.path, type=kind, reason=_masked(reason), value=value, source=source))
 
     def _surplus(self, path: FieldPath, kind: FieldErrorType, reason: str) -> None:
         value = path.text.rpartition(".")[2] if kind is FieldErrorType.DUPLICATE else None
-        error = FieldError(path=path, type=kind, reason=reason, value=value, source=self.findings.locate(path))
+        error = FieldError(path=path, type=kind, reason=reason, value=value, source=self.findings.locate(path, None))
         self.findings.surplus.append(error)
 
 

@@ -240,3 +240,35 @@ def test_every_field_that_is_wrong_is_told_with_the_place_where_its_name_stands(
         file, line, column = source.split(":")
         assert file == "f.yaml"
         assert text.splitlines()[int(line) - 1][int(column) - 1 :].startswith((f"{name}:", "- "))
+
+
+_ENTRIES = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.2
+apiServer:
+  certSANs: [a.example, B_ad, c.example]
+  extraArgs:
+  - name: v
+  - value: "4"
+etcd:
+  local:
+    dataDir: /d
+    peerCertSANs:
+    - one
+    - "two words"
+featureGates:
+  RootlessControlPlane: false
+  Rootless: true
+"""
+
+
+def test_an_error_about_one_entry_tells_where_the_entry_stands():
+    with pytest.raises(ValidationError) as caught:
+        load_text(_ENTRIES)
+    assert [(error.path.text, error.source) for error in caught.value.errors] == [
+        ("apiServer.certSANs", "kubeadm.yaml:5:25"),
+        ("apiServer.extraArgs", "kubeadm.yaml:8:5"),
+        ("etcd.local.peerCertSANs", "kubeadm.yaml:14:7"),
+        ("featureGates", "kubeadm.yaml:17:3"),
+    ]

@@ -63,8 +63,22 @@ class Reading:
                 yield document.position_of(error.path.text) if document else (math.inf, 0), error
 
 
-def _locator(document: Document) -> Callable[[FieldPath], str]:
-    return lambda path: document.where(path.text)
+def _locator(document: Document) -> Callable[[FieldPath, object], str]:
+    return lambda path, value: document.where(path.text + _inside(document.at(path.text), value))
+
+
+def _inside(field: object, value: object) -> str:
+    """Return the step into a list or map that leads to the entry which an error is about; '' where that cannot be told."""
+    if not isinstance(value, str):
+        return ""
+    if isinstance(field, Mapping):
+        return f"[{value}]" if value in field else ""
+    if not isinstance(field, list):
+        return ""
+    if value.startswith("index "):
+        return f"[{value.removeprefix('index ')}]"
+    lowered = [entry.lower() if isinstance(entry, str) else None for entry in field]  # names are put into lower case before they are judged
+    return f"[{lowered.index(value.lower())}]" if value.lower() in lowered else ""
 
 
 def _hinter(kind: str) -> Callable[[FieldPath, str], str]:

@@ -59,6 +59,16 @@ class Document:
             found = at or found
         return (self.line, 0) if found is None else _line_and_column(found)
 
+    def at(self, path: str) -> object:
+        """Return the value of a field; None where the path leads nowhere."""
+        here: object = self.value
+        for step in _STEP.finditer(path):
+            entry = _entry(here, step)
+            if entry is None:
+                return None
+            here = entry[1]
+        return here
+
     def where(self, path: str = "") -> str:
         """Say where a field stands, for a message: `kubeadm.yaml:12:3`, or `line 12, column 3` for a text without a name."""
         line, column = self.position_of(path)
