@@ -12,6 +12,8 @@ from kubewright.base.quoting import quoted
 from kubewright.base.records import dataclass
 
 _NANO: Final = 1_000_000_000
+_MOST_BINARY: Final = (2**63 - 1) * _NANO
+"""Amounts with binary suffixes end at the largest 64-bit number, those with decimal ones do not: upstream's rule."""
 _GRAMMAR: Final = Pattern(
     r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[-+]?[0-9]{1,3}))?"
@@ -38,7 +40,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """Read the text form. Digits beyond a billionth are rounded away from zero. Raises ValueError for anything else."""
+        """Read the text form. Digits beyond a billionth are rounded away from zero, binary ones beyond 64 bits are cut. Raises ValueError for anything else."""
         found = _GRAMMAR.fullmatch(text)
         if found is None or not (found["whole"] or found["part"]):
             raise ValueError(f"{quoted(text)} is not a quantity like 100m, 2, 1k or 16Mi")
@@ -46,6 +48,8 @@ class Quantity:
         digits = int(found["whole"] + part) * _NANO
         form, numerator, denominator = _scale(found)
         size = -(-digits * numerator // (denominator * 10 ** len(part)))
+        if form is Form.BINARY:
+            size = min(size, _MOST_BINARY)
         return cls(-size if found["sign"] == "-" else size, form)
 
     @classmethod
