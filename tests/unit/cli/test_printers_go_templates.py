@@ -58,6 +58,8 @@ def printed(template: str, *, allow_missing: bool = True) -> str:
         ('{{exists . "map" "b"}}{{exists . "map" "z"}}{{base64decode "aGk="}}', "truefalsehi"),
         ("{{`raw\\n`}}{{'a'}}{{0x1F}}{{0b11}}{{017}}{{1_000}}{{1e3}}", "raw\\n97313151000" + "1000"),
         ('{{print 1 2 "x" 3}}{{println 1 "x"}}', "1 2x31 x\n"),
+        ("{{eq nil .}} {{eq .missing nil}} {{html .missing 0}}", "false true &lt;no value&gt;0"),
+        ("{{range $x := .missing}}{{else}}{{$x}}{{end}}", "<no value>"),
         ("", ""),
     ],
 )
@@ -109,6 +111,7 @@ def test_what_cannot_be_read_is_refused(template, message):
         ("{{len 3}}", "error calling len: len of type int"),
         ("{{index .items 3}}", "index out of range: 3"),
         ("{{eq 1 1.0}}", "incompatible types for comparison: int and float64"),
+        ("{{range $x := index .items $x}}{{end}}", "undefined variable"),
         ("{{range true}}{{end}}", "can't iterate over true"),
     ],
 )
@@ -129,6 +132,17 @@ def test_what_does_not_fit_the_object_is_told(template, message):
         ("x", ["a", None], "x%!(EXTRA string=a, <nil>)"),
         ("%*d|%-*d|%.*f", [5, 1, 3, 2, 1, 2.55], "    1|2  |2.5"),
         ("100%% %", [], "100% %!(NOVERB)"),
+        ("%5d|%+d|%-6s|%.1f", ["a", 1.5, 2, 3], "%!d(string=    a)|%!d(float64=+1.5)|%!s(int64=2     )|%!f(int64=3)"),
+        (
+            "%+v|%#v|%#v|%#x|%+q",
+            [5, "a", {"k": [None, 1]}, "ab", "ü"],
+            '5|"a"|map[string]interface {}{"k":[]interface {}{interface {}(nil), 1}}|0x6162|"\\u00fc"',
+        ),
+        (
+            "%x|%X|%b|%.*f",
+            [3.14159, 1e21, 1e-7, -5, 1.5],
+            "0x1.921f9f01b866ep+01|0X1.B1AE4D6E2EF5P+69|7555786372591432p-76|%!(BADPREC)1.500000",
+        ),
         ("%q %d", [["a"], {"k": 2}], '["a"] map[%!d(string=k):2]'),
     ],
 )

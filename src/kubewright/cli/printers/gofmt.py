@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -56,6 +57,8 @@ class _Writer:
             flags, width = (flags + "-", -number) if number is not None and number < 0 else (flags, number)
         if precision == "*":
             number, bad = self._number("%!(BADPREC)")
+            if number is not None and number < 0:
+                number, bad = None, "%!(BADPREC)"
             precision, note = number, note + bad
         if not verb:
             return note + "%!(NOVERB)"
@@ -73,36 +76,64 @@ class _Writer:
 
 
 def _padded(value: object, verb: str, flags: str, width: int, precision: int | None) -> str:
-    if isinstance(value, list) and verb not in "Tp":
+    if verb == "v" and "#" in flags:
+        return _filled(syntax(value), flags, width, number=False)
+    if isinstance(value, list) and verb != "T":
         return f"[{' '.join(_padded(item, verb, flags, width, precision) for item in value)}]"
-    if isinstance(value, dict) and verb not in "Tp":
+    if isinstance(value, dict) and verb != "T":
         pairs = ((_padded(key, verb, flags, width, precision), _padded(value[key], verb, flags, width, precision)) for key in sorted(value))
         return f"map[{' '.join(f'{key}:{part}' for key, part in pairs)}]"
-    text = _one(value, verb, flags, None if precision is None else min(precision, _WIDEST))
-    width = min(width, _WIDEST)
+    precision, width = None if precision is None else min(precision, _WIDEST), min(width, _WIDEST)
+    text = _one(value, verb, flags.replace("+", "") if verb == "v" else flags, precision)
+    if text is None:
+        return f"%!{verb}({_wrong(value, flags, width, precision)})"
+    return text if text.startswith("%!") else _filled(text, flags, width, number=not isinstance(value, str))
+
+
+def _filled(text: str, flags: str, width: int, *, number: bool) -> str:
     if "-" in flags:
         return text.ljust(width)
-    if "0" in flags and not text.startswith("%!"):
-        sign = text[:1] if text[:1] in {"-", "+"} and not isinstance(value, str) else ""
-        return sign + text[len(sign) :].rjust(width - len(sign), "0")
-    return text.rjust(width)
+    if "0" not in flags:
+        return text.rjust(width)
+    sign = text[:1] if number and text[:1] in {"-", "+"} else ""
+    return sign + text[len(sign) :].rjust(width - len(sign), "0")
 
 
-def _one(value: object, verb: str, flags: str, precision: int | None) -> str:
+def _wrong(value: object, flags: str, width: int, precision: int | None) -> str:
+    """Return what stands in the parentheses of a directive that does not fit: the type, and the value with the directive's flags."""
+    shown = _one(value, "v", flags, precision) or ""
+    return f"{gotypes.type_name(value)}={_filled(shown, flags, width, number=not isinstance(value, str))}"
+
+
+def syntax(value: object) -> str:
+    """Write a value as Go's source would have it (`%#v`)."""
+    if isinstance(value, str):
+        return go_quoted(value)
+    if isinstance(value, list):
+        return f"[]interface {{}}{{{', '.join(_inner_syntax(part) for part in value)}}}"
+    if isinstance(value, dict):
+        parts = (f"{go_quoted(key)}:{_inner_syntax(value[key])}" for key in sorted(value))
+        return f"map[string]interface {{}}{{{', '.join(parts)}}}"
+    return f"0x{value:x}" if isinstance(value, gotypes.Byte) else gotypes.text(value)
+
+
+def _inner_syntax(value: object) -> str:
+    return "interface {}(nil)" if value is None else syntax(value)
+
+
+def _one(value: object, verb: str, flags: str, precision: int | None) -> str | None:
+    """Write one value; None where the verb is not for its type."""
     if verb == "T":
         return gotypes.type_name(value)
     if value is None or value is MISSING:
         return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
-    written: str | None = None
     if isinstance(value, bool):
-        written = gotypes.text(value) if verb in "vt" else None
-    elif isinstance(value, int):
-        written = _integer(value, verb, flags, precision)
-    elif isinstance(value, float):
-        written = _float(value, verb, flags, precision)
-    elif isinstance(value, str):
-        written = _string(value, verb, flags, precision)
-    return f"%!{verb}({_typed(value)})" if written is None else written
+        return gotypes.text(value) if verb in "vt" else None
+    if isinstance(value, int):
+        return _integer(value, verb, flags, precision)
+    if isinstance(value, float):
+        return _float(value, verb, flags, precision)
+    return _string(value, verb, flags, precision) if isinstance(value, str) else None
 
 
 def _typed(value: object) -> str:
@@ -121,7 +152,7 @@ def _integer(value: int, verb: str, flags: str, precision: int | None) -> str | 
         char = chr(value) if valid else "\ufffd"
         if verb == "U":
             return f"U+{value:04X}" if value >= 0 else None
-        return char if verb == "c" else "'" + go_quoted(char)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
+        return char if verb == "c" else "'" + _quoted(char, flags)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
     code = _INTEGER_VERBS.get("d" if verb == "v" else verb)
     if code is None:
         return None
@@ -136,16 +167,41 @@ def _float(value: float, verb: str, flags: str, precision: int | None) -> str | 
         if precision is None:
             return _signed(gotypes.text(value), flags).replace("e", "E" if verb == "G" else "e")
         return _signed(format(value, f".{precision or 1}{'G' if verb == 'G' else 'g'}"), flags)
+    if verb in "bxX" and math.isfinite(value):
+        return _signed(_binary(value) if verb == "b" else _hexadecimal(value, upper=verb == "X"), flags)
     if verb not in "feEF":
         return None
     return _signed(format(value, f".{6 if precision is None else precision}{verb}"), flags)
 
 
+def _hexadecimal(value: float, *, upper: bool) -> str:
+    """Write a float in hexadecimal digits, without zeros at the end, and with an exponent of two digits at least."""
+    digits, _, exponent = value.hex().partition("p")
+    digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
+    text = f"{digits}p{exponent[0]}{exponent[1:]:0>2}"
+    return text.upper() if upper else text
+
+
+def _binary(value: float) -> str:
+    """Write a float as a whole number and a power of two."""
+    mantissa, exponent = math.frexp(value)
+    return f"{int(mantissa * 2**53)}p{exponent - 53:+d}"
+
+
 def _string(value: str, verb: str, flags: str, precision: int | None) -> str | None:
     if verb in "xX":
         shown = value.encode(errors="surrogatepass")[:precision].hex()
+        shown = f"0x{shown}" if shown and "#" in flags else shown
         return shown.upper() if verb == "X" else shown
     cut = value if precision is None else value[:precision]
     if verb == "q":
-        return f"`{cut}`" if "#" in flags and "`" not in cut and cut.isprintable() else go_quoted(cut)
+        return f"`{cut}`" if "#" in flags and "`" not in cut and cut.isprintable() else _quoted(cut, flags)
     return cut if verb in "vs" else None
+
+
+def _quoted(text: str, flags: str) -> str:
+    """Quote as `%q`; with a plus in ASCII only."""
+    quoted = go_quoted(text)
+    if "+" not in flags:
+        return quoted
+    return "".join(char if char.isascii() else f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}" for char in quoted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.cli.printers import gofmt, gotypes
@@ -103,14 +103,17 @@ class _Run:
         self._depth = depth
 
     def _range(self, node: Branch, dot: object) -> None:
-        known, depth = len(self._variables), self._depth
-        names = node.pipeline.names
-        over = self._pipeline(node.pipeline, dot, sets=False)
-        empty = True
+        """Run the body for each element. The variables have the whole value first, which is what `else` sees, and then each element."""
+        names, assigns = node.pipeline.names, node.pipeline.assigns
+        over = self._pipeline(node.pipeline, dot)
+        known, depth, empty = len(self._variables), self._depth, True
         for key, value in _pairs(over, two=len(names) > 1):
             empty = False
-            pairs = zip(names, (key, value) if len(names) > 1 else (value,), strict=False)
-            self._set(pairs, assigns=node.pipeline.assigns)
+            elements = (key, value) if len(names) > 1 else (value,)
+            if assigns:
+                self._set(zip(names, elements, strict=False), assigns=True)
+            else:
+                self._variables[known - len(names) : known] = zip(names, elements, strict=False)
             try:
                 self._body(node.body, value)
             except _Jumped as jumped:
@@ -124,21 +127,27 @@ class _Run:
 
     # Values.
 
-    def _set(self, pairs: Iterator[tuple[str, object]], *, assigns: bool) -> None:
+    def _set(self, pairs: Iterable[tuple[str, object]], *, assigns: bool) -> None:
         for name, value in pairs:
             if not assigns:
                 self._variables.append((name, value))
                 continue
-            at = next(place for place in reversed(range(len(self._variables))) if self._variables[place][0] == name)
-            self._variables[at] = (name, value)
+            self._variables[self._place(name)] = (name, value)
 
-    def _pipeline(self, pipeline: Pipeline, dot: object, *, sets: bool = True) -> object:
+    def _place(self, name: str) -> int:
+        """Return where the variable stands; the last one of that name counts."""
+        places = (place for place in reversed(range(len(self._variables))) if self._variables[place][0] == name)
+        found = next(places, None)
+        if found is None:  # used in the very pipeline that declares it
+            raise Problem(f"undefined variable: {name}")
+        return found
+
+    def _pipeline(self, pipeline: Pipeline, dot: object) -> object:
         result: object = MISSING
         for place, command in enumerate(pipeline.commands):
             result = self._command(command, dot, final=(result,) if place else ())
             result = MISSING if result is None else result  # a nil interface has nothing inside
-        if sets:
-            self._set(iter([(name, result) for name in pipeline.names]), assigns=pipeline.assigns)
+        self._set(((name, result) for name in pipeline.names), assigns=pipeline.assigns)
         return result
 
     def _command(self, command: Command, dot: object, *, final: tuple[object, ...]) -> object:
@@ -185,8 +194,7 @@ class _Run:
             case Field(names=names):
                 return self._fields(dot, names)
             case Variable(name=name, fields=names):
-                value = next(value for known, value in reversed(self._variables) if known == name)
-                return self._fields(value, names)
+                return self._fields(self._variables[self._place(name)][1], names)
             case Chain(term=inner, fields=names):
                 return self._fields(self._term(inner, dot), names)
             case Pipeline():

@@ -121,7 +121,7 @@ def _printf(format: str, *arguments: object) -> str:
 
 
 def _joined(arguments: tuple[object, ...]) -> str:
-    return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], str) else gofmt.sprint(arguments)
+    return gofmt.sprint(["<no value>" if argument is None or argument is MISSING else argument for argument in arguments])
 
 
 def _html(*arguments: object) -> str:
@@ -153,6 +153,7 @@ def _exists(item: object, *indexes: object) -> bool:
 
 
 def _base64decode(text: object) -> str:
+    """Decode a text. What is no UTF-8 comes out with replacement characters; Go writes the bytes."""
     if not isinstance(text, str):
         raise Problem(f"wrong type for value; expected string; got {gotypes.type_name(text)}")
     try:

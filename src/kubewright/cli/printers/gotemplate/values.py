@@ -17,22 +17,13 @@ def truth(value: object) -> bool:
 def equal(left: object, right: object) -> bool:
     """Compare for equality. Raises Problem for values of different kinds, for lists and for maps."""
     if _is_nil(left) or _is_nil(right):
-        return _equal_to_nil(left, right)
+        return _is_nil(left) and _is_nil(right)
     kinds = kind(left), kind(right)
     if kinds[0] != kinds[1]:
         raise _incompatible(left, right)
     if not kinds[0]:
         raise Problem(f"non-comparable type {gotypes.text(left)}: {gotypes.type_name(left)}")
     return left == right
-
-
-def _equal_to_nil(left: object, right: object) -> bool:
-    if _is_nil(left) and _is_nil(right):
-        return True
-    other = right if _is_nil(left) else left
-    if not kind(other):
-        raise Problem(f"non-comparable types {gotypes.text(left)}: {gotypes.text(right)}")
-    return False
 
 
 def less(left: Any, right: Any) -> bool:
