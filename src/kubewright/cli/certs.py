@@ -143,7 +143,8 @@ def generate_csr(parsed: Parsed) -> int:
 
 def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfiguration:
     """Return the configuration that counts for this call."""
-    kubeconfig = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else str(host.layout.kubeconfig("admin"))
+    given = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else ""
+    kubeconfig = given or str(host.layout.kubeconfig("admin"))
     with ExitStack() as opened:
 
         def connect() -> KubeAPI | None:
