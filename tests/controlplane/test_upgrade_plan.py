@@ -183,11 +183,11 @@ def rows(text: str) -> list[str]:
 @pytest.mark.parametrize("words", PLANS, ids=" ".join)
 def test_the_plan_is_kubeadms(cluster, words):
     theirs = cluster.kubeadm("plan", *words, "--ignore-preflight-errors=all")
-    ours = cluster.kubewright("plan", *words)
+    ours = cluster.kubewright("plan", *words, "--ignore-preflight-errors=all")
     assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
     assert rows(ours.out) == rows(theirs.out)
     theirs = cluster.kubeadm("plan", *words, "--ignore-preflight-errors=all", "-o", "json")
-    assert cluster.kubewright("plan", *words, "-o", "json").out == theirs.out
+    assert cluster.kubewright("plan", *words, "--ignore-preflight-errors=all", "-o", "json").out == theirs.out
 
 
 def test_the_other_forms_are_kubeadms_too(cluster):
@@ -198,6 +198,7 @@ def test_the_other_forms_are_kubeadms_too(cluster):
 
 def test_without_a_version_our_own_is_the_newest(cluster):
     """kubeadm asks the network; where nothing answers it takes its own version too."""
+    manifests(cluster, "v1.36.1")
     ours = cluster.kubewright("plan")
     assert ours.code == 0
     assert "versions are not looked up" in ours.err
@@ -206,8 +207,27 @@ def test_without_a_version_our_own_is_the_newest(cluster):
 
 
 def test_the_configuration_is_printed_if_that_is_asked_for(cluster):
-    out = cluster.kubewright("plan", "v1.36.2", "--print-config").out
+    out = cluster.kubewright("plan", "v1.36.2", "--print-config", "--ignore-preflight-errors=all").out
     assert "\tkubernetesVersion: v1.36.1\n" in out
+
+
+@pytest.mark.parametrize(
+    ("ready", "written", "failing"), [("False", True, 1), ("True", False, 1), ("True", True, 0), ("Unknown", False, 2)]
+)
+def test_a_cluster_that_is_not_fit_stops_the_plan(cluster, ready, written, failing):
+    if written:
+        manifests(cluster, "v1.36.1")
+    node = cluster.client.get(resources.NODE, HOST)
+    node["metadata"].setdefault("labels", {})["node-role.kubernetes.io/control-plane"] = ""
+    node = cluster.client.update(node)
+    condition = {"type": "Ready", "status": ready, "reason": "x", "message": "x"}
+    cluster.client.update({**node, "status": {**node["status"], "conditions": [condition]}}, subresource="status")
+    theirs = cluster.kubeadm("plan", "v1.36.2", "--ignore-preflight-errors=CoreDNSUnsupportedPlugins,CoreDNSMigration")
+    ours = cluster.kubewright("plan", "v1.36.2")
+    assert (ours.code, theirs.code) == (bool(failing), bool(failing))
+    names = [[name for name in ("ControlPlaneNodesReady", "StaticPodManifest") if f"[ERROR {name}]" in run.err] for run in (ours, theirs)]
+    assert names[0] == names[1]
+    assert len(names[0]) == failing
 
 
 def manifests(cluster, version: str) -> None:
@@ -237,6 +257,7 @@ def test_the_differences_are_kubeadms(cluster, words):
     assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
     assert pieces(ours.out) == pieces(theirs.out)
     assert len(pieces(ours.out)) == 3
+    assert ours.out.startswith("--- /etc/kubernetes/manifests/kube-apiserver.yaml\n")
 
 
 def test_three_lines_of_context_are_the_default(cluster):

@@ -20,9 +20,10 @@ from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_sides
-from kubewright.lifecycle.upgrade import differing, planning
+from kubewright.lifecycle.upgrade import differing, health, planning
 from kubewright.lifecycle.upgrade.observing import observe
 from kubewright.lifecycle.upgrade.planning import Plan, Upgrade, Wish
+from kubewright.preflight.model import Report
 
 CONTEXT_LINES: Final = 3
 _HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
@@ -40,6 +41,8 @@ def plan(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
     wanted = configuration.plan
     with closing(_client(parsed)) as api:
         stored = config_sides.read_stored(api)
+        report = health.check(api, machine(Layout()), ignored=wanted.ignore_preflight_errors)
+        _tell(report)
         observed = observe(api)
     wish = Wish(
         version=_argument(parsed) or wanted.kubernetes_version,
@@ -49,7 +52,7 @@ def plan(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
     )
     groups = {str(document.value.get("apiVersion")).partition("/")[0] for document in stored.values() if isinstance(document.value, dict)}
     found = planning.plan(observed, wish, groups=groups)
-    machine_calls.warn([*found.warnings, "whether the cluster is healthy is not checked; that comes with a later release"])
+    machine_calls.warn(found.warnings)
     if wanted.print_config:
         _print_configuration(stored[CLUSTER].value)
     if printed is not None:
@@ -105,6 +108,12 @@ def _upgrade(found: Upgrade) -> str:
 def _table(found: Upgrade, *, kubelets: bool) -> str:
     rows = [(row.name, row.node, row.current, row.new) for row in found.rows(kubelets=kubelets)]
     return columns.lay_out([_HEADINGS, *rows])
+
+
+def _tell(report: Report) -> None:
+    """Write what is not as it should be. Raises CheckFailed if anything of it stops the command."""
+    machine_calls.warn([f"[{result.name}]: {found.text}" for result in report.results for found in result.warnings])
+    report.require_passed()
 
 
 def _print_configuration(value: object) -> None:
