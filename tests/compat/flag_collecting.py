@@ -1,8 +1,8 @@
-"""Ask real components which flags they have, and write the table of them: `python -m tests.compat.flag_collecting LINE=DIRECTORY ...`.
+"""Ask real components which flags they have, and write the table of them: `python -m tests.compat.flag_collecting DIRECTORY ...`.
 
-Each LINE (`1.36`) is a minor release, and its directory holds kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and, for the
-line of ETCD_FROM, etcd. `--help` tells names, types and what is deprecated. Flags that it hides are tried one by one: `NAME=0 --help`
-answers with an error for an unknown flag, and with the component's own words for a deprecated one.
+The directories hold kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and etcd, each in any number of minor releases: the
+caches of `kubewright binaries` for three releases of Kubernetes, for example. `--help` tells names, types and what is deprecated. Flags that
+it hides are tried one by one: `NAME=0 --help` answers with an error for an unknown flag, and with the component's own words for a deprecated one.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TABLE = Path(__file__).parents[2] / "src" / "kubewright" / "manifests" / "component_flags.txt"
-ETCD_FROM = "1.36"
-"""The minor release whose directory has the etcd to ask."""
-
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
+COMPONENTS = (*KUBERNETES, "etcd")
 
 # Hidden ones, found by reading the components' sources for MarkDeprecated and their lists of ignored flags.
 _HIDDEN = {
@@ -58,7 +56,10 @@ class Found:
 def collect(program: str | Path, component: str) -> dict[str, Found]:
     """Return every flag that a program has, by name."""
     text = _run(program, "--help")
-    found = dict(_of_etcd(text) if component == "etcd" else _of_kubernetes(text))
+    if component == "etcd":  # its help is written by hand: that of v3.7.0 has two flags which the program does not have
+        found = {name: flag for name, flag in _of_etcd(text) if _tried(program, name) is not None}
+    else:
+        found = dict(_of_kubernetes(text))
     for name in _HIDDEN[component].split():
         if name not in found and (answer := _tried(program, name)) is not None:
             found[name] = answer
@@ -122,15 +123,20 @@ def render(components: Mapping[str, Mapping[str, Mapping[str, Found]]]) -> str:
     return "".join(f"{line}\n" for line in out)
 
 
-def main(argv: Iterable[str]) -> None:
+def line(program: Path) -> str:
+    """Return the minor release of a program."""
+    found = re.search(r"^(?:Kubernetes v|etcd Version: )(\d+\.\d+)", _run(program, "--version"), re.MULTILINE)
+    if found is None:
+        sys.exit(f"{program} does not tell its version")
+    return found[1]
+
+
+def main(directories: Iterable[str]) -> None:
     """Write the table."""
-    directories = {line: Path(directory) for line, _, directory in (word.partition("=") for word in argv)}
-    components = {name: {line: collect(place / name, name) for line, place in directories.items()} for name in KUBERNETES}
-    version = re.search(r"etcd Version: (\d+\.\d+)", _run(directories[ETCD_FROM] / "etcd", "--version"))
-    if version is None:
-        sys.exit("etcd does not tell its version")
-    components["etcd"] = {version[1]: collect(directories[ETCD_FROM] / "etcd", "etcd")}
-    TABLE.write_text(render(components))
+    programs = [Path(directory) / name for directory in directories for name in COMPONENTS]
+    there = {(path.name, line(path)): path for path in programs if path.exists()}
+    found = {name: {of: collect(there[name, of], name) for one, of in sorted(there) if one == name} for name in COMPONENTS}
+    TABLE.write_text(render(found))
 
 
 if __name__ == "__main__":

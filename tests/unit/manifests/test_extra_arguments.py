@@ -231,6 +231,17 @@ def test_a_flag_that_other_releases_have_is_told_as_such():
     assert "--storage-driver-db of kubelet 1.35 is deprecated: " in older
 
 
+def test_etcd_is_judged_by_the_release_of_its_image():
+    args = "    extraArgs: [{name: discovery-proxy, value: x}, {name: experimental-corrupt-check-time, value: 1m}]\n"
+    assert [text.partition(" is deprecated")[0] for text in said(f"etcd:\n  local:\n{args}")] == [
+        "etcd.local.extraArgs: --experimental-corrupt-check-time of etcd 3.6"
+    ]
+    assert said(f"etcd:\n  local:\n    imageTag: 3.7.0-0\n{args}") == [
+        f"etcd.local.extraArgs: etcd 3.7 has no flag --{name} and does not start with it; there is one in 3.6 only"
+        for name in ("discovery-proxy", "experimental-corrupt-check-time")
+    ]
+
+
 def test_words_about_a_flag_are_those_of_the_release():
     assert len(said(api_server("enable-logs-handler", "false"), version="v1.36.0")) == 1
     assert said(api_server("enable-logs-handler", "false"), version="v1.37.0") == []
