@@ -25,6 +25,7 @@ from kubewright.host.walking import checked, directory
 READ_LIMIT: Final = 64 * 1024 * 1024
 """Bytes above which a file is not one of those that we read."""
 
+_LABEL: Final = "security.selinux"
 _BLOCK: Final = 64 * 1024
 """Bytes of one read: files below /proc/sys refuse to fill buffers of megabytes."""
 
@@ -148,6 +149,7 @@ class Files:
                 if (owner, group) != (-1, -1):
                     os.fchown(opened, owner, group)
                 os.fchmod(opened, desired.mode)
+                _keep_label(desired.path, opened)
                 _write_all(file.fileno(), desired.content)
                 if durable:
                     os.fsync(opened)
@@ -254,6 +256,12 @@ def _owner_of_new(parent: int, desired: File) -> tuple[int, int]:
         if stat.S_ISREG(found.st_mode) and around.st_uid == 0 and not around.st_mode & 0o022:
             return found.st_uid, found.st_gid
     return -1, -1
+
+
+def _keep_label(path: PurePosixPath, opened: int) -> None:
+    """Give a new file the SELinux label of the one that it replaces: `useradd` and others look for that of /etc/passwd."""
+    with suppress(OSError):  # there is none, or the file system knows no labels
+        os.setxattr(opened, _LABEL, os.getxattr(path, _LABEL, follow_symlinks=False))
 
 
 def _id(number: int | None) -> int:

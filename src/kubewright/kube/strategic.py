@@ -158,7 +158,8 @@ def _identity(key: str) -> Callable[[Any], Any]:
 
 
 def _united(found: list[Any], value: list[Any]) -> list[Any]:
-    return list(dict.fromkeys((*found, *value)))
+    both = [*found, *value]
+    return [one for at, one in enumerate(both) if one not in both[:at]]
 
 
 def _delete_scalars(original: Map, name: str, gone: object) -> None:
@@ -175,9 +176,9 @@ def _retain(original: Map, patch: Map) -> None:
     if not isinstance(kept, list):
         raise PatchError(f"{_RETAIN} needs a list")
     given = [name for name, value in patch.items() if value is not None and not name.startswith((_DELETE, _ORDER))]
-    if not set(given) <= set(kept):
+    if any(name not in kept for name in given):
         raise PatchError(f"{_RETAIN} does not name everything that the patch has beside it")
-    for name in set(original) - set(kept):
+    for name in [name for name in original if name not in kept]:
         del original[name]
 
 

@@ -165,6 +165,18 @@ def test_a_file_that_is_replaced_keeps_its_owner_where_only_root_writes(host, tm
     assert (replaced(closed), replaced(open_)) == (123, 0)
 
 
+@needs_root
+def test_a_file_that_is_replaced_keeps_its_label(host, tmp_path):
+    path = PurePosixPath(tmp_path / "file")
+    host.ensure(File(path=path, content=b"old"))
+    try:
+        os.setxattr(path, "security.selinux", b"system_u:object_r:passwd_file_t:s0")
+    except OSError:
+        pytest.skip("the file system here takes no labels")
+    host.ensure(File(path=path, content=b"new"))
+    assert os.getxattr(path, "security.selinux") == b"system_u:object_r:passwd_file_t:s0"
+
+
 def test_a_plan_knows_who_would_own_a_file(host, tmp_path):
     (tmp_path / "file").write_text("x")
     plan = OverlayHost(host)

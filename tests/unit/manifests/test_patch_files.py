@@ -91,6 +91,13 @@ def test_a_patch_that_does_not_fit_is_named_with_its_line(name, text, detail):
     assert detail in caught.value.detail
 
 
+def test_an_add_on_that_no_server_would_take_is_refused():
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": {"replicas": 2}}
+    with pytest.raises(DocumentError, match=r"/p/corednsdeployment\.yaml:1") as caught:
+        of("spec: {replicas: many}", name="corednsdeployment.yaml").apply("corednsdeployment", deployment)
+    assert "spec.replicas" in caught.value.detail
+
+
 def test_a_file_that_is_no_yaml_is_named():
     with pytest.raises(DocumentError, match=r"/p/etcd\.yaml"):
         of("a: [", name="etcd.yaml")
