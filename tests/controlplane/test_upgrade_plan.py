@@ -267,6 +267,16 @@ def test_three_lines_of_context_are_the_default(cluster):
     assert pieces(cluster.kubeadm("diff").out) == pieces(cluster.kubeadm("diff", "-c", "0").out)
 
 
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_the_differences_are_data_too(cluster, form):
+    manifests(cluster, "v1.36.0")
+    text, ours = cluster.kubewright("diff").out, cluster.kubewright("diff", "-o", form)
+    found = yaml.load(ours.out)
+    assert (ours.code, ours.err, found["differs"]) == (0, "", True)
+    assert [one["manifest"] for one in found["manifests"]] == [line[4:] for line in text.splitlines() if line.startswith("--- /")]
+    assert "".join(one["diff"] for one in found["manifests"]) == text
+
+
 def test_without_manifests_there_is_nothing_to_compare(cluster):
     ours = cluster.kubewright("diff")
     assert ours.code == cluster.kubeadm("diff").code == 1

@@ -14,7 +14,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
 from kubewright.cli import cluster_access, columns, machine_calls
-from kubewright.cli.output import printer
+from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
@@ -76,7 +76,13 @@ def diff(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
     found = differing.configuration(stored, present, version=_checked(version), host=machine(Layout()))
     context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
     host = machine(differing.layout_of(found, Layout()))
-    sys.stdout.writelines(differing.differences(found, present, host=host, context=max(context or 0, 0)))
+    texts, form = [*differing.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
+    if form == "text":
+        sys.stdout.writelines(texts)
+    else:
+        places = [str(host.layout.manifest(name)) for name in present]
+        shown = [{"manifest": place, "diff": text} for place, text in zip(places, texts, strict=True) if text]
+        write_result({"differs": bool(shown), "manifests": shown}, form=form)
     return 0
 
 

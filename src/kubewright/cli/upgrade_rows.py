@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubewright.cli.model import ANY, BOOL, INT, KUBEADM, Argument, Command, Flag
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
 from kubewright.cli.printer_flags import PRINTED
-from kubewright.cli.shared_flags import by_name
+from kubewright.cli.shared_flags import ALL_FORMATS, by_name
 from kubewright.cli.toplevel import summary
 
 _FLAGS = by_name(
@@ -70,13 +70,20 @@ NODE_PHASES = (
 
 
 def _row(
-    word: str, text: str, flags: str, *, argument: Argument | None = None, description: str = "", flags_in_usage: bool = True
+    word: str,
+    text: str,
+    flags: str,
+    *,
+    argument: Argument | None = None,
+    description: str = "",
+    flags_in_usage: bool = True,
+    more: tuple[Flag, ...] = (),
 ) -> Command:
     return Command(
         f"upgrade {word}",
         text,
         handler=f"kubewright.cli.upgrade:{word}",
-        flags=tuple(_FLAGS[name] for name in flags.split()),
+        flags=(*(_FLAGS[name] for name in flags.split()), *more),
         argument=argument,
         exit_scheme=KUBEADM,
         description=description,
@@ -94,7 +101,13 @@ ROWS = (
     _row("plan", "Show which versions the cluster can be upgraded to", _PLAN, argument=_VERSION),
     _row("apply", "Upgrade the first control plane", _APPLY, argument=_VERSION, description=_LATER.format("apply"), flags_in_usage=False),
     *phase_commands("upgrade apply", APPLY_PHASES, flags=_FLAGS, handler="kubewright.cli.upgrade:apply_phase"),
-    _row("diff", "Show what an upgrade would change in the static pods", "config context-lines kubeconfig", argument=_VERSION),
+    _row(
+        "diff",
+        "Show what an upgrade would change in the static pods",
+        "config context-lines kubeconfig",
+        argument=_VERSION,
+        more=(ALL_FORMATS,),
+    ),
     _row("node", "Upgrade a further control plane, or a worker", _NODE, description=_LATER.format("node")),
     *phase_commands("upgrade node", NODE_PHASES, flags=_FLAGS, handler="kubewright.cli.upgrade:node_phase"),
 )

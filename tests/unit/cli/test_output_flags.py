@@ -21,7 +21,6 @@ WITHOUT = {
     "reset*": "its phases come with a later release",
     "upgrade apply*": "its phases come with a later release",
     "upgrade node*": "its phases come with a later release",
-    "upgrade diff": "its phases come with a later release",
 }
 """Commands without `-o`, and why."""
 
