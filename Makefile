@@ -62,6 +62,10 @@ bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.bench $(ARGS)
 
+fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures go to build/fuzz
+	$(BIN)/kubewright binaries fetch kubeadm
+	$(BIN)/python -m tests.fuzz $(SECONDS)
+
 # --no-strip-extras: pip before 23.1 does not connect `name[extra]`, as others require it, with a pinned `name`.
 lock: ## Resolve the dependencies again (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \

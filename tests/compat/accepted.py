@@ -109,19 +109,35 @@ FILES = Table(
 )
 """Of configuration files and the commands that read them."""
 
-MACHINES = Table(
-    Row(
-        "only the directory that holds secrets need be private, not those above it",
-        "kubeadm.md",
-        "a missing directory above etcd's data",
-        lambda found: (
-            found.what.startswith("/")
-            and found.theirs == "('directory', '0o700', None)"
-            and found.ours == "('directory', '0o755', None)"
-            and found.what == "/var/lib/other"
-        ),
+ABOVE = Row(
+    "only the directory that holds something need be private, not those above it",
+    "kubeadm.md",
+    "makes a missing directory above etcd's data",
+    lambda found: (
+        found.what in {"/var/lib/other", "/etc/kubernetes"}
+        and found.theirs == "('directory', '0o700', '0:0', None)"
+        and found.ours == "('directory', '0o755', '0:0', None)"
     ),
 )
+
+MACHINES = Table(ABOVE)
 """Of the files, images and add-ons of a control plane."""
 
-TABLES = (FILES, MACHINES)
+COMMANDS = Table(
+    ABOVE,
+    Row(
+        "a wrong value is a mistake, whatever comes behind it",
+        "kubeadm.md",
+        "`-o` that is given twice",
+        lambda found: found.what == "exit code" and found.theirs.startswith("0") and "not one of its values" in found.ours,
+    ),
+    Row(
+        "a flag that is given counts",
+        "certs.md",
+        "the default of `--cert-dir` overrides",
+        lambda found: found.source.startswith("certs") and "--cert-dir" in found.source and "--config" in found.source,
+    ),
+)
+"""Of command lines: `source` is the line."""
+
+TABLES = (FILES, MACHINES, COMMANDS)

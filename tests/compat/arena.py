@@ -41,6 +41,7 @@ class File:
     kind: str
     mode: int
     content: bytes
+    owner: str = "0:0"
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Worker:
 
     def receive(self) -> Answer:
         found: dict[str, Any] = json.loads(self._line())
-        files = {path: File(kind, mode, base64.b64decode(content)) for path, (kind, mode, content) in found["tree"].items()}
+        files = {path: File(kind, mode, base64.b64decode(content), owner) for path, (kind, mode, content, owner) in found["tree"].items()}
         return Answer([Run(*run) for run in found["runs"]], files)
 
     def close(self) -> None:

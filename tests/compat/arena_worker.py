@@ -1,8 +1,8 @@
 """The inside of an arena: one program, run again and again on a machine of its own that is emptied between the runs.
 
 Started by `arena.Arena` inside a new mount namespace. It builds a root out of bind mounts of this machine's, in which /etc and /var/lib are
-copies of the directories (what lies in them is bound), /run and /srv are empty, and kubeadm's places do not exist; nothing that is written
-reaches the real machine. It then serves requests, a line of JSON each, from its standard input.
+directories of their own (what lies in them is copied, or bound read-only), /run and /srv are empty, no user but root is known, and kubeadm's
+places do not exist; nothing that is written reaches the real machine. It then serves requests, a line of JSON each, from its standard input.
 
 Usage: python arena_worker.py ROOT (ours | PROGRAM)
 """
@@ -27,6 +27,9 @@ import arena_network
 BIND, REC = 0x1000, 0x4000
 """MS_BIND and MS_REC of <sys/mount.h>."""
 
+MOUNT_SETATTR, RECURSIVE, READ_ONLY, HERE = 442, 0x8000, 1, -100
+"""The system call, AT_RECURSIVE, MOUNT_ATTR_RDONLY and AT_FDCWD."""
+
 HIDDEN = {"/etc": {"kubernetes", "cni"}, "/var": {"lib"}, "/var/lib": {"kubelet", "etcd", "dockershim", "cni"}}
 """Directories whose entries are bound one by one, and which entries are left out. /var/lib has its own row."""
 
@@ -41,6 +44,14 @@ def mount(source: str, target: Path, *, kind: str = "", flags: int = 0) -> None:
         raise OSError(number, f"mount {source} on {target}: {os.strerror(number)}")
 
 
+def allow_writing(place: Path, *, flags: int, allow: bool) -> None:
+    """Let a mount be written to or not, or all mounts below it too. Without this, what is bound would be the real machine's."""
+    wanted = (ctypes.c_uint64 * 4)(0 if allow else READ_ONLY, READ_ONLY if allow else 0, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(MOUNT_SETATTR, HERE, str(place).encode(), flags, wanted, ctypes.c_size_t(ctypes.sizeof(wanted))):
+        raise OSError(ctypes.get_errno(), "mount_setattr")
+
+
 def build(root: Path) -> None:
     """Build the machine below `root`, and make it the root directory."""
     mount("tmpfs", root, kind="tmpfs")
@@ -52,8 +63,15 @@ def build(root: Path) -> None:
         else:
             bind_entries(entry, root)
     (root / "srv").mkdir(exist_ok=True)
+    allow_writing(root, flags=RECURSIVE, allow=False)
+    allow_writing(root, flags=0, allow=True)
     os.chroot(root)
     os.chdir("/")
+    resolver = Path("/etc/resolv.conf")  # nobody answers there, so that nothing waits for names
+    resolver.unlink(missing_ok=True)
+    resolver.write_text("nameserver 127.0.0.1\n")
+    Path("/etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    Path("/etc/group").write_text("root:x:0:\n")
 
 
 def bind_entries(directory: Path, root: Path) -> None:
@@ -72,12 +90,11 @@ def bind(source: Path, root: Path) -> None:
         return
     if source.is_dir():
         target.mkdir()
-    elif source.is_file() or source.is_socket():
-        target.touch()
-    else:
-        return
-    with contextlib.suppress(PermissionError):  # of other users; an ordinary user's machine lacks them
-        mount(str(source), target, flags=BIND | REC)
+        with contextlib.suppress(PermissionError):  # another user's
+            mount(str(source), target, flags=BIND | REC)
+    elif source.is_file():
+        with contextlib.suppress(PermissionError):
+            shutil.copy(source, target)
 
 
 class Machine:
@@ -85,8 +102,13 @@ class Machine:
 
     def __init__(self) -> None:
         self._stays = {entry for place in WIPED for entry in place.iterdir()}
+        self._contents = {entry: entry.read_bytes() for entry in self._stays if entry.is_file() and not entry.is_symlink()}
 
     def wipe(self) -> None:
+        """Make it what it was."""
+        for entry, content in self._contents.items():
+            if entry.read_bytes() != content:
+                entry.write_bytes(content)
         for place in WIPED:
             for entry in set(place.iterdir()) - self._stays:
                 if entry.is_dir() and not entry.is_symlink():
@@ -94,15 +116,17 @@ class Machine:
                 else:
                     entry.unlink()
 
-    def tree(self) -> dict[str, tuple[str, int, str]]:
-        """Everything that was made: kind, mode and, of files, the content."""
-        found: dict[str, tuple[str, int, str]] = {}
+    def tree(self) -> dict[str, tuple[str, int, str, str]]:
+        """Everything that was made or changed: kind, mode and, of files, the content."""
+        changed = {str(entry): entry.read_bytes() for entry, content in self._contents.items() if entry.read_bytes() != content}
+        found = {path: ("file", 0, base64.b64encode(content).decode(), "") for path, content in changed.items()}
         for place in WIPED[:3]:
             for top in set(place.iterdir()) - self._stays:
                 for path in [top, *(top.rglob("*") if top.is_dir() else ())]:
                     kind = "link" if path.is_symlink() else "directory" if path.is_dir() else "file"
                     content = base64.b64encode(path.read_bytes()).decode() if kind == "file" else ""
-                    found[str(path)] = (kind, path.lstat().st_mode & 0o7777, content)
+                    about = path.lstat()
+                    found[str(path)] = (kind, about.st_mode & 0o7777, content, f"{about.st_uid}:{about.st_gid}")
         return found
 
 
@@ -138,6 +162,8 @@ def answer(request: dict[str, Any], program: str, machine: Machine) -> dict[str,
     for name, text in request["files"].items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
+        if name.endswith((".key", ".conf")):
+            Path(name).chmod(0o600)
     runs = []
     for argv in request["commands"]:
         one = (argv, request["environment"], request["stdin"])

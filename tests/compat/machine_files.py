@@ -10,7 +10,7 @@ from typing import Any
 from arena import File
 
 from kubewright.base import yaml
-from kubewright.pki import bundles, keys, pairs, pem, summaries
+from kubewright.pki import bundles, csr, keys, pairs, pem, summaries
 
 NEAR = 60
 """How many seconds of a certificate's life the pace of a run may take: it begins with its CA and ends counted from its own signing."""
@@ -33,7 +33,12 @@ class Description:
 def describe(files: Mapping[str, File]) -> Description:
     found = Description()
     for path, entry in sorted(files.items()):
-        found.files[path] = (entry.kind, oct(entry.mode), _content(path, entry, files, found) if entry.kind == "file" else None)
+        found.files[path] = (
+            entry.kind,
+            oct(entry.mode),
+            entry.owner,
+            _content(path, entry, files, found) if entry.kind == "file" else None,
+        )
     return found
 
 
@@ -46,6 +51,9 @@ def _content(path: str, entry: File, files: Mapping[str, File], found: Descripti
     if path.endswith(".pub"):
         private = keys.load(files[path.removesuffix(".pub") + ".key"].content, source=path)
         return {"fits": keys.load_public(entry.content, source=path) == [private.public_der()]}
+    if path.endswith(".csr"):
+        request = csr.parse(entry.content)
+        return {name: getattr(request, name) for name in ("subject", "names", "extensions", "key_kind", "signature_valid")}
     if path.endswith(".conf"):
         return _kubeconfig(path, entry.content, files, found)
     return entry.content.decode()
@@ -67,9 +75,14 @@ def _fit(certificate: bytes, key: bytes) -> bool:
 def _kubeconfig(path: str, text: bytes, files: Mapping[str, File], found: Description) -> object:
     document: Any = yaml.load(text)
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
-    authority = base64.b64decode(cluster["certificate-authority-data"])
-    cluster["certificate-authority-data"] = [name for name, file in files.items() if name.endswith(".crt") and file.content == authority]
-    certificate, key = (base64.b64decode(user[name]) for name in ("client-certificate-data", "client-key-data"))
-    user["client-certificate-data"] = _certificate(path, certificate, files, found)
-    user["client-key-data"] = {**summaries.of_key(key, source=path), "fits": _fit(certificate, key)}
+    if "certificate-authority-data" in cluster:
+        authority = base64.b64decode(cluster["certificate-authority-data"])
+        cluster["certificate-authority-data"] = [
+            name for name, file in files.items() if name.endswith(".crt") and file.content == authority
+        ]
+    key = base64.b64decode(user["client-key-data"])
+    user["client-key-data"] = summaries.of_key(key, source=path)
+    if "client-certificate-data" in user:
+        certificate = base64.b64decode(user["client-certificate-data"])
+        user["client-certificate-data"] = {**_certificate(path, certificate, files, found), "fits": _fit(certificate, key)}
     return {"order": list(document), "document": document}

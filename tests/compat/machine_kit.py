@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class Made:
 
     documents: list[dict[str, Any]]
     environment: dict[str, str]
+    patches: dict[str, str]
+    """By the path of their file."""
 
 
 def arguments(old: bool) -> st.SearchStrategy[Any]:
@@ -123,10 +126,9 @@ def _cluster(old: bool, family: _Family) -> st.SearchStrategy[dict[str, Any]]:
             "proxy": maybe(disabled=st.booleans()),
         }
     )
-    gates = st.fixed_dictionaries(
-        {"PublicKeysECDSA": st.just(True)} if old else {}, optional={"ControlPlaneKubeletLocalMode": st.just(True)}
-    )
-    fast = {"featureGates": gates} if old else {}
+    root = {"RootlessControlPlane": st.booleans()} if os.geteuid() == 0 else {}  # others may give files to nobody
+    gates = st.fixed_dictionaries({"PublicKeysECDSA": st.just(True)} if old else {}, optional=root)
+    fast = {"featureGates": gates}
     timeout = {"timeoutForControlPlane": st.sampled_from(("4m0s", "5m"))} if old else {}
     needed = {
         "kubernetesVersion": st.sampled_from(("v1.36.3", "v1.36.3", "v1.36.0", "v1.35.0", "1.36.1", "v1.35.4")),
@@ -189,6 +191,39 @@ _ENVIRONMENTS = st.just({}) | st.dictionaries(
 )
 
 
+PATCHES = "/srv/patches"
+_PODS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
+_STRATEGIC = (
+    "metadata: {annotations: {a: b}, labels: {x: '1'}}",
+    "spec: {priorityClassName: null, dnsPolicy: Default}",
+    "spec: {containers: [{name: etcd, resources: {requests: {cpu: '2', memory: 1Gi}}}]}",
+    "spec: {containers: [{name: kube-apiserver, livenessProbe: null, env: [{name: A, value: b}]}, {name: more, image: m}]}",
+    "spec: {containers: [{name: kube-scheduler, command: [a, b], volumeMounts: [{mountPath: /x, name: x}]}]}",
+    "spec: {volumes: [{name: x, emptyDir: {}}, {$patch: delete, name: etcd-data}], tolerations: [{operator: Exists}]}",
+    "spec: {securityContext: {$patch: replace, runAsUser: 5}}",
+    "maxPods: 5",
+    "",
+)
+_JSON = (
+    '[{"op": "add", "path": "/metadata/annotations/x", "value": "y"}]',
+    '[{"op": "replace", "path": "/spec/hostNetwork", "value": false}]',
+    '[{"op": "remove", "path": "/spec/priority"}]',
+    '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--v=9"}]',
+    '[{"op": "test", "path": "/spec/hostNetwork", "value": true}, {"op": "remove", "path": "/spec/hostNetwork"}]',
+    '[{"op": "move", "from": "/spec/priorityClassName", "path": "/spec/schedulerName"}]',
+    "- {op: remove, path: /spec/nothing}",
+)
+_MERGES = ("spec: {containers: []}", "spec: {volumes: null}", "metadata: {name: other}", "clusterDNS: [10.0.0.1]", "kind: Pod")
+_KINDS = {"": _STRATEGIC, "+strategic": _STRATEGIC, "+json": _JSON, "+merge": _MERGES}
+
+
+@st.composite
+def _patch(draw: st.DrawFn) -> tuple[str, str]:
+    target = draw(st.sampled_from((*_PODS, *_PODS, "kubeletconfiguration", "corednsdeployment")))
+    kind = draw(st.sampled_from(tuple(_KINDS)))
+    return f"{PATCHES}/{target}{draw(st.sampled_from(('', '0', '1-a')))}{kind}.yaml", draw(st.sampled_from(_KINDS[kind]))
+
+
 @st.composite
 def machines(draw: st.DrawFn) -> Made:
     """Configurations of `init` for a machine that is called node1."""
@@ -202,4 +237,7 @@ def machines(draw: st.DrawFn) -> Made:
         documents.append(draw(kubelets()))
     if draw(st.booleans()):
         documents.append(draw(proxies()))
-    return Made(documents, draw(_ENVIRONMENTS))
+    patches = dict(draw(st.lists(_patch(), min_size=1, max_size=3))) if draw(st.integers(0, 3)) == 0 else {}
+    if patches:
+        documents[0]["patches"] = {"directory": PATCHES}
+    return Made(documents, draw(_ENVIRONMENTS), patches)

@@ -6,6 +6,7 @@ KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many are tried, KUBEWRIGHT_DIFFERENTIAL_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -55,8 +56,8 @@ def test_the_files_of_init_are_the_same(made, pair, patience):
     text = yaml.dump_all(made.documents)
     if patience.is_over(text):
         return
-    note(text)
-    files = {CONFIG: text}
+    note(f"{text}\n{made.patches} {made.environment}")
+    files = {CONFIG: text, **made.patches}
     theirs, ours = pair.both(
         Request(KUBEADMS, files, made.environment), Request(OURS, files, {**made.environment, "KUBEADM_INIT_DRYRUN_DIR": _DRY})
     )
@@ -89,7 +90,9 @@ def moved(files: Mapping[str, File]) -> dict[str, File]:
 
 
 def objects(text: str) -> list[object]:
-    return [without_empty(document.value) for document in yaml.load_all(text)]
+    """The documents of a manifest. With kubeadm lines about patches stand among them, and a separator lacks its end: a defect that docs/compat/kubeadm.md tells of."""
+    told = re.sub(r"^---(?=.)", "---\n", re.sub(r"\[patches\].*", "", text), flags=re.MULTILINE)
+    return [without_empty(document.value) for document in yaml.load_all(told) if document.value is not None]
 
 
 def without_empty(value: object) -> object:
