@@ -85,6 +85,11 @@ class Place:
         """Note something that does not stop anything."""
         self.findings.warnings.append(text)
 
+    def question(self, reason: str, found: object = None) -> None:
+        """Note something about this value that does not stop anything, with its place."""
+        where = self.findings.locate(self.path, found)
+        self.warn(f"{where}: {self.path}: {reason}" if where else f"{self.path}: {reason}")
+
     def _error(self, kind: FieldErrorType, reason: str, value: object) -> None:
         source = self.findings.locate(self.path, value)
         self.findings.errors.append(FieldError(path=self.path, type=kind, reason=_masked(reason), value=value, source=source))

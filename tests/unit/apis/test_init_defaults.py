@@ -61,7 +61,7 @@ def test_several_sockets_are_an_error_that_lists_them_unless_one_is_chosen_or_no
 def test_a_socket_without_scheme_gets_one_with_a_warning():
     loaded = load(init(nodeRegistration={"criSocket": "/run/x.sock"}))
     assert loaded.configuration.init.node_registration.cri_socket == "unix:///run/x.sock"
-    assert [warning.partition(": ")[0] for warning in loaded.warnings[:1]] == ["nodeRegistration.criSocket"]
+    assert [warning.split(": ")[1] for warning in loaded.warnings[:1]] == ["nodeRegistration.criSocket"]
 
 
 @pytest.mark.parametrize(

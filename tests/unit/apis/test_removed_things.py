@@ -172,14 +172,14 @@ def test_values_that_name_what_is_gone_draw_a_warning(field, value, said):
     document = init(**{field: value}) if field == "nodeRegistration" else cluster(**{field: value})
     others = [other for other in (init(), cluster()) if other["kind"] != document["kind"]]
     warnings = load(document, *others).warnings
-    assert [warning.startswith(field) and said in warning for warning in warnings] == [True]
+    assert [warning.startswith(f"kubeadm.yaml:1: {field}") and said in warning for warning in warnings] == [True]
 
 
 @pytest.mark.parametrize("name", removed.CHECKS)
 def test_names_of_checks_that_are_gone_draw_a_warning(name):
     node = {"ignorePreflightErrors": [name.lower(), "Swap"]}
     [warning] = load(init(nodeRegistration=node), cluster()).warnings
-    assert warning.startswith(f"nodeRegistration.ignorePreflightErrors: there is no check {name} any more")
+    assert warning.startswith(f"kubeadm.yaml:1: nodeRegistration.ignorePreflightErrors: there is no check {name} any more")
     assert removed.CHECKS[name] in warning
 
 

@@ -1,4 +1,4 @@
-"""docs/compat: every row names a test, and the test exists."""
+"""docs/compat/kubeadm.md: every row about a deliberate difference names a test. That tests exist is tried in tests/unit/repository."""
 
 from __future__ import annotations
 
@@ -9,11 +9,22 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "compat" / "kubeadm.md"
 
 
-def test_every_deliberate_difference_names_a_test_that_exists():
-    lines = PAGE.read_text().splitlines()
-    rows = [line for line in lines if line.startswith("| ") and not line.startswith("| kubeadm |")]
-    named = [re.search(r"\| `([\w/]+\.py)::(\w+)` \|$", row) for row in rows]
+DEFECTS = "| defect | here | test |"
+"""The table of defects has a test of its own: some are those of commands that come later."""
+
+
+def _tables() -> dict[str, list[str]]:
+    """The rows of all tables with a column of tests, by the line of their heading and its place."""
+    tables: dict[str, list[str]] = {}
+    blocks = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE)
+    for number, block in enumerate(blocks):
+        head, _, *rows = block.splitlines()
+        if head.endswith("| test |") and head != DEFECTS:
+            tables[f"{number} {head}"] = rows
+    return tables
+
+
+def test_every_deliberate_difference_names_a_test():
+    rows = [row for found in _tables().values() for row in found]
     assert len(rows) > 25
-    assert [row for row, found in zip(rows, named, strict=True) if found is None] == []
-    missing = [found[0] for found in named if found and f"def {found[2]}(" not in (ROOT / "tests" / found[1]).read_text()]
-    assert missing == []
+    assert [row for row in rows if re.search(r"\| `[\w/]+\.py(?:::\w+)?` \|$", row) is None] == []

@@ -117,7 +117,7 @@ def cri_socket(given: str, machine: Machine, at: Place) -> str:
     if given.startswith(URL_SCHEME) or "://" in given:
         return given
     if given:
-        at.warn(f"{at.path}: {quoted(given)} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
+        at.question(f"{quoted(given)} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
         return f"{URL_SCHEME}://{given}"
     found = machine.detected.cri_sockets if machine.detect_cri else ()
     if len(found) > 1:
@@ -147,7 +147,7 @@ def _from_default_route(detected: Detected, *, prefer_six: bool, at: Place) -> s
     candidates = (detected.default_ipv6, detected.default_ipv4) if prefer_six else (detected.default_ipv4, detected.default_ipv6)
     found = next((candidate for candidate in candidates if candidate), None)
     if found is None:
-        at.warn(f"{at.path}: no interface with a usable address was found; {NO_ADDRESS} is used")
+        at.question(f"no interface with a usable address was found; {NO_ADDRESS} is used")
     return found or NO_ADDRESS
 
 
@@ -193,7 +193,7 @@ def _version(cluster: ClusterConfiguration, machine: Machine, at: Place) -> Clus
         at.invalid(str(error), cluster.kubernetes_version)
         return cluster
     for warning in found.warnings:
-        at.warn(f"{at.path}: {warning}")
+        at.question(warning)
     from_ci = found.ci and cluster.image_repository == DEFAULT_REPOSITORY
     return replace(
         cluster,

@@ -142,8 +142,8 @@ def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
 
 def warn(table: Sequence[Rule], subject: object, at: Place) -> None:
     """Note what is only questionable."""
-    for _, place, (reason, _value) in _found(table, subject, at):
-        place.warn(f"{place.path}: {reason}")
+    for _, place, (reason, shown) in _found(table, subject, at):
+        place.question(reason, shown)
 
 
 def check(table: Sequence[Rule], subject: object, at: Place) -> None:
