@@ -17,7 +17,7 @@ from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.arguments import KUBELET, Given
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
 from kubewright.apis.layout import Layout
-from kubewright.apis.walking import closest
+from kubewright.apis.walking import closest, shown
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
@@ -151,7 +151,7 @@ def _about_value(known: ComponentFlags, name: str, argument: Arg) -> Iterator[st
         yield f"--{name} of {known.component} {known.line} is deprecated: {flag.deprecated}"
     holds, wanted = _TYPES.get(flag.type, (None, ""))
     if holds is not None and not holds(argument.value):
-        yield f"{known.component} wants {wanted} for --{name}, not {argument.value!r}, {_NOT_STARTED}"
+        yield f"{known.component} wants {wanted} for --{name}, not {shown(argument.value)!r}, {_NOT_STARTED}"
 
 
 def _about_files(component: str, name: str, flag: ComponentFlag, argument: Arg, around: Surroundings) -> Iterator[str]:
@@ -173,8 +173,8 @@ def _about_mounted(
         remedy = "its static pod has no extraVolumes" if component == ETCD else "add its directory to extraVolumes"
         yield f"--{name}: {path} is not in {component}'s static pod, which mounts no directory above it; {remedy}"
         return
-    host = posixpath.normpath(f"{mount.host_path}/{posixpath.relpath(path, mount.mount_path)}")
-    whole = posixpath.normpath(mount.mount_path) == path and mount.path_type in _MADE_BY_THE_KUBELET
+    host = _normal(f"{mount.host_path}/{posixpath.relpath(path, _normal(mount.mount_path))}")
+    whole = _normal(mount.mount_path) == path and mount.path_type in _MADE_BY_THE_KUBELET
     if reads and not whole and host not in around.made() and not around.exists(host):
         yield f"--{name}: there is no {host} on this machine{'' if host == path else f', which {component} would see as {path}'}"
     if not reads and mount.read_only:
@@ -184,13 +184,19 @@ def _about_mounted(
 def _paths(kind: str, value: str) -> list[str]:
     """Return the absolute paths in a value. Others are relative to a directory that we do not know, or no paths at all."""
     parts = value.partition(":")[0].split(",") if kind == "namedCertKey" else value.split(",") if kind == "strings" else [value]
-    return [posixpath.normpath(part) for part in parts if part.startswith("/")]
+    return [_normal(part) for part in parts if part.startswith("/") and "\0" not in part]
+
+
+def _normal(path: str) -> str:
+    """Write an absolute path without dots and with one slash where there are several, two at its beginning included."""
+    return f"/{posixpath.normpath(path).lstrip('/')}"
 
 
 def _mount_of(path: str, mounts: Iterable[HostPathMount]) -> HostPathMount | None:
     """Return the innermost mount that holds a path of a container."""
-    above = [mount for mount in mounts if f"{path}/".startswith(f"{posixpath.normpath(mount.mount_path).rstrip('/')}/")]
-    return max(above, key=lambda mount: len(posixpath.normpath(mount.mount_path)), default=None)
+    usable = (mount for mount in mounts if mount.mount_path.startswith("/") and mount.host_path.startswith("/"))
+    above = [mount for mount in usable if f"{path}/".startswith(f"{_normal(mount.mount_path).rstrip('/')}/")]
+    return max(above, key=lambda mount: len(_normal(mount.mount_path)), default=None)
 
 
 def _etcd_line(cluster: ClusterConfiguration, version: Version) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,12 @@ from manifest_cases import HOST, places
 
 from kubewright.apis.kubeadm import load_init, removed
 from kubewright.apis.kubeadm.arguments import Given, of_control_plane
-from kubewright.apis.kubeadm.types import Arg
+from kubewright.apis.kubeadm.overrides import with_attribute
+from kubewright.apis.kubeadm.types import Arg, HostPathMount
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
+from kubewright.base.errors import HostError
+from kubewright.host.real import RealHost
 from kubewright.manifests import component_flags, extra_arguments
 from kubewright.manifests.extra_arguments import Surroundings
 from kubewright.manifests.static_pods import COMPONENTS
@@ -190,11 +194,36 @@ def test_releases_and_images_that_the_table_does_not_have_are_judged_by_their_fi
     ]
 
 
-@given(name=st.text(min_size=1, max_size=20), value=st.text(max_size=20))
-def test_no_argument_is_too_odd(name, value):
-    around = Surroundings(configuration=None, layout=Layout(), look=lambda: HOST, exists=lambda _: False)
-    found = extra_arguments.warnings([Given(component="kubelet", path="p", arguments=[Arg(name=name, value=value)])], around)
-    assert all(text.startswith("p: ") for text in found)
+PATHS = st.sampled_from(("/etc/kubernetes/pki/ca.crt", "//srv//a/../b", "/", "relative", "", "/a\0b", "/x" * 3000)) | st.text(max_size=20)
+NAMES = st.sampled_from(("audit-policy-file", "audit-log-path", "tls-sni-cert-key", "profiling", "client-ca-file")) | st.text(
+    min_size=1, max_size=20
+)
+
+
+@given(name=NAMES, value=PATHS, host=PATHS, mount=PATHS)
+def test_no_argument_is_too_odd(name, value, host, mount):
+    """Whatever was accepted as a configuration is questioned without an error, on the real machine too."""
+    mine = HostPathMount(name="mine", host_path=host, mount_path=mount)
+    base = load_init(yaml.load_all(f"{CLUSTER}kubernetesVersion: v1.36.3\n"), detected=HOST).configuration
+    cluster = with_attribute(base.cluster, "api_server.extra_args", (Arg(name=name, value=value),))
+    configuration = with_attribute(base, "cluster", with_attribute(cluster, "api_server.extra_volumes", (mine,)))
+    real = RealHost(layout=Layout(), environment={})
+
+    def exists(path):
+        try:
+            return real.state(PurePosixPath(path)) is not None
+        except HostError:
+            return True
+
+    around = Surroundings(configuration=configuration, layout=Layout(), look=lambda: HOST, exists=exists)
+    found = extra_arguments.warnings(of_control_plane(configuration), around)
+    assert all(text.startswith("apiServer.extraArgs: ") for text in found)
+
+
+def test_a_path_is_recognised_however_it_is_written():
+    fields = api_server("audit-policy-file", "//etc/audit/../audit//policy.yaml", volume("//srv/./audit", "//etc//audit/"))
+    assert said(fields, there=["/srv/audit/policy.yaml"]) == []
+    assert len(said(fields)) == 1
 
 
 def test_each_component_has_a_table_for_each_release():
