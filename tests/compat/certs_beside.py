@@ -38,9 +38,10 @@ class Run:
     out: str
 
 
-def find_kubeadm() -> str:
-    """The oracle: of KUBEWRIGHT_BINARIES_DIR, or of the cache."""
-    found = binaries.locate(("kubeadm",), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
+def find_kubeadm(version: str = KUBERNETES) -> str:
+    """The oracle: of KUBEWRIGHT_BINARIES_DIR, which holds our own version, or of the cache."""
+    environment = {name: value for name, value in os.environ.items() if version == KUBERNETES or name != "KUBEWRIGHT_BINARIES_DIR"}
+    found = binaries.locate(("kubeadm",), version=version, sources=binaries.sources_from(environment)).found
     if "kubeadm" not in found:
         pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
     return str(found["kubeadm"].path)

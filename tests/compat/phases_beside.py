@@ -13,6 +13,7 @@ from kubewright.apis.detected import Detected
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, RecordingReporter
+from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.waiting import InstantWaiter
 from kubewright.cli import init as command
@@ -23,7 +24,7 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.init import calls, printing
 from kubewright.lifecycle.init.phases import INIT
 
-FACTS = Facts(detected=Detected(host_name=os.uname().nodename, default_ipv4="10.98.0.11"), machine=Machine())
+FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=Machine())
 
 
 @dataclass(frozen=True)
@@ -57,23 +58,23 @@ class Root:
         places = [self.path / "etc/kubernetes", self.path / "var/lib"]
         return {str(p.relative_to(self.path)): p.read_bytes() for place in places for p in sorted(place.rglob("*")) if p.is_file()}
 
-    def kubeadm(self, *argv: str, environment: dict[str, str] | None = None) -> Outcome:
+    def kubeadm(self, *argv: str, version: str = KUBERNETES) -> Outcome:
         """Run real kubeadm with this directory as its root; an ordinary user needs a user namespace for that."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         before = self.files()
-        words = [*inside, find_kubeadm(), *argv, f"--rootfs={self.path}"]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env=environment or {})
+        words = [*inside, find_kubeadm(version), *argv, f"--rootfs={self.path}"]
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60, env={})
         after = {name: content for name, content in self.files().items() if before.get(name) != content}
         return Outcome(done.returncode != 0, after, done.stdout.splitlines(), done.stderr)
 
-    def kubewright(self, *argv: str, environment: dict[str, str] | None = None) -> Outcome:
+    def kubewright(self, *argv: str) -> Outcome:
         """Run a phase of ours in this process, over nothing: of the scratch directory it sees the files that arguments name."""
         reporter = RecordingReporter()
         words = [str(self.path / word.lstrip("/")) if word.startswith("/") else word for word in argv]
         hosts = []
 
         def machine(layout):
-            hosts.append(OverlayHost(_Below(layout, self.path), facts=facts(environment or {})))
+            hosts.append(OverlayHost(_Below(layout, self.path), facts=FACTS))
             return hosts[-1]
 
         parsed = parse(words, program="kubeadm")
@@ -89,12 +90,6 @@ class Root:
             return Outcome(True, written(hosts), [], str(error))
         lines = [f"[{event.topic}] {event.text}" for event in reporter.events if isinstance(event, Line)]
         return Outcome(False, written(hosts), lines)
-
-
-def facts(environment: dict[str, str]) -> Facts:
-    """An empty machine, but for variables."""
-    proxies = {name: value for name, value in environment.items() if name.lower().endswith("_proxy")}
-    return Facts(detected=Detected(host_name=os.uname().nodename, proxy_environment=proxies), machine=Machine())
 
 
 def written(hosts):

@@ -224,3 +224,28 @@ def without_empty(value):
     if isinstance(value, dict):
         return {key: found for key, part in value.items() if (found := without_empty(part)) not in ({}, [], "", None, False)}
     return [without_empty(part) for part in value] if isinstance(value, list) else value
+
+
+NEXT = "v1.37.1"
+PROXY = {
+    "kubeproxydaemonset.yaml": "spec: {template: {spec: {tolerations: [{key: a, operator: Exists}], containers: [{name: kube-proxy, env: [{name: A, value: b}]}]}}}\n",
+    "kubeproxydaemonset+merge.yaml": "spec: {updateStrategy: null, template: {metadata: {labels: {more: labels}}}}\n",
+    "kubeproxydaemonset0+json.json": '[{"op": "replace", "path": "/spec/template/spec/hostNetwork", "value": false}]',
+    "kubeproxydaemonset+json.yaml": "[{op: remove, path: /nothing}]\n",
+}
+
+
+@pytest.mark.parametrize("name", PROXY)
+def test_kube_proxy_is_patched_as_the_next_kubeadm_does(tmp_path, name):
+    find_kubeadm(NEXT)
+    argv = ["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", "/kubeadm.yaml"]
+    outcomes = {}
+    for side, patches in (("ours", f"{tmp_path}/ours/patches"), ("theirs", "/patches")):
+        root = Root(tmp_path / side)
+        root.write("kubeadm.yaml", CONFIG.replace("v1.36.3", NEXT).replace("/patches", patches))
+        root.write(f"patches/{name}", PROXY[name])
+        outcomes[side] = root.kubewright(*argv) if side == "ours" else root.kubeadm(*argv, version=NEXT)
+    assert outcomes["ours"].failed == outcomes["theirs"].failed, outcomes["theirs"].error
+    sets = {side: [body for body in documents(done.lines) if body["kind"] == "DaemonSet"] for side, done in outcomes.items()}
+    assert sets["ours"] == sets["theirs"]
+    assert len(sets["ours"]) == (0 if outcomes["ours"].failed else 1)
