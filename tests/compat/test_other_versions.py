@@ -6,7 +6,6 @@ its reason; a difference without a row fails, and so does a row that nothing nee
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -15,16 +14,14 @@ from pathlib import Path
 
 import pytest
 from arena import Answer, Request, Worker, _worker
+from oracles import KUBEADMS, kubeadm_of
 
-from kubewright import binaries
 from kubewright.base import yaml
-from kubewright.base.level import KUBERNETES
 from kubewright.base.versions import OWN
 
 CASES = Path(__file__).parents[1] / "data" / "reference" / "cases"
 CONFIG = "/srv/kubeadm.yaml"
 DRY_RUN = "/srv/dry"
-KUBEADMS = {"1.35": "v1.35.4", "1.36": KUBERNETES, "1.37": "v1.37.1"}
 OTHERS = ("1.35", "1.37")
 OURS = "ours"
 
@@ -90,20 +87,11 @@ ROWS = (
 )
 
 
-def find(line: str) -> str:
-    """The kubeadm of a release: of KUBEWRIGHT_BINARIES_DIR for our own, or of the cache."""
-    environment = {name: value for name, value in os.environ.items() if line == OWN.line or name != "KUBEWRIGHT_BINARIES_DIR"}
-    found = binaries.locate(("kubeadm",), version=KUBEADMS[line], sources=binaries.sources_from(environment)).found
-    if "kubeadm" not in found:
-        pytest.skip(f"no kubeadm {KUBEADMS[line]}: run `kubewright binaries fetch kubeadm --kubernetes-version {KUBEADMS[line]}`")
-    return str(found["kubeadm"].path)
-
-
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Mapping[str, Worker]]:
     """A machine for each kubeadm, and one for ours."""
     with ExitStack() as stack:
-        programs = {line: find(line) for line in KUBEADMS} | {OURS: OURS}
+        programs = {line: kubeadm_of(line) for line in KUBEADMS} | {OURS: OURS}
         yield {name: stack.enter_context(_worker(program)) for name, program in programs.items()}
 
 
@@ -230,3 +218,9 @@ def test_a_release_that_is_too_old_or_unknown_is_treated_as_by_our_kubeadm(machi
         theirs, mine = ask(machines["1.36"], command, text=text), ask(machines[OURS], command, text=text)
         assert (theirs.code, mine.code) == (code, code)
         assert mine.out == theirs.out
+
+
+def test_make_fetches_every_kubeadm_that_the_tests_need():
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    (listed,) = re.findall(r"for version in (.*?);", makefile)
+    assert listed.split() == [version for line, version in KUBEADMS.items() if line != OWN.line]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from arena import Request, Worker, _worker
-from test_other_versions import find
+from oracles import kubeadm_of
 
 from kubewright.base.versions import OWN
 
@@ -31,7 +31,7 @@ ELSEWHERE = {"proxy-env"}
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Worker]:
-    with _worker(find(OWN.line)) as worker:
+    with _worker(kubeadm_of(OWN.line)) as worker:
         yield worker
 
 
