@@ -12,7 +12,9 @@ from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.cli.main import main
+from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import CONFIG_MAP
+from kubewright.lifecycle.config_sides import PLACES
 
 OBJECTS = Path(__file__).parents[1] / "data" / "reference" / "cluster-objects"
 NAMES = ("kubeadm-config", "kubelet-config", "kube-proxy")
@@ -83,6 +85,20 @@ def test_what_differs_is_shown_as_a_diff_with_exit_code_1(diff, admin):
             }
         ],
     }
+
+
+def test_what_a_cluster_of_ours_keeps_does_not_differ_from_itself(kubewright_cluster, tmp_path, capsys):
+    admin = KubeClient(kubewright_cluster.access)
+    texts = [admin.get(CONFIG_MAP, name, "kube-system")["data"][key] for name, key in PLACES.values()]
+    admin.close()
+    (tmp_path / "kubeadm.yaml").write_text("---\n".join(texts))
+    argv = ["config", "diff", "--config", str(tmp_path / "kubeadm.yaml"), "--kubeconfig", str(kubewright_cluster.kubeconfig)]
+    assert main(argv) == 0
+    assert capsys.readouterr().out == ""
+    (tmp_path / "kubeadm.yaml").write_text("---\n".join(texts).replace("clusterName: kubernetes", "clusterName: blue"))
+    assert main([*argv, "-o", "json"]) == 1
+    [document] = json.loads(capsys.readouterr().out)["documents"]
+    assert document["changes"] == [{"path": "clusterName", "old": "kubernetes", "new": "blue"}]
 
 
 def test_trouble_is_2_or_more(diff, admin, cluster, tmp_path, capsys):

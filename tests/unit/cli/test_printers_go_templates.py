@@ -150,6 +150,13 @@ def test_formats_are_written_as_go_does(format, arguments, text):
     assert gofmt.sprintf(format, arguments) == text
 
 
+def test_endless_numbers_are_no_way_out():
+    assert gofmt.sprintf(f"%{'9' * 5000}d", [1]).startswith("%!9(")
+    for template in (f"{{{{{'9' * 5000}}}}}", f"{{{{1e{'9' * 5000}}}}}", f"{{{{0x{'f' * 5000}}}}}"):
+        with pytest.raises(Problem, match="bad number syntax"):
+            printed(template)
+
+
 def test_every_function_says_how_many_arguments_it_takes():
     assert len(FUNCTIONS) > 20
     assert set(FUNCTIONS) == set(COUNTS)

@@ -98,6 +98,8 @@ def test_a_key_that_only_some_have_is_not_missing():
         ("{....}", "multiple recursive descent"),
         ("{^}", r"U\+005E '\^'"),
         ("{1.2.3}", "cannot parse number"),
+        (f"{{{'9' * 5000}}}", "cannot parse number"),
+        (f"{{.a[{'9' * 5000}]}}", "is not a number"),
         ("{" + "[?(" * 60 + ")]" * 60 + "}", "nested too deeply|unclosed|unterminated|invalid"),
     ],
 )

@@ -11,7 +11,7 @@ from kubewright.cli.printers import gotypes
 from kubewright.cli.printers.gotypes import MISSING
 from kubewright.manifests.kubelet import go_quoted
 
-_DIRECTIVE: Final = re.compile(r"%([-+# 0]*)(\*|[0-9]+)?(?:\.(\*|[0-9]*))?(.?)", re.DOTALL)
+_DIRECTIVE: Final = re.compile(r"%([-+# 0]*)(\*|[0-9]{1,300})?(?:\.(\*|[0-9]{0,300}))?(.?)", re.DOTALL)
 _WIDEST: Final = 10_000
 _INTEGER_VERBS: Final = {"d": "d", "b": "b", "o": "o", "x": "x", "X": "X"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -18,18 +19,24 @@ def number(text: str) -> object:
     digits = text.replace("_", "")
     try:
         if _OCTAL.fullmatch(digits):
-            return _checked(int(digits, 8), text)
+            return _checked(int(digits, 8))
         if re.fullmatch(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[0-9]+)", digits):
-            return _checked(int(digits, 0), text)
-        return float.fromhex(digits) if "x" in digits.lower() else float(digits)
+            return _checked(int(digits, 0))
+        return _finite(float.fromhex(digits) if "x" in digits.lower() else float(digits))
     except (ValueError, OverflowError) as error:
         raise Problem(f'bad number syntax: "{text}"') from error
 
 
-def _checked(value: int, text: str) -> Int:
+def _checked(value: int) -> Int:
     if not -_INT64 <= value < _INT64:
-        raise Problem(f"integer overflow: {text}")
+        raise OverflowError
     return Int(value)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise OverflowError
+    return value
 
 
 def character(text: str) -> Int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -12,7 +13,7 @@ from kubewright.cli.printers.problem import Problem
 _KEY: Final = re.compile(r"'([^']*)'")
 _SLICE: Final = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
 _COMPARISON: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+)")
-_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,300}")  # Python refuses to read numbers of thousands of digits
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 _ENDS: Final = frozenset(" \t\r\n.,[]$@{}")
 _DEEPEST: Final = 20
@@ -127,7 +128,7 @@ class _Reader:
         shown = self._text[begin : self.position]
         if _WHOLE.fullmatch(shown) and -_INT64 <= int(shown) < _INT64:
             self._steps.append(Literal(int(shown)))
-        elif _FLOAT.fullmatch(shown):
+        elif _FLOAT.fullmatch(shown) and math.isfinite(float(shown)):
             self._steps.append(Literal(float(shown)))
         else:
             raise Problem(f"cannot parse number {shown}")
