@@ -19,7 +19,7 @@ TESTS: Final = (
     "tests/compat/test_config_differential.py",
     "tests/compat/test_init_differential.py",
     "tests/compat/test_command_differential.py",
-    "tests/unit/cli/test_malformed_input.py",
+    "tests/compat/test_malformed_input.py",
 )
 EXAMPLES: Final = 60
 """Of each test in a round: enough to be worth the start, few enough to end soon after the time is over."""

@@ -98,6 +98,10 @@ class Worker:
         self._process.stdin.write(json.dumps(request.__dict__) + "\n")
         self._process.stdin.flush()
 
+    def run(self, request: Request) -> Answer:
+        self.send(request)
+        return self.receive()
+
     def receive(self) -> Answer:
         found: dict[str, Any] = json.loads(self._line())
         files = {path: File(kind, mode, base64.b64decode(content), owner) for path, (kind, mode, content, owner) in found["tree"].items()}
@@ -146,3 +150,10 @@ def arena(kubeadm: str) -> Iterator[Arena]:
     """Make two machines. Skips the test where that is not allowed."""
     with ExitStack() as stack:
         yield Arena(stack.enter_context(_worker(kubeadm)), stack.enter_context(_worker("ours")))
+
+
+@contextmanager
+def alone() -> Iterator[Worker]:
+    """Make a machine for kubewright only."""
+    with _worker("ours") as made:
+        yield made

@@ -161,7 +161,7 @@ def answer(request: dict[str, Any], program: str, machine: Machine) -> dict[str,
     machine.wipe()
     for name, text in request["files"].items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
-        Path(name).write_text(text)
+        Path(name).write_bytes(text.encode(errors="surrogateescape"))
         if name.endswith((".key", ".conf")):
             Path(name).chmod(0o600)
     runs = []

@@ -11,18 +11,28 @@ from kubewright.base.masking import mask
 from kubewright.cli.parser import as_called
 
 TRACEBACK_FROM = 5
+MOST_LINES = 200
+"""Of the evidence of an error: so much is read by nobody, and slow to mask."""
 
 
 def write_error(error: KubewrightError, *, verbosity: int) -> None:
     """Write an error to stderr: what, the evidence indented, the remedy; with -v 5 the traceback as well."""
     lines = [f"error: {error.what}"]
     if error.detail:
-        lines.append(textwrap.indent(error.detail.rstrip(), "  "))
+        lines.append(textwrap.indent(_shortened(error.detail.rstrip()), "  "))
     if error.remedy:
         lines.append(f"to mend it: {error.remedy}")
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
     sys.stderr.write(mask(as_called("\n".join(lines))) + "\n")
+
+
+def _shortened(detail: str) -> str:
+    """Cut a list that nobody reads to its end."""
+    lines = detail.split("\n")
+    if len(lines) <= MOST_LINES:
+        return detail
+    return "\n".join((*lines[:MOST_LINES], f"... and {len(lines) - MOST_LINES} more lines"))
 
 
 def write_bug(error: Exception, *, verbosity: int) -> None:

@@ -1,0 +1,180 @@
+"""Files that were damaged, at commands that read them: an error of ours, never exit 70, and no file that is only half there.
+
+KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many are tried, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from arena import CONFIG, SOURCE, Answer, File, Request, Worker, alone
+from certs_beside import INIT
+from fuzzing import SEED, examples
+from hypothesis import given, note, seed
+from hypothesis import strategies as st
+from machine_files import describe
+from machine_kit import PATCHES
+
+from kubewright.base.errors import KubewrightError
+
+CLUSTER = INIT.replace("nodeReg", "patches: {directory: " + PATCHES + "}\nnodeReg") + "encryptionAlgorithm: ECDSA-P256\n"
+_WITH = ("--config", CONFIG)
+PREPARED = tuple(("init", "phase", *words, *_WITH) for words in (("certs", "all"), ("kubeconfig", "all"), ("control-plane", "all")))
+_PATCH = f"{PATCHES}/kube-apiserver+json.yaml"
+_REQUESTS = ("certs", "generate-csr", *_WITH, "--cert-dir", "/srv/csr/pki", "--kubeconfig-dir", "/srv/csr")
+READERS = (
+    ("config", "validate", *_WITH),
+    ("config", "migrate", "--old-config", CONFIG),
+    ("config", "images", "list", *_WITH),
+    ("init", "phase", "certs", "all", *_WITH),
+    ("init", "phase", "kubeconfig", "all", *_WITH),
+    ("init", "phase", "control-plane", "all", *_WITH),
+    ("init", "phase", "addon", "coredns", "--print-manifest", *_WITH),
+    ("init", "--dry-run", "--ignore-preflight-errors=all", *_WITH),
+    ("certs", "check-expiration", *_WITH),
+    ("certs", "check-expiration"),
+    ("certs", "renew", "all", *_WITH),
+    _REQUESTS,
+    ("kubeconfig", "user", "--client-name", "ada", *_WITH),
+    ("token", "list", "--kubeconfig", "/etc/kubernetes/admin.conf"),
+)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with alone() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def machine(worker) -> Mapping[str, str]:
+    """The files of a machine, a patch, and keys with requests."""
+    made = worker.run(Request((*PREPARED, _REQUESTS), {CONFIG: CLUSTER, _PATCH: '[{"op": "remove", "path": "/spec/priority"}]'}))
+    assert made.code == 0
+    files = {path: file.content.decode() for path, file in made.files.items() if file.kind == "file"}
+    assert len(files) > 50
+    return files
+
+
+_GARBAGE = st.sampled_from(
+    ("", "\x00", "\n", "{", "[" * 3000, "- " * 3000, "-----BEGIN CERTIFICATE-----\n", "&a [*a]", "\udcff\udcfe", "%", "null", "0")
+)
+
+
+@st.composite
+def damaged(draw: st.DrawFn, text: str, others: tuple[str, ...]) -> str:
+    """Text to which something was done."""
+    at = draw(st.integers(0, len(text)))
+    match draw(st.sampled_from(("cut", "insert", "replace", "double", "other", "change"))):
+        case "cut":
+            return text[:at]
+        case "insert":
+            return text[:at] + draw(_GARBAGE) + text[at:]
+        case "replace":
+            return draw(_GARBAGE)
+        case "double":
+            return text + text[at:]
+        case "other":
+            return draw(st.sampled_from(others))
+    return text[:at] + draw(st.characters()).encode(errors="replace").decode() + text[at + 1 :]
+
+
+@seed(SEED)
+@examples(250)
+@given(data=st.data())
+def test_damaged_files_end_in_an_error_of_ours_and_leave_nothing_half_done(data, worker, machine):
+    path = data.draw(st.sampled_from((*sorted(machine), *[CONFIG, _PATCH] * 10)))
+    files = {**machine, path: data.draw(damaged(machine[path], tuple(sorted(set(machine.values())))))}
+    argv = data.draw(st.sampled_from(READERS))
+    note(f"{' '.join(argv)}\n{path}: {files[path]!r}")
+    made = worker.run(Request([argv], files, {"KUBEADM_INIT_DRYRUN_DIR": "/srv/dry"}))
+    note(made.err)
+    assert made.code in {0, 1}
+    assert made.code == 0 or "error: " in made.err
+    assert half_done(made, files) == []
+
+
+def half_done(made: Answer, files: Mapping[str, str]) -> list[str]:
+    """Files that a command wrote, but not as a whole: what it did not touch may be as damaged as it was."""
+    written = {path: file for path, file in made.files.items() if file.kind == "file" and file.content != given_text(files, path)}
+    return [path for path, file in written.items() if Path(path).name.startswith(".") or not whole(path, file, made.files)]
+
+
+def given_text(files: Mapping[str, str], path: str) -> bytes | None:
+    return files[path].encode(errors="surrogateescape") if path in files else None
+
+
+def whole(path: str, file: File, others: Mapping[str, File]) -> bool:
+    key = path.removesuffix(".pub").removesuffix(".crt") + ".key"
+    beside = {key: others[key]} if key in others and not path.endswith(".crt") else {}
+    try:
+        describe({**beside, path: file})
+    except (KubewrightError, KeyError, UnicodeDecodeError):
+        return False
+    return file.content != b""
+
+
+@seed(SEED)
+@examples(60)
+@given(
+    token=st.text(max_size=30) | st.from_regex(r"[a-z0-9]{5,7}\.[a-z0-9]{15,17}", fullmatch=True),
+    verb=st.sampled_from(("create", "delete")),
+)
+def test_any_text_for_a_token_ends_in_an_error_of_ours(token, verb, worker):
+    made = worker.run(Request([["token", verb, "--kubeconfig", "/none", "--", token]]))
+    note(made.err)
+    assert made.code == 1
+    assert "error: " in made.err
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+HEAD = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+HOSTILE = {
+    "an alias bomb": lambda: HEAD + BOMB,
+    "an alias bomb of maps": lambda: HEAD + BOMB.replace("[x", "[{y: z}").replace(", x", ", {y: z}"),
+    "deep lists": lambda: HEAD + "x: " + "[" * 100_000,
+    "deep maps": lambda: HEAD + "x: " + "{a: " * 100_000,
+    "deep indentation": lambda: HEAD + "".join(f"{' ' * depth}a:\n" for depth in range(3000)),
+    "50 MB in one text": lambda: HEAD + "clusterName: " + "x" * 50_000_000 + "\n",
+    "50 MB of lines": lambda: HEAD + "apiServer:\n  certSANs:\n" + "  - a.example.com\n" * 2_800_000,
+    "50 MB of documents": lambda: (HEAD + "---\n") * 800_000,
+    "50 MB of one line of braces": lambda: "{" * 50_000_000,
+    "50 MB of nothing": lambda: "\n" * 50_000_000,
+    "many anchors": lambda: HEAD + "".join(f"k{number}: &a{number} x\n" for number in range(30_000)),
+    "a long number": lambda: HEAD + "x: " + "9" * 2_000_000 + "\n",
+    "a long key": lambda: HEAD + "x" * 2_000_000 + ": 1\n",
+}
+CPU_SECONDS, MEBIBYTES, MOST_TOLD = 2.0, 200, 20_000
+
+
+_CHILD = """
+import sys
+from kubewright.cli.main import main
+code = main(sys.argv[1:])
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+sys.exit(code)
+"""
+"""The peak of a process that was forked counts what its parent held; that of this line does not."""
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_files_end_in_a_clear_error_soon_and_in_little_memory(what, tmp_path):
+    path, out, err = (tmp_path / name for name in ("kubeadm.yaml", "stdout", "stderr"))
+    path.write_text(HOSTILE[what]())
+    with out.open("w") as stdout, err.open("w") as stderr:
+        argv = [sys.executable, "-c", _CHILD, "config", "validate", "--config", str(path)]
+        process = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=stdout, stderr=stderr)
+        _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    told = err.read_text()
+    assert (process.returncode, told.partition(" ")[0]) == (1, "error:")
+    assert len(told) < MOST_TOLD
+    assert used.ru_utime + used.ru_stime < CPU_SECONDS
+    assert int(out.read_text()) < MEBIBYTES * 1024
