@@ -1,6 +1,6 @@
 """What the kubelet refuses in its configuration when it starts (kubelet/apis/config/validation, v1.36).
 
-Left out: names of the kubelet's own feature gates, and rules about the machine's cgroups.
+Left out: rules about the machine's cgroups.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENFORCED: Final = {
     "kube-reserved": "kubeReservedCgroup",
     "kube-reserved-compressible": "kubeReservedCgroup",
 }
-_GATED: Final = (
+GATED: Final = (
     ("serverTLSBootstrap", "RotateKubeletServerCertificate"),
     ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod"),
     ("shutdownGracePeriod", "GracefulNodeShutdown"),
@@ -129,13 +129,20 @@ def _together(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _gates(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for path, gate in _GATED:
+    for path, gate in GATED:
         if (kubelet["featureGates"] or {}).get(gate) is False and value_at(kubelet, path):
             yield path, f"it needs the feature gate {gate}, which is switched off"
+
+
+def _known(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if kubelet["featureGates"]:
+        from kubewright.apis.component_gates import gate_rules  # a long table, for documents that set gates
+
+        yield from gate_rules(kubelet["featureGates"])
 
 
 def _logs(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from log_rules(kubelet["logging"], kubelet["featureGates"] or {})
 
 
-SEVERAL: Final = (_thresholds, _shutdown, _cgroups, _together, _gates, _logs, taints, reserved_memory)
+SEVERAL: Final = (_thresholds, _shutdown, _cgroups, _together, _gates, _known, _logs, taints, reserved_memory)

@@ -86,8 +86,15 @@ def _ranges(proxy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "clusterCIDR", "it must be one CIDR, or two of different families joined by a comma"
 
 
+def _known(proxy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if proxy["featureGates"]:
+        from kubewright.apis.component_gates import gate_rules  # a long table, for documents that set gates
+
+        yield from gate_rules(proxy["featureGates"])
+
+
 def _logs(proxy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from log_rules(proxy["logging"], proxy["featureGates"] or {})
 
 
-SEVERAL: Final = (_of_mode, _local, _ranges, _logs)
+SEVERAL: Final = (_of_mode, _local, _ranges, _known, _logs)

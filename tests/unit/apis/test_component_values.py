@@ -7,7 +7,7 @@ from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, init, load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubewright.apis import kubelet, kubelet_rules, kubeproxy, kubeproxy_rules
+from kubewright.apis import component_gates, kubelet, kubelet_rules, kubeproxy, kubeproxy_rules
 from kubewright.apis.kubeadm import load_whole
 from kubewright.apis.walking import Findings
 from kubewright.base.yaml import load_all
@@ -148,6 +148,23 @@ def test_a_value_that_kube_proxy_refuses_draws_one_warning(name):
     bad, good = KUBE_PROXY_VALUES[name]
     assert [path.partition(".")[0] for path in warnings(kubeproxy.decode, **{name: bad})] == [name]
     assert warnings(kubeproxy.decode, **{name: good}) == []
+
+
+@pytest.mark.parametrize("decode", [kubelet.decode, kubeproxy.decode])
+def test_feature_gates_that_components_refuse_draw_a_warning(decode):
+    gates = {"NodeSwaps": True, "NodeSwap": False, "NodeLogQuery": True, "AllAlpha": True, "Zzz": False}
+    assert warnings(decode, featureGates=gates) == ["featureGates[NodeSwaps]", "featureGates[NodeSwap]", "featureGates[Zzz]"]
+    assert warnings(decode, featureGates=dict(component_gates.LOCKED)) == []
+    assert component_gates.LOCKED.keys() <= component_gates.KNOWN
+    assert [reason for _, reason in component_gates.gate_rules(gates)] == [
+        'there is no such feature gate; did you mean "NodeSwap"?',
+        "it is locked to true; leave it out",
+        "there is no such feature gate",
+    ]
+
+
+def test_every_gate_that_a_rule_names_is_known():
+    assert {gate for _, gate in kubelet_rules.GATED} <= component_gates.KNOWN
 
 
 def test_every_row_of_the_kubelets_table_is_tried():

@@ -1,0 +1,28 @@
+"""The table of components' feature gates beside what the components themselves show of them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from kubewright import binaries
+from kubewright.apis.component_gates import KNOWN, LOCKED
+from kubewright.base.level import KUBERNETES
+
+SHOWN = re.compile(r"\b(?:kube:)?([A-Z]\w+)=true\|false")
+
+
+@pytest.mark.parametrize("name", ["kube-apiserver", "kube-controller-manager", "kube-scheduler"])
+def test_every_gate_that_a_component_shows_is_known_and_not_locked(name):
+    """Help shows gates that are alpha or beta; the kubelet and kube-proxy share nearly all of them."""
+    found = binaries.locate((name,), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
+    if name not in found:
+        pytest.skip(f"no {name}: run `kubewright binaries fetch {name}`, or set KUBEWRIGHT_BINARIES_DIR")
+    done = subprocess.run([str(found[name].path), "--help"], capture_output=True, text=True, check=False, timeout=60)
+    shown = set(SHOWN.findall(done.stdout + done.stderr))
+    assert len(shown) > 40
+    assert sorted(shown - KNOWN) == []
+    assert sorted(shown & set(LOCKED)) == []
