@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kubewright.base.patterns import Pattern
+
 MASK: Final = "<masked>"
 _SHORTEST: Final = 6
 
@@ -30,53 +32,60 @@ def _hide_value(found: re.Match[str]) -> str:
     return found["key"] + hidden
 
 
-# In order. Each keeps what names the secret and drops the secret itself.
-_RULES: Final[tuple[tuple[re.Pattern[str], _Replacement], ...]] = (
+_FIELD_HINTS: Final = ("key", "Key", "oken", "ecret", "assword")
+
+# In order. Each keeps what names the secret and drops the secret itself. Before the pattern: texts of which one has to be there for it to match,
+# so that patterns which cannot match are not even compiled.
+_RULES: Final[tuple[tuple[tuple[str, ...], Pattern, _Replacement], ...]] = (
     # A private key in PEM, also one that is cut off, or written on one line with \n.
-    (re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)[\s\S]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"), rf"\1{MASK}\2"),
+    (("PRIVATE KEY",), Pattern(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)[\s\S]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"), rf"\1{MASK}\2"),
     # The same in base64, as in kubeconfigs: "-----BEGIN " with PRIVATE, EC PRIVATE, RSA PRIVATE, OPENSSH PRIVATE, ENCRYPTED PRIVATE.
     (
-        re.compile(
+        ("LS0tLS1CRUdJTi",),
+        Pattern(
             r"LS0tLS1CRUdJTi(?:BQUklWQVRF|BFQyBQUklWQVRF|BSU0EgUFJJVkFURS|BPUEVOU1NIIFBSSVZBVEUg|BFTkNSWVBURUQgUFJJVkFURS)[A-Za-z0-9+/=\\n]*"
         ),
         MASK,
     ),
     # kubeconfigs and configurations: a field on lines of its own in YAML, also folded or as a block; then one anywhere, in YAML or JSON.
     (
-        re.compile(
+        _FIELD_HINTS,
+        Pattern(
             rf"(?m)^(?P<key>(?P<lead>[-+ ])?(?P<indent> *)(?:- )*(?:{_CREDENTIAL_FIELDS}):[ \t]+){_VALUELESS}(?P<value>\S.*(?:\n(?(lead)[-+ ])(?P=indent) +\S.*)*)"
         ),
         _hide_value,
     ),
     (
-        re.compile(rf"(?sm)(?P<key>(?<![\w-])(?:{_CREDENTIAL_FIELDS})(?:\\?[\"'])?\s*:[ \t]*{_VALUED}){_VALUELESS}(?P<value>{_VALUE})"),
+        _FIELD_HINTS,
+        Pattern(rf"(?sm)(?P<key>(?<![\w-])(?:{_CREDENTIAL_FIELDS})(?:\\?[\"'])?\s*:[ \t]*{_VALUED}){_VALUELESS}(?P<value>{_VALUE})"),
         _hide_value,
     ),
     # Flags.
-    (re.compile(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
-    (re.compile(r"(?i)(authorization:\s*(?:bearer|basic)\s+)\S+"), rf"\1{MASK}"),
+    (("--",), Pattern(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
+    ((":",), Pattern(r"(?i)(authorization:\s*(?:bearer|basic)\s+)\S+"), rf"\1{MASK}"),
     # Bootstrap tokens: the id is public, it is the name of a Secret.
-    (re.compile(r"(?<![a-z0-9.-])([a-z0-9]{6})\.[a-z0-9]{16}(?![a-z0-9-])"), rf"\1.{MASK}"),
+    ((".",), Pattern(r"(?<![a-z0-9.-])([a-z0-9]{6})\.[a-z0-9]{16}(?![a-z0-9-])"), rf"\1.{MASK}"),
     # Service account tokens and other JWTs: header and claims are no secret, the signature is.
-    (re.compile(r"\b(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+"), rf"\1.{MASK}"),
+    (("eyJ",), Pattern(r"\b(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+"), rf"\1.{MASK}"),
     # Certificate keys: 32 bytes in hex. Digests and pins look the same and say so.
-    (re.compile(r"(?<![0-9a-fA-F])(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-fA-F])"), MASK),
+    (("",), Pattern(r"(?<![0-9a-fA-F])(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-fA-F])"), MASK),
 )
-_SECRET_KIND: Final = re.compile(r"\bkind\"?:\s*\"?Secret\b|^(?:---|\+\+\+) secret\b", re.MULTILINE)
-_DIFF: Final = re.compile(r"^@@ ", re.MULTILINE)
-_SEPARATOR: Final = re.compile(r"^(---\n)", re.MULTILINE)
-_DATA: Final = re.compile(r"(?:data|stringData):\s*")
-_ENTRY: Final = re.compile(r"(\s*[^\s:][^:]*:)\s*\S.*")
-_JSON_DATA: Final = re.compile(r"(\"(?:data|stringData)\"\s*:\s*\{)([^{}]*)(\})")
-_JSON_ENTRY: Final = re.compile(r"(\"[^\"]*\"\s*:\s*)\"(?:[^\"\\]|\\.)*\"")
+_SECRET_KIND: Final = Pattern(r"\bkind\"?:\s*\"?Secret\b|^(?:---|\+\+\+) secret\b", re.MULTILINE)
+_DIFF: Final = Pattern(r"^@@ ", re.MULTILINE)
+_SEPARATOR: Final = Pattern(r"^(---\n)", re.MULTILINE)
+_DATA: Final = Pattern(r"(?:data|stringData):\s*")
+_ENTRY: Final = Pattern(r"(\s*[^\s:][^:]*:)\s*\S.*")
+_JSON_DATA: Final = Pattern(r"(\"(?:data|stringData)\"\s*:\s*\{)([^{}]*)(\})")
+_JSON_ENTRY: Final = Pattern(r"(\"[^\"]*\"\s*:\s*)\"(?:[^\"\\]|\\.)*\"")
 
 
 def mask(text: str) -> str:
     """Replace what looks like a secret: private keys, tokens (the id stays), kubeconfig credentials, data of Secrets, certificate keys."""
-    if _SECRET_KIND.search(text):
+    if "ecret" in text and _SECRET_KIND.search(text):
         text = "".join(_mask_secret_data(part) if _SECRET_KIND.search(part) else part for part in _SEPARATOR.split(text))
-    for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+    for hints, pattern, replacement in _RULES:
+        if any(hint in text for hint in hints):
+            text = pattern.sub(replacement, text)
     return text
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Mapping
@@ -39,6 +38,8 @@ class JsonLines:
         self._lock = threading.Lock()
 
     def emit(self, event: events.Event, /) -> None:
+        import json
+
         line = json.dumps(masked(events.as_map(event)), default=str)
         with self._lock:
             self._err.write(line + "\n")

@@ -6,8 +6,9 @@ Pure over the reading verbs. A fact that cannot be read is empty: the rules of t
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -67,19 +68,24 @@ class Machine:
     """Go's name: `amd64`, `arm64`."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Everything a machine tells about itself, as it was when first asked."""
+    """Everything a machine tells about itself, as it was when first asked. `machine` may be a function: few ask for that part."""
 
-    detected: Detected
-    machine: Machine
+    def __init__(self, *, detected: Detected, machine: Machine | Callable[[], Machine]) -> None:
+        self.detected = detected
+        self._machine = machine
+
+    @cached_property
+    def machine(self) -> Machine:
+        """What its Node reports."""
+        return self._machine() if callable(self._machine) else self._machine
 
 
 def gather(files: FileReader, network: Network, *, environment: Mapping[str, str], architecture: str) -> Facts:
     """Look at a machine. `architecture` is what `uname -m` says."""
     return Facts(
         detected=detect(files, network, environment=environment),
-        machine=machine(files, architecture=ARCHITECTURES.get(architecture, architecture)),
+        machine=lambda: machine(files, architecture=ARCHITECTURES.get(architecture, architecture)),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubewright.base import masking
 from kubewright.base.change import unified_diff
 from kubewright.base.masking import MASK, Masker, mask
 from kubewright.base.yaml import dump
@@ -149,3 +150,41 @@ def test_a_registered_value_never_comes_through(around, secret):
     if secret.strip() in MASK:
         return
     assert secret.strip() not in Masker([secret])(around + secret + around).replace(MASK, "")
+
+
+_PIECES = [
+    *(
+        PEM,
+        encoded(PEM),
+        TOKEN,
+        HEX,
+        "eyJa.eyJb.c",
+        "aUTHORIZATION: Bearer ",
+        "--token ",
+        "--discovery-token=",
+        "kind: Secret\n",
+        "data:\n",
+    ),
+    *(
+        "  client-key-data: ",
+        '"certificateKey": ',
+        "password: ",
+        "tlsBootstrapToken: '",
+        "secret: ",
+        "id-token: ",
+        "x",
+        " ",
+        "\n",
+        ".",
+        ":",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(_PIECES), max_size=8).map("".join))
+def test_hints_leave_out_no_pattern_that_would_match(text):
+    everywhere = tuple((("",), pattern, replacement) for _, pattern, replacement in masking._RULES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masking, "_RULES", everywhere)
+        thorough = mask(text)
+    assert mask(text) == thorough

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError
-from kubewright.base.yaml import MAX_DEPTH, dump, dump_all, load
+from kubewright.base.yaml import MAX_DEPTH, dump, dump_all, load, styles
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen"
 
@@ -198,3 +199,11 @@ def test_importing_the_package_leaves_pyyaml_alone():
     code = "import sys, kubewright.base.yaml; print('yaml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@given(st.text(st.sampled_from("-ayYnon/.:=,+_01eE~TtrueFfls"), min_size=1, max_size=12))
+def test_simple_strings_get_the_style_that_all_rules_give(text):
+    quick = styles.choose(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(styles, "_SIMPLE", re.compile(r"(?!)"))
+        assert styles.choose(text) is quick

@@ -20,6 +20,8 @@ MAX_SIMPLE_KEY: Final = 128
 _BREAKS: Final = "\n\r\x85\u2028\u2029"
 _SPECIAL_ASCII: Final = Pattern("[^\n\x20-\x7e]")
 _SPECIAL: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
+_SIMPLE: Final = Pattern(r"(?:--)?[A-Za-z/](?:[A-Za-z0-9_./=,+-]|:(?=[A-Za-z0-9/]))*")
+"""What most strings of our documents are like: nothing in them has a meaning for YAML, unless they are one of its words."""
 _BREAK: Final = Pattern(f"[{_BREAKS}]")
 _EDGE: Final = Pattern(rf"\A[ {_BREAKS}]|[ {_BREAKS}]\Z")
 _BREAK_SPACE: Final = Pattern(f"[{_BREAKS}] ")
@@ -48,6 +50,8 @@ def is_simple_key(text: str) -> bool:
 
 def choose(text: str, *, key: bool = False) -> Style:
     """Return the style of a string; `key` is for keys in their simple form."""
+    if _SIMPLE.fullmatch(text):
+        return Style.PLAIN if text.startswith("--") or reads_as_text(text) else Style.DOUBLE
     special = _find_special(text) is not None or _SPACE_BREAK.search(text) is not None
     if "\n" in text:
         return Style.DOUBLE if key or special or text.endswith(" ") else Style.LITERAL

@@ -51,11 +51,15 @@ class _Writer:
         last = max(map(text.rfind, _LINE_ENDS))
         self._column = self._column + len(text) if last < 0 else len(text) - last - 1
 
+    def _word(self, text: str) -> None:
+        """Put a text that has no line break in it."""
+        self._parts.append(text)
+        self._column += len(text)
+
     def _line(self, indent: int) -> None:
         """Go to an indentation on a line of its own."""
-        if self._column:
-            self._put("\n")
-        self._put(" " * indent)
+        self._parts.append("\n" + " " * indent if self._column else " " * indent)
+        self._column = indent
 
     def node(self, value: object, *, indent: int, fresh: bool, depth: int) -> None:
         """Write a value. A collection that is not `fresh` begins on the next line."""
@@ -69,7 +73,7 @@ class _Writer:
         elif isinstance(value, (Mapping, list, tuple)):
             self._put(blank + ("{}" if isinstance(value, Mapping) else "[]"))
         else:
-            self._put(blank)
+            self._word(blank)
             self._scalar(value, indent=max(indent, _STEP))
 
     def _mapping(self, value: Mapping[Any, object], *, indent: int, fresh: bool, depth: int) -> None:
@@ -79,14 +83,14 @@ class _Writer:
             fresh = False
             if styles.is_simple_key(key):
                 self._string(key, styles.choose(key, key=True), indent=indent, folding=False)
-                self._put(":")
+                self._word(":")
                 inner = indent if isinstance(value[key], (list, tuple)) else indent + _STEP
                 self.node(value[key], indent=inner, fresh=False, depth=depth + 1)
             else:
-                self._put("? ")
+                self._word("? ")
                 self._scalar(key, indent=indent + _STEP)
                 self._line(indent)
-                self._put(": ")
+                self._word(": ")
                 self.node(value[key], indent=indent + _STEP, fresh=True, depth=depth + 1)
 
     def _sequence(self, value: Iterable[object], *, indent: int, fresh: bool, depth: int) -> None:
@@ -94,7 +98,7 @@ class _Writer:
             if not fresh:
                 self._line(indent)
             fresh = False
-            self._put("- ")
+            self._word("- ")
             self.node(item, indent=indent + _STEP, fresh=True, depth=depth + 1)
 
     def _scalar(self, value: object, *, indent: int) -> None:
@@ -110,6 +114,9 @@ class _Writer:
             raise TypeError(f"a {type(value).__name__} cannot be written as YAML")
 
     def _string(self, text: str, style: Style, *, indent: int, folding: bool) -> None:
+        if style is Style.PLAIN and text.isascii() and " " not in text:
+            self._word(text)
+            return
         if _SURROGATE.search(text):
             raise DocumentError("a value cannot be written as YAML", detail="a text in it holds half a surrogate pair")
         if style is Style.LITERAL:

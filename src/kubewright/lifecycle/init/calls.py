@@ -61,15 +61,13 @@ class Call:
         """
         if request.only:
             INIT.select(only=request.only)  # a phase that cannot run alone is told before the configuration is looked at
-        loaded = configure(request, detected=machine(layout).facts.detected, random=means.random, layout=layout)
+        here = machine(layout)
+        loaded = configure(request, detected=here.facts.detected, random=means.random, layout=layout)
         for warning in loaded.warnings:
             means.reporter.emit(Warned(text=warning))
-        call = cls(
-            request=request,
-            configuration=loaded.configuration,
-            host=machine(_places(request, loaded.configuration, layout)),
-            means=means,
-        )
+        places = _places(request, loaded.configuration, layout)
+        host = here if places == layout else machine(places)
+        call = cls(request=request, configuration=loaded.configuration, host=host, means=means)
         for warning in call._about_arguments():
             means.reporter.emit(Warned(text=warning))
         return call
