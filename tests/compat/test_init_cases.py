@@ -91,7 +91,7 @@ def empty_machine(layout):
 def host_of(case, layout):
     """The host of a case: with its patches, its variables, or the accounts of the host that the data comes from."""
     detected = replace(FACTS.detected, **OTHERWISE.get(case, {}))
-    host = OverlayHost(empty_machine(layout), facts=replace(FACTS, detected=detected))
+    host = OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine()))
     for path in sorted((REFERENCE / case / "patches").glob("*")) if case == "patches" else ():
         host.ensure(File(path=layout.kubernetes / "patches" / path.name, content=path.read_bytes(), mode=0o644, owner=0, group=0))
     if case == "rootless":
@@ -344,7 +344,7 @@ def without_empty(value):
 
 def test_proxy_variables_do_not_reach_printed_manifests(monkeypatch, capsys):
     detected = replace(FACTS.detected, proxy_environment={"HTTPS_PROXY": "http://proxy.example.com:3128"})
-    monkeypatch.setattr(command, "machine", lambda layout: OverlayHost(empty_machine(layout), facts=replace(FACTS, detected=detected)))
+    monkeypatch.setattr(command, "machine", lambda layout: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine())))
     path = REFERENCE / "ipv4-minimal" / "kubeadm.yaml"
     assert main(["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", str(path)]) == 0
     assert "proxy.example.com" not in capsys.readouterr().out
