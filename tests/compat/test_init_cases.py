@@ -344,7 +344,9 @@ def without_empty(value):
 
 def test_proxy_variables_do_not_reach_printed_manifests(monkeypatch, capsys):
     detected = replace(FACTS.detected, proxy_environment={"HTTPS_PROXY": "http://proxy.example.com:3128"})
-    monkeypatch.setattr(command, "machine", lambda layout: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine())))
+    monkeypatch.setattr(
+        command, "machine", lambda layout: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine()))
+    )
     path = REFERENCE / "ipv4-minimal" / "kubeadm.yaml"
     assert main(["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", str(path)]) == 0
     assert "proxy.example.com" not in capsys.readouterr().out
