@@ -50,6 +50,9 @@ SAME = (
     "upgrade node x",
     "reset phase nonsense",
     "--dry-run token generate",
+    "upgrade apply --dry-run phase preflight",
+    "join --dry-run phase preflight",
+    'certs "a',
     # flags
     "--nonsense",
     "version --nonsense",
@@ -119,6 +122,7 @@ TEXT = (
     "version -o=short",
     "version -oshort",
     "version -o json --output short",
+    "version -o xml -o short",
     "version -o short --",
     "-v=0 version -o short",
     "version --v 0 -o short",

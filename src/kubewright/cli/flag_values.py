@@ -18,10 +18,19 @@ def read(flag: Flag, text: str, *, before: object = None) -> object:
     try:
         value = _read(flag, text)
     except ValueError as error:
-        shown = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
-        remedy = f"choose one of {', '.join(choice for choice in flag.choices if choice)}" if flag.choices else _REMEDIES.get(flag.kind, "")
-        raise UsageError(f'invalid argument {quoted(text)} for "{shown}" flag: {error}', remedy=remedy) from None
+        raise _invalid(flag, text, str(error), _REMEDIES.get(flag.kind, "")) from None
     return (*before, *value) if isinstance(value, tuple) and isinstance(before, tuple) else value
+
+
+def check(flag: Flag, text: str) -> None:
+    """Refuse a text that is none of the flag's choices. Raises UsageError."""
+    if text not in flag.choices:
+        raise _invalid(flag, text, "not one of its values", f"choose one of {', '.join(filter(None, flag.choices))}")
+
+
+def _invalid(flag: Flag, text: str, reason: str, remedy: str) -> UsageError:
+    shown = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
+    return UsageError(f'invalid argument {quoted(text)} for "{shown}" flag: {reason}', remedy=remedy)
 
 
 def quoted(text: str) -> str:
@@ -54,8 +63,6 @@ def _read(flag: Flag, text: str) -> object:
         return _duration(text)
     if flag.kind == MODULES:
         return _modules(text)
-    if flag.choices and text not in flag.choices:
-        raise ValueError("not one of its values")
     return text
 
 
@@ -137,6 +144,12 @@ def _modules(text: str) -> str:
     """Check klog's `pattern=N,…`. Empty parts are passed over, a level of 0 turns a pattern off."""
     for part in filter(None, text.split(",")):
         pattern, _, level = part.partition("=")
-        if not pattern or part.count("=") != 1 or not level or not level.isascii() or not level.isdigit():
+        try:
+            found = integer(level, bits=32, decimal=True) if pattern else None
+        except ValueError:
+            found = None
+        if found is None:
             raise ValueError("syntax error: expect comma-separated list of filename=N")
+        if found < 0:
+            raise ValueError("negative value for vmodule level")
     return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands, pflag
+from kubewright.cli import commands, flag_values, pflag
 from kubewright.cli.model import ANY, BOOL, LIST, PAIRS, Argument, Command, Flag
 
 TYPE_CHECKING = False
@@ -68,27 +68,30 @@ def parse(argv: Sequence[str], *, program: str) -> Parsed:
 
 
 def find(argv: Sequence[str]) -> Found:
-    """Take the words of the longest known command off the front; flags may stand between them. Never fails.
+    """Take the words of the longest known command out of the line; flags may stand between them. Never fails.
 
-    As in cobra, a flag that is not known here takes the next word with it, and so does `--help`.
+    As in cobra, each command on the way looks at the whole rest of the line with its own flags, and a flag that it does not know takes the
+    next word with it; so does `--help`.
     """
-    command = commands.ROOT
-    rest: list[str] = []
+    command, rest = commands.ROOT, list(argv)
+    while (index := _first_word(rest, _flags(command))) is not None:
+        row = commands.below(command, rest[index])
+        if row is None:
+            return Found(command, rest[index:], rest)
+        del rest[index]
+        command = row
+    return Found(command, (), rest)
+
+
+def _first_word(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
+    """Return where the first word is that is neither a flag nor the value of one; None if there is none before `--`."""
     index = 0
-    while index < len(argv) and argv[index] != "--":
-        word = argv[index]
-        if word.startswith("-") or not word:
-            rest.append(word)
-            if word not in {"", "-"} and pflag.takes_next(word, _flags(command)) and index + 1 < len(argv):
-                index += 1
-                rest.append(argv[index])
-        else:
-            row = commands.below(command, word)
-            if row is None:
-                return Found(command, argv[index:], [*rest, *argv[index:]])
-            command = row
-        index += 1
-    return Found(command, (), [*rest, *argv[index:]])
+    while index < len(words) and words[index] != "--":
+        word = words[index]
+        if word and not word.startswith("-"):
+            return index
+        index += 2 if word not in {"", "-"} and pflag.takes_next(word, flags) else 1
+    return None
 
 
 def read(found: Found, *, program: str) -> Parsed:
@@ -101,6 +104,7 @@ def read(found: Found, *, program: str) -> Parsed:
     wants_help = scanned.values.pop("help", False) is True
     if not wants_help:
         _check_arguments(command, scanned.arguments, program=program)
+        _check_choices(flags, scanned)
     values: dict[str, object] = {flag.dest: _default(flag) for flag in flags}
     values |= {name.replace("-", "_"): value for name, value in scanned.values.items()}
     if command.argument is not None:
@@ -136,6 +140,13 @@ def _check_arguments(command: Command, words: Sequence[str], *, program: str) ->
     raise UsageError(f"{wanted}, received {len(words)}", remedy=see)
 
 
+def _check_choices(flags: Sequence[Flag], scanned: pflag.Scanned) -> None:
+    """Refuse a value that is none of a flag's. Only the last one counts, so this comes after reading. Raises UsageError."""
+    for flag in flags:
+        if flag.choices and flag.name in scanned.values:
+            flag_values.check(flag, str(scanned.values[flag.name]))
+
+
 def _unknown(command: Command, words: Sequence[str], *, program: str) -> UsageError:
     """Return the error for words behind a command that does not take them; what kubeadm once had is told."""
     from kubewright.cli.removed_flags import command_hint
@@ -143,7 +154,7 @@ def _unknown(command: Command, words: Sequence[str], *, program: str) -> UsageEr
     called = " ".join((program, *command.words))
     known = [row.words[-1] for row in commands.children(command)]
     remedy = command_hint([*command.words, *words]) or _did_you_mean(words[0], known) or _see_help(command, program)
-    return UsageError(f'unknown command "{words[0]}" for "{called}"', remedy=remedy)
+    return UsageError(f'unknown command {flag_values.quoted(words[0])} for "{called}"', remedy=remedy)
 
 
 def _gone_flag(command: Command, name: str) -> str:

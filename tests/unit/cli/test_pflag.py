@@ -87,6 +87,9 @@ def test_words_become_values_and_arguments(words, values, arguments):
         (["--pairs", "a"], 'invalid argument "a" for "--pairs" flag: malformed key=value pair in flag value: a'),
         (["--ttl", "5"], 'invalid argument "5" for "--ttl" flag: time: missing unit in duration "5"'),
         (["--ttl", "x"], 'invalid argument "x" for "--ttl" flag: time: invalid duration "x"'),
+        (["--vmodule", "a=-1"], 'invalid argument "a=-1" for "--vmodule" flag: negative value for vmodule level'),
+        (["--vmodule", "=1"], 'invalid argument "=1" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
+        (["--vmodule", "a=1=2"], 'invalid argument "a=1=2" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
         (["--vmodule", "x"], 'invalid argument "x" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
     ],
 )
