@@ -89,8 +89,7 @@ class DirectoryHome:
         content = self._files.read(PurePosixPath(self._kubeconfig))
         if content is None:
             return None
-        source = str(self._kubeconfig)
-        return require_usable(parse(yaml.load(content, source=source), source=source))
+        return require_usable(parse(yaml.load_one(content, source=str(self._kubeconfig))))
 
     def _promote(self) -> None:
         with explaining("replace", self.current):

@@ -58,7 +58,7 @@ def load_access(path: PurePosixPath, *, read: ReadFile, context: str = "", run_p
     content = read(path)
     if content is None:
         raise CertificateError(f"the kubeconfig {path} does not exist", remedy="check the path")
-    found = parse(yaml.load(content, source=str(path)), source=str(path))
+    found = parse(yaml.load_one(content, source=str(path)))
     return access_from_kubeconfig(found, context=context, read=read, base=path.parent, run_plugin=run_plugin)
 
 

@@ -78,7 +78,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
     from kubewright.apis.kubeconfig import parse
 
     try:
-        return parse(yaml.load(text, source=source), source=source)
+        return parse(yaml.load_one(text, source=source))
     except (DocumentError, ValidationError) as error:
         why = error.detail if isinstance(error, ValidationError) else str(error)
         raise CertificateError(f"{source} cannot be read", detail=why, remedy=_again(source)) from error

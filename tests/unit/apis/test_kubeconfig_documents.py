@@ -334,3 +334,16 @@ def test_no_document_raises_outside_the_tree(document):
         for use in (kubeconfig.require_usable, lambda one: kubeconfig.resolve_discovery(one, fetched=True)):
             with contextlib.suppress(KubewrightError):
                 use(found)
+
+
+def test_a_problem_of_a_document_is_told_with_its_place():
+    text = "apiVersion: v1\nkind: Config\nusers:\n- name: me\n  user: {token: 5, client-key-data: '*'}\ncontexts: {}\n"
+    with pytest.raises(ValidationError) as caught:
+        parse(yaml.load_one(text, source="admin.conf"))
+    assert caught.value.what == "admin.conf is not a valid kubeconfig"
+    assert [(error.path.text, error.source) for error in caught.value.errors] == [
+        ("users[0].user.client-key-data", "admin.conf:5:20"),
+        ("users[0].user.token", "admin.conf:5:10"),
+        ("contexts", "admin.conf:6:1"),
+    ]
+    assert parse(yaml.load_one("kind: Config\n", source="x")).source == "x"

@@ -14,6 +14,7 @@ from kubewright.apis.kubeconfig.values import Cluster, Context, Kubeconfig, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass, field
+from kubewright.base.yaml import Document
 
 T = TypeVar("T")
 _REMEDY: Final = "correct the file, or have it written again"
@@ -21,29 +22,29 @@ _REMEDY: Final = "correct the file, or have it written again"
 
 @dataclass(frozen=True)
 class _Reader:
-    """A map of the document, where it is, and the list of problems that all readers share."""
+    """A map of the document, where it is, and the list of problems that all readers share. `where` tells the place of a field in the text."""
 
     path: FieldPath
-    source: str
+    where: Callable[[str], str]
     value: Mapping[str, object]
     problems: list[FieldError] = field(default_factory=list)
 
     def at(self, path: FieldPath, value: object) -> _Reader:
         """Step to another map; what is not one counts as empty, after a problem was noted. null is an empty map, as in Go."""
         if isinstance(value, Mapping):
-            return _Reader(path, self.source, value, self.problems)
+            return _Reader(path, self.where, value, self.problems)
         if value is not None:
             self.wrong(path, "an object", value)
-        return _Reader(path, self.source, {}, self.problems)
+        return _Reader(path, self.where, {}, self.problems)
 
     def wrong(self, path: FieldPath, expected: str, found: object) -> None:
         """Note a wrong type: by its name, never by its value."""
-        kind = _KINDS.get(type(found), type(found).__name__)
+        kind = _KINDS.get(type(found), "something else")
         self.note(path, FieldErrorType.TYPE, f"must be {expected}", kind)
 
     def note(self, path: FieldPath, kind: FieldErrorType, reason: str, value: object = None) -> None:
         """Note one problem."""
-        self.problems.append(FieldError(path=path, type=kind, reason=reason, value=value, source=self.source))
+        self.problems.append(FieldError(path=path, type=kind, reason=reason, value=value, source=self.where(path.text)))
 
     def text(self, name: str) -> str:
         """Read a string; '' where it is missing or null."""
@@ -98,8 +99,14 @@ _KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number",
 
 
 def parse(document: object, *, source: str = "") -> Kubeconfig:
-    """Read a kubeconfig document. Raises ValidationError with every problem of form; whether it is usable is another question."""
-    start = _Reader(FieldPath(), source, {})
+    """Read a kubeconfig: a value, or a Document, with which errors tell line and column.
+
+    Raises ValidationError with every problem of form; whether it is usable is another question.
+    """
+    where: Callable[[str], str] = lambda _path: source  # noqa: E731
+    if isinstance(document, Document):
+        where, source, document = document.where, source or document.source, document.value
+    start = _Reader(FieldPath(), where, {})
     reader = start.at(FieldPath(), document)
     if document is None:
         start.wrong(FieldPath(), "an object", document)

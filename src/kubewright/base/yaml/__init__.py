@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, Document
-from kubewright.base.yaml.reading import load, load_all
+from kubewright.base.yaml.reading import load, load_all, load_one
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "load_all"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "load_all", "load_one"]
 
 
 def dump(value: object) -> str:

@@ -17,7 +17,12 @@ _BLANKS: Final = Pattern(r"\s+")
 
 
 def load(text: str | bytes, *, source: str = "") -> object:
-    """Read the one document of a text; None if it is empty.
+    """Read the value of the one document of a text; None if it is empty. Raises DocumentError as `load_one`."""
+    return load_one(text, source=source).value
+
+
+def load_one(text: str | bytes, *, source: str = "") -> Document:
+    """Read the one document of a text; an empty text has one without a value.
 
     Raises DocumentError: not YAML, too large, too deep, a key given twice, more than one document.
     """
@@ -27,7 +32,7 @@ def load(text: str | bytes, *, source: str = "") -> object:
     for document in documents:
         for path in document.duplicates[:1]:
             raise DocumentError(f"{_name(source)}: key {path} is given twice", detail=document.where(path), remedy="remove one of them")
-    return documents[0].value if documents else None
+    return documents[0] if documents else Document(value=None, source=source)
 
 
 def load_all(text: str | bytes, *, source: str = "") -> list[Document]:

@@ -47,7 +47,7 @@ def finalize(ctx: InitContext) -> Iterable[Change]:
     content = ctx.host.read(path)
     if content is None or ctx.host.read(ctx.layout.kubelet_client_current) is None:
         return
-    kubeconfig = parse(yaml.load(content, source=str(path)), source=str(path))
+    kubeconfig = parse(yaml.load_one(content, source=str(path)))
     found = require_usable(kubeconfig)
     context = kubeconfig.contexts[kubeconfig.current_context]
     document = kubeconfig_document(
