@@ -19,6 +19,7 @@ from certs_beside import find_kubeadm
 
 SOURCE = Path(__file__).parents[2] / "src"
 TOKEN = "abcdef.0123456789abcdef"
+FOUND = f"join 10.0.0.1:6443 --token {TOKEN} --discovery-token-unsafe-skip-ca-verification"
 ALL_OF_KUBEADMS = json.loads((Path(__file__).parents[1] / "data" / "reference" / "commands.json").read_text())
 
 FILES = {
@@ -113,7 +114,12 @@ SAME = (
     "join --config /srv/join.yaml --skip-phases nonsense",
     "join --config /srv/join.yaml --skip-phases check-etcd,all",
     "join --config /srv/join.yaml --skip-phases Preflight",
+    f"{FOUND} --skip-phases nonsense",
+    f"{FOUND} --skip-phases nonsense --certificate-key xx --apiserver-bind-port 1",
+    f"{FOUND} --skip-phases nonsense --cri-socket x --patches relative",
+    "join --discovery-file https://a/b --skip-phases nonsense",
     "reset -f --skip-phases nonsense",
+    "reset -f --cri-socket x --skip-phases nonsense",
     "reset a b --dry-run --skip-phases nonsense",
     "reset --config /srv/skipping.yaml",
 )
@@ -177,10 +183,20 @@ CODE = (
     "join 10.0.0.1:6443 --config /srv/join.yaml --token x --control-plane --node-name y",
     "join --config /srv/reset.yaml",
     "join --config /srv/join.yaml --ignore-preflight-errors all,Swap",
+    f"join a.b --token {TOKEN}",
+    f"join a.b:1 --discovery-file /etc/hosts --token {TOKEN} --discovery-token-unsafe-skip-ca-verification",
+    f"{FOUND} --node-name A_b",
+    f"{FOUND} --control-plane --apiserver-advertise-address x",
+    f"{FOUND} --control-plane --apiserver-advertise-address 10.0.0.1 --apiserver-bind-port 99999",
+    f"{FOUND} --control-plane --apiserver-advertise-address 127.0.0.1",
+    f"{FOUND} --control-plane --apiserver-advertise-address 10.0.0.1 --certificate-key xx",
+    "join --discovery-file http://a/b",
     "join phase",
     "join phase kubelet-start",
     "join phase etcd-join",
     "join phase kubelet-wait-bootstrap --config /srv/join.yaml --dry-run",
+    "reset -f --cert-dir relative",
+    "reset -f --ignore-preflight-errors all,Swap",
     "reset --config /srv/reset.yaml --cri-socket x",
     "reset --config /srv/join.yaml",
     "upgrade apply v1.36.3 --config /srv/join.yaml",

@@ -25,7 +25,7 @@ def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> ResetRequest:
         documents=machine_calls.documents(parsed),
         from_file=bool(given_text(parsed, "config")),
         flags=ResetFlags(
-            cert_dir=machine_calls.absolute(given_text(parsed, "cert-dir")),
+            cert_dir=given_text(parsed, "cert-dir"),
             cri_socket=given_text(parsed, "cri-socket"),
             cleanup_tmp_dir=given_switch(parsed, "cleanup-tmp-dir"),
             dry_run=given_switch(parsed, "dry-run"),
