@@ -26,9 +26,9 @@ def diff(parsed: Parsed) -> int:
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     with closing(cluster_access.client(access)) as api:
         stored = config_sides.read_stored(api)
-    file = config_sides.file_side(documents, stored)
-    found = config_differences.compare(config_sides.cluster_side(stored), file)
-    sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in file.warnings)))
+    file, cluster = config_sides.file_side(documents, stored), config_sides.cluster_side(stored)
+    found = config_differences.compare(cluster, file)
+    sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in (*cluster.warnings, *file.warnings))))
     form = parsed.text("output")
     if form == "text":
         sys.stdout.write("".join(one.diff for one in found))

@@ -12,9 +12,9 @@ from typing import Any, Final
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import cluster_document, load_init
 from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
-from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
+from kubewright.base.fields import FieldErrorType
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass, replace
 from kubewright.base.versions import Version
@@ -31,6 +31,7 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
 """ConfigMap and key of each document (spec/kubeadm.md 7.2)."""
 
 _VERSION: Final = "kubernetesVersion"
+_UNKNOWN: Final = FieldErrorType.UNKNOWN.value
 # An address of each family for documentation (RFC 5737, RFC 3849): only the family reaches a document, as kube-proxy's bindAddress.
 _IPV4: Final = Detected(host_name="node", default_ipv4="192.0.2.1")
 _IPV6: Final = Detected(host_name="node", default_ipv6="2001:db8::1")
@@ -38,7 +39,10 @@ _IPV6: Final = Detected(host_name="node", default_ipv6="2001:db8::1")
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """The documents of one side by kind, complete with defaults; None where a document is not there, or not wanted."""
+    """The documents of one side by kind, complete with defaults; None where a document is not there, or not wanted.
+
+    `warnings` tell what is not compared.
+    """
 
     documents: Mapping[str, Mapping[str, Any] | None]
     warnings: Sequence[str] = ()
@@ -78,7 +82,8 @@ def _read(api: KubeAPI, name: str, key: str) -> Document | None:
 def cluster_side(stored: Mapping[str, Document]) -> Side:
     """Default what the cluster keeps. Its version stays as it is, also one that we do not deploy. Raises ValidationError."""
     found = _at_version(list(stored.values()), _version(stored.values()) or KUBERNETES, _detected(stored))
-    return Side(documents={kind: found[kind] if kind in stored else None for kind in PLACES})
+    documents = {kind: found.documents[kind] if kind in stored else None for kind in PLACES}
+    return Side(documents=documents, warnings=[f"not compared: {text}" for text in found.warnings if _UNKNOWN in text])
 
 
 def file_side(documents: Sequence[Document], stored: Mapping[str, Document]) -> Side:
@@ -88,32 +93,28 @@ def file_side(documents: Sequence[Document], stored: Mapping[str, Document]) -> 
     """
     version, detected = _version(documents), _detected(stored)
     if version and _exact(version):
-        return Side(documents=_documents(_load(documents, detected, strict=True)))
+        return replace(_load(documents, detected, strict=True), warnings=())
     theirs = _version(stored.values())
     found = _at_version(documents, theirs if _exact(theirs) else KUBERNETES, detected, strict=True)
-    return Side(documents=found, warnings=[f"{_VERSION} {version} is a label and is not compared"] if version else [])
+    return Side(documents=found.documents, warnings=[f"not compared: {_VERSION} {version} is a label"] if version else [])
 
 
-def _at_version(
-    documents: Sequence[Document], version: str, detected: Detected, *, strict: bool = False
-) -> dict[str, Mapping[str, Any] | None]:
+def _at_version(documents: Sequence[Document], version: str, detected: Detected, *, strict: bool = False) -> Side:
     """Default documents for a version. One that we do not deploy is kept, with the defaults of ours. Raises ValidationError."""
     try:
-        found = _documents(_load(_with_version(documents, version), detected, strict=strict))
+        found = _load(_with_version(documents, version), detected, strict=strict)
     except ValidationError:
-        found = _documents(_load(_with_version(documents, KUBERNETES), detected, strict=strict))
-    return {**found, CLUSTER: {**(found[CLUSTER] or {}), _VERSION: version}}
+        found = _load(_with_version(documents, KUBERNETES), detected, strict=strict)
+    cluster = {**(found.documents[CLUSTER] or {}), _VERSION: version}
+    return Side(documents={**found.documents, CLUSTER: cluster}, warnings=found.warnings)
 
 
-def _load(documents: Sequence[Document], detected: Detected, *, strict: bool = False) -> Configuration:
-    # The warnings are those of `config validate`; here they would hide what differs.
-    return load_init(documents, detected=detected, strict=strict, validate_only=True, from_file=True).configuration
-
-
-def _documents(configuration: Configuration) -> dict[str, Mapping[str, Any] | None]:
-    cluster = configuration.cluster
-    proxy = None if cluster.proxy.disabled else configuration.kube_proxy.document
-    return {CLUSTER: cluster_document(cluster), KUBELET: configuration.kubelet.document, KUBE_PROXY: proxy}
+def _load(documents: Sequence[Document], detected: Detected, *, strict: bool = False) -> Side:
+    loaded = load_init(documents, detected=detected, strict=strict, validate_only=True, from_file=True)
+    found, cluster = loaded.configuration, loaded.configuration.cluster
+    proxy = None if cluster.proxy.disabled else found.kube_proxy.document
+    bodies = {CLUSTER: cluster_document(cluster), KUBELET: found.kubelet.document, KUBE_PROXY: proxy}
+    return Side(documents=bodies, warnings=loaded.warnings)
 
 
 def _detected(stored: Mapping[str, Document]) -> Detected:

@@ -79,7 +79,16 @@ def test_defaults_make_no_difference(text):
 
 
 def test_a_label_is_told_and_not_compared():
-    assert wanted(cluster_file("kubernetesVersion: latest\n")).warnings == ["kubernetesVersion latest is a label and is not compared"]
+    assert wanted(cluster_file("kubernetesVersion: latest\n")).warnings == ["not compared: kubernetesVersion latest is a label"]
+
+
+def test_fields_of_the_cluster_that_nobody_here_knows_are_told_and_not_compared():
+    newer = stored(**{"kubelet-config": {"kubelet": f"{STORED['kubelet-config']['kubelet']}fromTheFuture: 1\n"}})
+    side = config_sides.cluster_side(newer)
+    assert len(side.warnings) == 1
+    assert "not compared: kube-system/kubelet-config" in side.warnings[0]
+    assert "fromTheFuture: Unknown field" in side.warnings[0]
+    assert found(cluster_file(), newer) == []
 
 
 def test_a_version_that_differs_is_a_difference_even_where_the_cluster_is_older_than_we_deploy():
