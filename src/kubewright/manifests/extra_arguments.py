@@ -104,6 +104,11 @@ class Surroundings:
         settings = row.settings(inputs)
         return volumes.merged(row.mounts(inputs), () if isinstance(settings, LocalEtcd) else settings.extra_volumes)
 
+    @property
+    def patched(self) -> bool:
+        """Whether static pods may be changed by patches, so that they may mount more."""
+        return self.configuration is not None and bool(self.configuration.init.patches_directory)
+
     def made(self) -> frozenset[str]:
         """Return the files that kubewright itself makes: that they are not there yet is as it should be."""
         from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
@@ -170,7 +175,9 @@ def _about_mounted(
     component: str, name: str, path: str, mount: HostPathMount | None, *, reads: bool, around: Surroundings
 ) -> Iterator[str]:
     if mount is None:
-        remedy = "its static pod has no extraVolumes" if component == ETCD else "add its directory to extraVolumes"
+        if around.patched:
+            return  # a patch may mount it
+        remedy = "mount it with a patch: etcd has no extraVolumes" if component == ETCD else "add its directory to extraVolumes"
         yield f"--{name}: {path} is not in {component}'s static pod, which mounts no directory above it; {remedy}"
         return
     host = _normal(f"{mount.host_path}/{posixpath.relpath(path, _normal(mount.mount_path))}")
@@ -184,7 +191,12 @@ def _about_mounted(
 def _paths(kind: str, value: str) -> list[str]:
     """Return the absolute paths in a value. Others are relative to a directory that we do not know, or no paths at all."""
     parts = value.partition(":")[0].split(",") if kind == "namedCertKey" else value.split(",") if kind == "strings" else [value]
-    return [_normal(part) for part in parts if part.startswith("/") and "\0" not in part]
+    return [_normal(part) for part in parts if _is_path(part)]
+
+
+def _is_path(text: str) -> bool:
+    """Tell whether a text is an absolute path that can be looked at."""
+    return text.startswith("/") and "\0" not in text
 
 
 def _normal(path: str) -> str:
@@ -194,7 +206,7 @@ def _normal(path: str) -> str:
 
 def _mount_of(path: str, mounts: Iterable[HostPathMount]) -> HostPathMount | None:
     """Return the innermost mount that holds a path of a container."""
-    usable = (mount for mount in mounts if mount.mount_path.startswith("/") and mount.host_path.startswith("/"))
+    usable = (mount for mount in mounts if _is_path(mount.mount_path) and _is_path(mount.host_path))
     above = [mount for mount in usable if f"{path}/".startswith(f"{_normal(mount.mount_path).rstrip('/')}/")]
     return max(above, key=lambda mount: len(_normal(mount.mount_path)), default=None)
 

@@ -112,9 +112,17 @@ def test_a_file_that_is_not_in_the_static_pod_is_told():
     ]
 
 
+def test_patches_may_mount_what_is_not_there():
+    init = "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\npatches: {directory: /srv/patches}\n"
+    assert said(api_server("audit-policy-file", "/srv/audit.yaml") + init) == []
+    assert len(said(api_server("audit-policy-file", "/etc/kubernetes/pki/none.yaml") + init)) == 1
+
+
 def test_etcd_cannot_be_given_volumes():
     (found,) = said("etcd:\n  local:\n    extraArgs: [{name: wal-dir, value: /srv/wal}]\n")
-    assert found.endswith("/srv/wal is not in etcd's static pod, which mounts no directory above it; its static pod has no extraVolumes")
+    assert found.endswith(
+        "/srv/wal is not in etcd's static pod, which mounts no directory above it; mount it with a patch: etcd has no extraVolumes"
+    )
     assert said("etcd:\n  local:\n    extraArgs: [{name: wal-dir, value: /var/lib/etcd/wal}]\n") == []
 
 
@@ -190,7 +198,7 @@ def test_releases_and_images_that_the_table_does_not_have_are_judged_by_their_fi
     args = "    extraArgs: [{name: nonsense, value: x}, {name: wal-dir, value: /srv}]\n"
     found = said(f"etcd:\n  local:\n    imageTag: mine\n{args}")
     assert found == [
-        "etcd.local.extraArgs: --wal-dir: /srv is not in etcd's static pod, which mounts no directory above it; its static pod has no extraVolumes"
+        "etcd.local.extraArgs: --wal-dir: /srv is not in etcd's static pod, which mounts no directory above it; mount it with a patch: etcd has no extraVolumes"
     ]
 
 
