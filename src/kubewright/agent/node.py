@@ -126,16 +126,26 @@ class NodeAgent:
         """The Node as the API last answered it."""
         return self._presence.node
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether its Node is Ready, and because of us."""
+        return self._presence.is_ready and self._phase is not NodePhase.STOPPED
+
+    @property
+    def trouble(self) -> str:
+        """What keeps it from going on, '' if nothing does."""
+        return self._presence.trouble or self._identity.trouble
+
     def view(self) -> NodeView:
         """Return how the node is now."""
         return NodeView(
             name=self.name,
             phase=self._phase,
-            ready=self._presence.is_ready and self._phase is not NodePhase.STOPPED,
+            ready=self.is_ready,
             certificate_expires=self._identity.expires,
             pods=len(self.pods),
             reached=dict(self._reached),
-            trouble=self._presence.trouble or self._identity.trouble,
+            trouble=self.trouble,
         )
 
     async def run(self) -> None:

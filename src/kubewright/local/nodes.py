@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -97,24 +98,23 @@ class LocalNodes:
 
     def snapshot(self) -> dict[str, Any]:
         """Return how the nodes are, for `local status`."""
-        views = self._views()
-        return {**self._summary(views), "names": [view.name for view in views], "list": [_node(view) for view in views]}
+        views = [agent.view() for agent in self._agents()]
+        return {**self._summary(), "names": [view.name for view in views], "list": [_node(view) for view in views]}
 
     async def settled(self, *, within: float) -> dict[str, Any]:
         """Wait so many seconds for all nodes to be ready, and return how many are: `up` asks again and again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                await asyncio.gather(*(agent.ready.wait() for agent in self._agents()))
-        return self._summary(self._views())
+                for agent in self._agents():
+                    await agent.ready.wait()
+        return self._summary()
 
-    def _views(self) -> list[NodeView]:
-        return [agent.view() for agent in self._agents()]
-
-    def _summary(self, views: Sequence[NodeView]) -> dict[str, Any]:
-        troubled = next((view for view in views if view.trouble), None)
+    def _summary(self) -> dict[str, Any]:
+        agents = self._agents()
+        troubled = next((agent for agent in agents if agent.trouble), None)
         return {
-            "ready": sum(view.ready for view in views),
-            "total": max(len(views), 1),
+            "ready": sum(agent.is_ready for agent in agents),
+            "total": max(len(agents), 1),
             "begun": self._begun,
             "reason": f"; {self._trouble}" if self._trouble else f"; {troubled.name}: {troubled.trouble}" if troubled else "",
         }
@@ -167,11 +167,14 @@ class LocalNodes:
     def _agents(self) -> list[NodeAgent]:
         return [*([self._own] if self._own else []), *self._fleet.agents()]
 
+    @cached_property
+    def _profile(self) -> MachineProfile:
+        return simulated_machine(kubelet_version=self._cluster.kubernetes_version, architecture=_architecture())
+
     def _worker_facts(self, name: str) -> NodeFacts:
         """Describe a worker: an invented machine. All share the address on which the daemon answers for their kubelets."""
         own = self._cluster.control_plane
-        profile = simulated_machine(kubelet_version=self._cluster.kubernetes_version, architecture=_architecture())
-        return NodeFacts(name=name, profile=profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
+        return NodeFacts(name=name, profile=self._profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
 
 
 async def _healthy(_: Request) -> Response:
