@@ -60,6 +60,7 @@ def printed(template: str, *, allow_missing: bool = True) -> str:
         ('{{print 1 2 "x" 3}}{{println 1 "x"}}', "1 2x31 x\n"),
         ("{{eq nil .}} {{eq .missing nil}} {{html .missing 0}}", "false true &lt;no value&gt;0"),
         ("{{range $x := .missing}}{{else}}{{$x}}{{end}}", "<no value>"),
+        ('{{define "t"}} {{end}}{{define "t"}}a{{end}}{{define "t"}}\n{{end}}{{template "t"}}', "a"),
         ("", ""),
     ],
 )
@@ -84,6 +85,8 @@ def test_missing_keys_are_told_where_they_are_not_allowed():
         ("{{end}}", "unexpected {{end}}"),
         ("{{if .a}}{{else}}{{else}}{{end}}", "expected end"),
         ("{{break}}", "outside"),
+        ('{{define "t"}}a{{end}}{{define "t"}}b{{end}}', "multiple definition"),
+        ('{{define "output"}}a{{end}}b', "multiple definition"),
         ('{{if true}}{{define "x"}}{{end}}{{end}}', "unexpected {{define}}"),
         ("{{range $a, $b, $c := .x}}{{end}}", "declarations"),
         ("{{1.a}}", "bad number syntax"),
@@ -143,6 +146,7 @@ def test_what_does_not_fit_the_object_is_told(template, message):
             [3.14159, 1e21, 1e-7, -5, 1.5],
             "0x1.921f9f01b866ep+01|0X1.B1AE4D6E2EF5P+69|7555786372591432p-76|%!(BADPREC)1.500000",
         ),
+        ("%U|%U|%#U|%#U", [65, -5, 65, 10], "U+0041|U+FFFFFFFFFFFFFFFB|U+0041 'A'|U+000A"),
         ("%q %d", [["a"], {"k": 2}], '["a"] map[%!d(string=k):2]'),
     ],
 )

@@ -13,6 +13,7 @@ from kubewright.manifests.kubelet import go_quoted
 
 _DIRECTIVE: Final = re.compile(r"%([-+# 0]*)(\*|[0-9]{1,300})?(?:\.(\*|[0-9]{0,300}))?(.?)", re.DOTALL)
 _WIDEST: Final = 10_000
+_UINT64: Final = (1 << 64) - 1
 _INTEGER_VERBS: Final = {"d": "d", "b": "b", "o": "o", "x": "x", "X": "X"}
 
 
@@ -151,7 +152,8 @@ def _integer(value: int, verb: str, flags: str, precision: int | None) -> str | 
         valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value <= 0xDFFF
         char = chr(value) if valid else "\ufffd"
         if verb == "U":
-            return f"U+{value:04X}" if value >= 0 else None
+            shown = f" '{char}'" if "#" in flags and char.isprintable() else ""
+            return f"U+{value & _UINT64:04X}{shown}"
         return char if verb == "c" else "'" + _quoted(char, flags)[1:-1].replace('\\"', '"').replace("'", "\\'") + "'"
     code = _INTEGER_VERBS.get("d" if verb == "v" else verb)
     if code is None:

@@ -53,7 +53,8 @@ class _Parser:
         body, end = self._body()
         if end != "eof":
             self._fail(f"unexpected {{{{{end}}}}}")
-        return {**self._found, MAIN: body}
+        self._add(MAIN, body)
+        return self._found
 
     # Tokens.
 
@@ -195,9 +196,14 @@ class _Parser:
         if end != "end":
             self._fail("unexpected EOF" if end == "eof" else "unexpected {{else}} in define clause")
         self._variables, self._loops = outer, loops
-        if name in self._found and self._found[name] and body:
+        self._add(name, body)
+
+    def _add(self, name: str, body: Body) -> None:
+        """Keep a template. One that holds blanks only gives way to another of its name."""
+        if _is_empty(self._found.get(name, ())):
+            self._found[name] = body
+        elif not _is_empty(body):
             self._fail(f'template: multiple definition of template "{name}"')
-        self._found[name] = body or self._found.get(name, ())
 
     # Pipelines.
 
@@ -307,3 +313,7 @@ class _Parser:
             case kind if kind in _CONSTANTS:
                 return Constant(literals.parse(kind, token.text))
         return self._unexpected(token, "operand")
+
+
+def _is_empty(body: Body) -> bool:
+    return all(isinstance(node, Text) and not node.value.strip() for node in body)
