@@ -161,7 +161,9 @@ _OUTDATED = [
     ),
     ("nodeRegistration", {"criSocket": "unix:///var/run/dockershim.sock"}, "cannot use since v1.24"),
     ("nodeRegistration", {"criSocket": "unix:///var/run/docker.sock"}, "cri-dockerd's socket"),
+    ("nodeRegistration", {"criSocket": "unix:///run/docker/docker.sock"}, "cri-dockerd's socket"),
     ("imageRepository", "k8s.gcr.io", "write registry.k8s.io"),
+    ("imageRepository", "gcr.io/google-containers/x", "write registry.k8s.io"),
     ("dns", {"imageRepository": "k8s.gcr.io/coredns"}, "write registry.k8s.io"),
     ("etcd", {"local": {"imageRepository": "gcr.io/google_containers"}}, "write registry.k8s.io"),
 ]
