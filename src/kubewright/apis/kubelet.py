@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis import component_rules, kubelet_rules
 from kubewright.apis.components import Default, fill
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
 from kubewright.apis.kubelet_fields import KUBELET
@@ -26,6 +25,8 @@ def decode(value: object, at: Place) -> dict[str, Any]:
 
     What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
     """
+    from kubewright.apis import component_rules, kubelet_rules  # for files that hold this kind
+
     found = dict(KUBELET.decode(value, at))
     component_rules.warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis import component_rules, formats, kubeproxy_rules
+from kubewright.apis import formats
 from kubewright.apis.components import CLIENT_CONNECTION, LOGGING, Default, fields_of, fill
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
 from kubewright.apis.scalars import FLAG, INT32, SPAN, TEXT
@@ -89,6 +89,8 @@ def decode(value: object, at: Place) -> dict[str, Any]:
 
     What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
     """
+    from kubewright.apis import component_rules, kubeproxy_rules  # for files that hold this kind
+
     found = dict(KUBE_PROXY.decode(value, at))
     component_rules.warn(KIND, found, at, rows=kubeproxy_rules.ROWS, several=kubeproxy_rules.SEVERAL)
     return found
