@@ -60,6 +60,7 @@ def printed(template: str, *, allow_missing: bool = True) -> str:
         ('{{print 1 2 "x" 3}}{{println 1 "x"}}', "1 2x31 x\n"),
         ("{{eq nil .}} {{eq .missing nil}} {{html .missing 0}}", "false true &lt;no value&gt;0"),
         ("{{range $x := .missing}}{{else}}{{$x}}{{end}}", "<no value>"),
+        ('{{exists nil}}{{exists .missing}}{{exists .missing "x"}}{{exists . "nothing"}}', "truetruefalsefalse"),
         ('{{define "t"}} {{end}}{{define "t"}}a{{end}}{{define "t"}}\n{{end}}{{template "t"}}', "a"),
         ("", ""),
     ],

@@ -149,7 +149,7 @@ def _exists(item: object, *indexes: object) -> bool:
             item = _element(item, index)
         except Problem:
             return False
-    return item is not None
+    return item is not None or not indexes  # without an index anything exists, nil too
 
 
 def _base64decode(text: object) -> str:
