@@ -12,6 +12,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import DocumentError, KubewrightError, UsageError
 from kubewright.base.versions import supported
+from kubewright.base.yaml.preloading import preload
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.reporting import progress
@@ -26,6 +27,7 @@ def up(parsed: Parsed) -> int:
     from kubewright.local.up import Wish
     from kubewright.local.up import up as bring_up
 
+    preload()
     where = places(parsed.text("name"), state_dir=parsed.text("state-dir"))
     wish = Wish(
         nodes=_nodes(parsed),
