@@ -50,7 +50,7 @@ class FieldError:
     reason: str = ""
     value: object = None
     source: str = ""
-    """Which document and line it is from, for example `kubeadm.yaml:12`; may be empty."""
+    """Which document, line and column it is from, for example `kubeadm.yaml:12:3`; may be empty."""
 
     def __str__(self) -> str:
         shown = self.type.value
