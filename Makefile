@@ -17,7 +17,7 @@ FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(P
 FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; \
   for version in v1.35.4 v1.37.1; do KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version $$version; done
 
-.PHONY: help up down test test-unit test-controlplane test-machines test-compat lint format bench soak fuzz lock proto clean
+.PHONY: help up down test test-unit test-controlplane test-machines machines test-compat lint format bench soak fuzz mutants lock proto clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -28,11 +28,11 @@ up: $(VENV)/.core ## Start a local cluster (ARGS='--nodes 10' and so on)
 down: $(VENV)/.core ## Stop it and remove it
 	@$(BIN)/kubewright down --name $(NAME) $(ARGS)
 
-test: lint ## Run every test tier
+test: lint ## Run every test tier but that of whole machines
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
 	$(FETCH_RUNTIME)
-	$(BIN)/pytest tests $(ARGS)
+	$(BIN)/pytest tests/unit tests/controlplane tests/compat $(ARGS)
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
 	$(BIN)/pytest tests/unit $(ARGS)
@@ -41,6 +41,16 @@ test-controlplane: $(VENV)/.test ## Run the tests against real components as pro
 	$(BIN)/kubewright binaries fetch
 	$(BIN)/pytest tests/controlplane $(ARGS)
 
+# Whole machines with systemd: root on Debian only. The first time it makes their tree and their images, which takes minutes.
+test-machines: $(VENV)/.test ## Run the tests on whole machines
+	PYTHONPATH=. $(BIN)/python -m testbed packages
+	$(BIN)/kubewright binaries fetch
+	PYTHONPATH=. $(BIN)/pytest tests/machines $(ARGS)
+
+machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
+	PYTHONPATH=. $(BIN)/python -m testbed packages
+	PYTHONPATH=. $(BIN)/python -m testbed up $(ARGS)
+
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
@@ -48,14 +58,14 @@ test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
 	$(BIN)/pytest tests/compat $(ARGS)
 
 lint: $(VENV)/.test ## Check style, types and layers
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests testbed
+	$(BIN)/ruff format --check src tests testbed
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.test ## Format the code
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests testbed
+	$(BIN)/ruff check --fix src tests testbed
 
 bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 	$(BIN)/kubewright binaries fetch
@@ -65,6 +75,10 @@ bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures go to build/fuzz
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.fuzz $(SECONDS)
+
+mutants: $(VENV)/.test ## Leave out rows of tables one at a time: a test must miss each (ARGS='rules --jobs 2' and so on)
+	$(BIN)/kubewright binaries fetch kubeadm
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 # --no-strip-extras: pip before 23.1 does not connect `name[extra]`, as others require it, with a pinned `name`.
 lock: ## Resolve the dependencies again (needs uv)

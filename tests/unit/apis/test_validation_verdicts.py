@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, documents, reference_json
 
-from kubewright.apis.kubeadm import WholeFile, load_whole
+from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_whole
+from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.errors import ValidationError
 
 _TABLE = reference_json("validation-cases.json")
@@ -73,3 +74,23 @@ def test_verdicts_that_are_defects_of_kubeadm_are_repaired(name):
     assert (case["exit_code"] == 0) is bool(REPAIRED[name])  # where we refuse, kubeadm accepts, and the other way round
     found = [] if not REPAIRED[name] and _load(case) else [(error.path.text, error.type.value) for error in _errors(case)]
     assert found == REPAIRED[name]
+
+
+def test_a_token_of_the_command_line_is_judged_too():
+    with pytest.raises(ValidationError) as found:
+        load_init([], overrides=InitOverrides(token="x.y"), detected=MACHINE)
+    assert [(str(error.path), error.value) for error in found.value.errors] == [("bootstrapTokens.0.token", "(hidden)")]
+
+
+def test_the_port_of_a_joining_control_plane_is_judged():
+    token = {"apiServerEndpoint": "a.example:6443", "token": "abcdef.0123456789abcdef", "unsafeSkipCAVerification": True}
+    plane = {"localAPIEndpoint": {"bindPort": 65536}}
+    join = {
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "JoinConfiguration",
+        "discovery": {"bootstrapToken": token},
+        "controlPlane": plane,
+    }
+    with pytest.raises(ValidationError) as found:
+        load_join(documents(join), detected=MACHINE)
+    assert [str(error.path) for error in found.value.errors] == ["controlPlane.localAPIEndpoint.bindPort"]
