@@ -162,6 +162,15 @@ _OUTDATED = [
     ("nodeRegistration", {"criSocket": "unix:///var/run/dockershim.sock"}, "cannot use since v1.24"),
     ("nodeRegistration", {"criSocket": "unix:///var/run/docker.sock"}, "cri-dockerd's socket"),
     ("nodeRegistration", {"criSocket": "unix:///run/docker/docker.sock"}, "cri-dockerd's socket"),
+    ("nodeRegistration", {"taints": [{"key": "k", "effect": "NoSchedul"}]}, 'did you mean "NoSchedule"?'),
+    *(
+        (
+            component,
+            {"extraVolumes": [{"name": "v", "hostPath": "/a", "mountPath": "/a", "pathType": "directory"}]},
+            'did you mean "Directory"?',
+        )
+        for component in ("apiServer", "controllerManager", "scheduler")
+    ),
     ("imageRepository", "k8s.gcr.io", "write registry.k8s.io"),
     ("imageRepository", "gcr.io/google-containers/x", "write registry.k8s.io"),
     ("dns", {"imageRepository": "k8s.gcr.io/coredns"}, "write registry.k8s.io"),
@@ -186,7 +195,10 @@ def test_names_of_checks_that_are_gone_draw_a_warning(name):
 
 
 def test_what_replaced_them_draws_none():
-    node = {"taints": [{"key": "node-role.kubernetes.io/control-plane"}], "criSocket": "unix:///var/run/cri-dockerd.sock"}
+    node = {
+        "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoExecute"}],
+        "criSocket": "unix:///var/run/cri-dockerd.sock",
+    }
     assert load(init(nodeRegistration=node), cluster(imageRepository="registry.k8s.io/k8s.gcr.io")).warnings == []
 
 
