@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, documents, reference_json
 
-from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_whole
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_reset, load_whole
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.errors import ValidationError
 
@@ -82,15 +83,36 @@ def test_a_token_of_the_command_line_is_judged_too():
     assert [(str(error.path), error.value) for error in found.value.errors] == [("bootstrapTokens.0.token", "(hidden)")]
 
 
-def test_the_port_of_a_joining_control_plane_is_judged():
-    token = {"apiServerEndpoint": "a.example:6443", "token": "abcdef.0123456789abcdef", "unsafeSkipCAVerification": True}
-    plane = {"localAPIEndpoint": {"bindPort": 65536}}
+BY_TOKEN = {"apiServerEndpoint": "a.example:6443", "token": "abcdef.0123456789abcdef", "unsafeSkipCAVerification": True}
+JOINS = {
+    "controlPlane.localAPIEndpoint.bindPort": {"controlPlane": {"localAPIEndpoint": {"bindPort": 65536}}},
+    "discovery.bootstrapToken.caCertHashes": {"discovery": {"bootstrapToken": {**BY_TOKEN, "caCertHashes": ["sha256:00"]}}},
+    "nodeRegistration.ignorePreflightErrors": {"nodeRegistration": {"ignorePreflightErrors": ["all", "Swap"]}},
+}
+
+
+@pytest.mark.parametrize("path", JOINS)
+def test_what_a_join_that_runs_is_judged_by(path):
+    join = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", "discovery": {"bootstrapToken": BY_TOKEN}, **JOINS[path]}
+    with pytest.raises(ValidationError) as found:
+        load_join(documents(join), detected=MACHINE)
+    assert [str(error.path) for error in found.value.errors] == [path]
+
+
+def test_a_control_plane_without_an_address_cannot_join():
     join = {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "JoinConfiguration",
-        "discovery": {"bootstrapToken": token},
-        "controlPlane": plane,
+        "discovery": {"bootstrapToken": BY_TOKEN},
+        "controlPlane": {},
     }
     with pytest.raises(ValidationError) as found:
-        load_join(documents(join), detected=MACHINE)
-    assert [str(error.path) for error in found.value.errors] == ["controlPlane.localAPIEndpoint.bindPort"]
+        load_join(documents(join), detected=Detected(host_name="node1"))
+    assert [str(error.path) for error in found.value.errors] == ["controlPlane.localAPIEndpoint.advertiseAddress"]
+
+
+def test_what_a_reset_that_runs_is_judged_by():
+    reset = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ResetConfiguration", "ignorePreflightErrors": ["all", "Swap"]}
+    with pytest.raises(ValidationError) as found:
+        load_reset(documents(reset), detected=MACHINE)
+    assert [str(error.path) for error in found.value.errors] == ["ignorePreflightErrors"]
