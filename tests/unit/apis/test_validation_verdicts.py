@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from apis_documents import MACHINE, documents, reference_json
+from apis_documents import MACHINE, cluster, documents, load, reference_json
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_reset, load_whole
@@ -116,3 +116,9 @@ def test_what_a_reset_that_runs_is_judged_by():
     with pytest.raises(ValidationError) as found:
         load_reset(documents(reset), detected=MACHINE)
     assert [str(error.path) for error in found.value.errors] == ["ignorePreflightErrors"]
+
+
+def test_authorities_that_live_long_are_told():
+    loaded = load(cluster(caCertificateValidityPeriod="87601h"))
+    assert [warning for warning in loaded.warnings if "caCertificateValidityPeriod" in warning] == loaded.warnings
+    assert len(loaded.warnings) == 1
