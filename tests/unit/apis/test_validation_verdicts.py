@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from apis_documents import MACHINE, cluster, documents, load, reference_json
+from apis_documents import MACHINE, cluster, documents, field_errors, init, load, reference_json
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_reset, load_whole
@@ -121,4 +121,15 @@ def test_what_a_reset_that_runs_is_judged_by():
 def test_authorities_that_live_long_are_told():
     loaded = load(cluster(caCertificateValidityPeriod="87601h"))
     assert [warning for warning in loaded.warnings if "caCertificateValidityPeriod" in warning] == loaded.warnings
+    assert len(loaded.warnings) == 1
+
+
+def test_a_negative_life_of_authorities_is_refused():
+    assert ("caCertificateValidityPeriod", "Invalid value") in field_errors(cluster(caCertificateValidityPeriod="-1h"))
+
+
+def test_site_local_pod_subnets_are_told():
+    networking = {"podSubnet": "fec0::/56", "serviceSubnet": "fd00:96::/112"}
+    loaded = load(cluster(networking=networking), init(localAPIEndpoint={"advertiseAddress": "fd00::11"}))
+    assert [warning for warning in loaded.warnings if "networking.podSubnet" in warning] == loaded.warnings
     assert len(loaded.warnings) == 1
