@@ -32,11 +32,11 @@ def _hide_value(found: re.Match[str]) -> str:
     return found["key"] + hidden
 
 
-_FIELD_HINTS: Final = ("key", "Key", "oken", "ecret", "assword")
+_FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
 
 # In order. Each keeps what names the secret and drops the secret itself. Before the pattern: texts of which one has to be there for it to match,
-# so that patterns which cannot match are not even compiled.
-_RULES: Final[tuple[tuple[tuple[str, ...], Pattern, _Replacement], ...]] = (
+# or a cheaper pattern that has to match, so that patterns which cannot match are not even compiled.
+_RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...]] = (
     # A private key in PEM, also one that is cut off, or written on one line with \n.
     (("PRIVATE KEY",), Pattern(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)[\s\S]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"), rf"\1{MASK}\2"),
     # The same in base64, as in kubeconfigs: "-----BEGIN " with PRIVATE, EC PRIVATE, RSA PRIVATE, OPENSSH PRIVATE, ENCRYPTED PRIVATE.
@@ -84,7 +84,7 @@ def mask(text: str) -> str:
     if "ecret" in text and _SECRET_KIND.search(text):
         text = "".join(_mask_secret_data(part) if _SECRET_KIND.search(part) else part for part in _SEPARATOR.split(text))
     for hints, pattern, replacement in _RULES:
-        if any(hint in text for hint in hints):
+        if hints.search(text) if isinstance(hints, Pattern) else any(hint in text for hint in hints):
             text = pattern.sub(replacement, text)
     return text
 
