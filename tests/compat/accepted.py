@@ -73,7 +73,8 @@ def _failed(err: str) -> bool:
 
 
 def _takes_expires(found: Found) -> bool:
-    tokens = [token for document in found.documents for token in document.get("bootstrapTokens") or []]
+    lists = [document.get("bootstrapTokens") for document in found.documents]  # of broken files: they may be anything
+    tokens = [token for given in lists if isinstance(given, list) for token in given if isinstance(token, Mapping)]
     return "bootstrapTokens." in found.theirs and not _failed(found.ours) and any(token.get("expires") for token in tokens)
 
 
