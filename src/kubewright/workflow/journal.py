@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 import errno
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -135,11 +134,15 @@ def compacted(records: Sequence[Record]) -> list[Record]:
 
 
 def _line(record: Record) -> bytes:
+    import json  # runs without a journal on disk do without
+
     return json.dumps(asdict(record) | {"mark": record.mark.value}, sort_keys=True).encode() + b"\n"
 
 
 def _parse(line: bytes) -> Record | None:
     """Read a line; None for one that is incomplete or not a record of ours."""
+    import json
+
     try:
         fields = json.loads(line)
         return Record(**(fields | {"mark": Mark(fields["mark"]), "created": tuple(fields["created"])}))
