@@ -22,6 +22,8 @@ class Layout:
     """What need not survive a boot: locks."""
     state: PurePosixPath = PurePosixPath("/var/lib/kubewright")
     """What we keep of the machine between runs."""
+    cri_socket: str = ""
+    """Where its container runtime answers, `unix://` and a path; empty: the one that is there."""
     etc: PurePosixPath = PurePosixPath("/etc")
     """Where the machine keeps its users and groups."""
 
@@ -42,6 +44,11 @@ class Layout:
         """Return the layout with the two places that a ClusterConfiguration may move: certificatesDir and etcd.local.dataDir."""
         moved = replace(self, pki=PurePosixPath(pki))
         return moved if etcd_data is None else replace(moved, etcd_data=PurePosixPath(etcd_data))
+
+    @property
+    def machine_record(self) -> PurePosixPath:
+        """What we keep of what the machine was made of."""
+        return self.state / "machine.json"
 
     @property
     def manifests(self) -> PurePosixPath:

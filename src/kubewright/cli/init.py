@@ -1,4 +1,4 @@
-"""The `init` command and its phases: `--plan`, `--dry-run`, and the phases that only write files."""
+"""The `init` command and its phases, also as plans and dry runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from kubewright.base.yaml.preloading import preload
 from kubewright.cli.output import write_documents, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
-from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
@@ -27,7 +26,6 @@ from kubewright.lifecycle.init import dry_run_directory, request
 from kubewright.lifecycle.init.calls import Call, Means
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.init.services import SeenServices
 
 if TYPE_CHECKING:
     from kubewright.workflow.plan import Plan
@@ -60,7 +58,7 @@ _LISTS: Final[Mapping[str, str]] = {
 
 
 def init(parsed: Parsed) -> int:
-    """Show what init would do. Changing a real machine comes with a later release."""
+    """Make this machine a control plane, or show what that would take."""
     return _call(parsed, only=())
 
 
@@ -74,7 +72,7 @@ def phase(parsed: Parsed) -> int:
 
 def machine(layout: Layout) -> Host:
     """Return this machine. Tests put another one in its place."""
-    return RealHost(layout=layout, services=SeenServices(Files()))
+    return RealHost(layout=layout, looks_for_services=True)
 
 
 def writer(layout: Layout) -> Host:

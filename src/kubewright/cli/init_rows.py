@@ -144,8 +144,8 @@ ROWS = (
         handler="kubewright.cli.init:init",
         flags=tuple(_FLAGS[name] for name in f"{_INIT} {_OURS}".split()),
         exit_scheme=KUBEADM,
-        description="In this release init shows its plan (--plan) and renders everything into a directory (--dry-run)."
-        " Changing a machine for real comes with a later release; `kubewright up` runs the same phases on a local machine.",
+        description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
+        " would change; `kubewright up` runs the same phases on this machine as an ordinary user, as processes.",
     ),
     *phase_commands("init", PHASES, flags=_FLAGS, handler="kubewright.cli.init:phase", ours=_OURS),
 )

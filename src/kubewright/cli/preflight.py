@@ -9,17 +9,13 @@ from typing import Final
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import replace
 from kubewright.cli import init as init_command
 from kubewright.cli import join as join_command
 from kubewright.cli import machine_calls
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import PlainLines
-from kubewright.host import systemd
-from kubewright.host.cri.runtime import CRIRuntime
-from kubewright.host.files import Files
-from kubewright.host.real import RealHost
-from kubewright.host.seam import Host
 from kubewright.lifecycle import checking
 from kubewright.lifecycle.init.calls import Call, Means
 from kubewright.lifecycle.join.request import configure
@@ -32,8 +28,7 @@ def init(parsed: Parsed) -> int:
     """Check this machine for init."""
     means = Means(clock=SystemClock(), random=SystemRandom(), reporter=PlainLines())
     call = Call.of(init_command.request_of(parsed, only=()), machine=init_command.machine, means=means)
-    host = machine(call.host.layout, socket=call.configuration.init.node_registration.cri_socket)
-    return _tell(parsed, checking.for_init(call, host=host, environment=os.environ, user=os.geteuid()))
+    return _tell(parsed, checking.for_init(call, environment=os.environ, user=os.geteuid()))
 
 
 def join(parsed: Parsed) -> int:
@@ -44,13 +39,8 @@ def join(parsed: Parsed) -> int:
         request, detected=machine_calls.detected(), exists=machine_calls.exists, admin_kubeconfig=str(layout.kubeconfig("admin"))
     )
     machine_calls.warn(loaded.warnings)
-    host = machine(layout, socket=loaded.configuration.node_registration.cri_socket)
+    host = init_command.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
     return _tell(parsed, checking.for_join(loaded.configuration, host=host, environment=os.environ, user=os.geteuid()))
-
-
-def machine(layout: Layout, *, socket: str) -> Host:
-    """Return this machine with its service manager and its container runtime. Tests put another one in its place."""
-    return RealHost(layout=layout, services=systemd.find(Files(), environment=os.environ), runtime=CRIRuntime(socket))
 
 
 def _tell(parsed: Parsed, report: Report) -> int:

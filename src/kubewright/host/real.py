@@ -33,8 +33,8 @@ from kubewright.host.seam import ContainerRuntime, Services
 class RealHost:
     """The machine that we run on, with the layout given: its own, or one below a state directory.
 
-    `services` and `runtime` are what stands for systemd and the container runtime. Without services their verbs raise HostError; the
-    runtime is looked for at the known sockets, unless a configuration names its own: `CRIRuntime(socket)`.
+    `services` and `runtime` are what stands for systemd and the container runtime. Without services their verbs raise HostError, unless
+    `looks_for_services`: then systemd does them where it is the init system. The runtime is the one of the layout's socket, else it is looked for.
     Works as an ordinary user as far as the modes of files let it.
     """
 
@@ -44,6 +44,7 @@ class RealHost:
         layout: Layout,
         files: Files | None = None,
         services: Services | None = None,
+        looks_for_services: bool = False,
         runtime: ContainerRuntime | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -51,20 +52,29 @@ class RealHost:
         self.files = files or Files()
         self.network = RealNetwork()
         self.processes = RealProcesses()
-        self._services = services
+        self._given_services = services
+        self._looks_for_services = looks_for_services
         self._runtime = runtime
         self._environment = os.environ if environment is None else environment
         self.programs = RealPrograms(environment=self._environment)
 
     @property
     def runtime(self) -> ContainerRuntime:
-        """The runtime that was given, else the one whose socket is here. Raises HostError where there are several."""
+        """The runtime that was given, else the one of the layout's socket, else the one whose socket is here. Raises HostError where there are several."""
         if self._runtime is None:
             from kubewright.host.cri.runtime import CRIRuntime
             from kubewright.host.cri.sockets import choose
 
-            self._runtime = CRIRuntime(choose(self.facts.detected.cri_sockets))
+            self._runtime = CRIRuntime(self.layout.cri_socket or choose(self.facts.detected.cri_sockets))
         return self._runtime
+
+    @cached_property
+    def _services(self) -> Services | None:
+        if self._given_services is not None or not self._looks_for_services:
+            return self._given_services
+        from kubewright.host import systemd  # what it runs programs with is not needed to write files
+
+        return systemd.find(self.files, environment=self._environment)
 
     @cached_property
     def facts(self) -> Facts:

@@ -17,19 +17,19 @@ _ANY_ADDRESS = "127.0.0.1"
 """Stands for the address of a worker, which serves no API."""
 
 
-def for_init(call: Call, *, host: Host, environment: Mapping[str, str], user: int) -> Report:
-    """Run what `init` checks. `host` is this machine with its services and its container runtime."""
+def for_init(call: Call, *, environment: Mapping[str, str], user: int) -> Report:
+    """Run what `init` checks."""
     configuration = call.configuration
     registration = configuration.init.node_registration
     subject = Subject(
-        host=host,
+        host=call.host,
         node=registration,
         addresses=call.addresses,
         cluster=configuration.cluster,
         environment=environment,
         user=user,
     )
-    checks = lists.init(configuration.cluster, call.addresses, host.layout)
+    checks = lists.init(configuration.cluster, call.addresses, call.host.layout)
     return running.run(checks, subject, ignored=registration.ignore_preflight_errors)
 
 

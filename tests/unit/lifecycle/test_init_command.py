@@ -118,15 +118,6 @@ def test_skipped_and_left_out_phases_are_told(config, capsys):
     assert "[addon] Skipping coredns: named by --skip-phases\n" in out
 
 
-@pytest.mark.parametrize("argv", [["init"], ["init", "phase", "mark-control-plane"], ["init", "phase", "upload-config", "all"]])
-def test_a_real_run_fails_with_what_to_do_instead(argv, config, capsys):
-    assert main([*argv, "--config", str(config)]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "yet" in err
-    assert "kubewright up" in err
-
-
 def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
     monkeypatch.setattr(command, "machine", box.machine)
     assert main(["init", "phase", "certs", "ca", "--config", str(config)]) == 0

@@ -13,35 +13,21 @@ import pytest
 from init_kit import FAST, Box, asked, names
 
 import kubewright
-from kubewright.base.errors import CertificateMismatch, HostError, Locked, UsageError
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import CertificateMismatch, CheckFailed, ConfigurationChanged, HostError, Locked, UsageError
+from kubewright.base.events import Checked
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
-from kubewright.lifecycle.init import acting
-from kubewright.lifecycle.init.phases import INIT
-from kubewright.lifecycle.init.services import SeenServices
+from kubewright.lifecycle import machine_record
 from kubewright.pki import bundles
+from kubewright.preflight import lists, runtime
+from kubewright.preflight.model import Check
 
 FILE_PHASES = ("certs", "kubeconfig", "etcd/local", "control-plane")
-OTHERS = [node.name for node in INIT.nodes if node.name.partition("/")[0] not in acting.FILE_PHASES]
 
 
 def everything(box):
     return [change for phase in FILE_PHASES for change in box.act(asked(only=(phase,)))]
-
-
-def test_init_as_a_whole_says_that_it_comes_later(box):
-    with pytest.raises(HostError, match="init cannot change this machine yet") as caught:
-        box.act(asked())
-    assert all(word in caught.value.remedy for word in ("--plan", "--dry-run", "kubewright up"))
-    assert box.snapshot() == {}
-
-
-@pytest.mark.parametrize("phase", [name for name in OTHERS if name != "show-join-command"])
-def test_a_phase_that_needs_more_than_files_says_that_it_comes_later(box, phase):
-    with pytest.raises(HostError, match="yet") as caught:
-        box.act(asked(only=(phase,)))
-    assert phase.partition("/")[0] in caught.value.what
-    assert box.snapshot() == {}
 
 
 def test_the_join_command_alone_lacks_what_it_shows(box):
@@ -60,16 +46,77 @@ def test_without_a_service_manager_the_kubelets_files_are_written_and_its_start_
 
 
 def test_a_kubelet_that_cannot_be_restarted_is_told(box):
-    seen = SeenServices(Files())
-    box.services.restart = box.services.start = seen.restart
+    def fail(name):
+        raise HostError(f"systemd cannot restart the service {name}", detail="it is masked")
+
+    box.services.restart = box.services.start = fail
     box.act(asked(only=("kubelet-start",)))
     assert sorted(path.name for path in Path(box.layout.kubelet).iterdir()) == KUBELET_FILES
-    assert box.warnings() == ["service kubelet cannot be changed by this version of kubewright: run `systemctl restart kubelet`"]
+    assert box.warnings() == ["systemd cannot restart the service kubelet: it is masked: run `systemctl restart kubelet`"]
 
 
-def test_preflight_says_that_its_checks_come_later(box):
-    with pytest.raises(HostError, match="preflight cannot check this machine yet"):
-        box.act(asked(only=("preflight",)))
+SKIPPED = "skipPhases: [preflight, wait-control-plane, upload-config, mark-control-plane, bootstrap-token, kubelet-finalize, addon, show-join-command]\n"
+"""Leaves what needs no API server; the hidden phase at the end is skipped by its own name."""
+WITHOUT_API = SKIPPED.replace("addon,", "addon, control-plane-check,")
+
+
+def test_a_whole_run_keeps_what_the_machine_was_made_of(box):
+    assert box.act(asked(init=WITHOUT_API))
+    found = machine_record.load(box.call(asked()).host)
+    assert (found.workflow, found.finished) == ("init", True)
+    assert box.act(asked(init=WITHOUT_API)) == ()
+
+
+def test_another_configuration_is_refused_before_anything_is_written(box):
+    box.act(asked(init=WITHOUT_API))
+    before = box.snapshot()
+    with pytest.raises(ConfigurationChanged, match="another configuration"):
+        box.act(asked(init=WITHOUT_API, cluster="clusterName: other\n"))
+    assert box.snapshot() == before
+
+
+def test_a_single_phase_leaves_the_record_alone(box):
+    box.act(asked(only=("certs/ca",)))
+    assert machine_record.load(box.call(asked()).host) is None
+
+
+def test_a_machine_that_is_not_fit_is_left_alone(box, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(CheckFailed, match="preflight checks failed") as caught:
+        box.act(asked())
+    assert "IsPrivilegedUser" in caught.value.detail
+    assert [name for name in box.snapshot() if not name.startswith(("run", "state"))] == []
+    assert machine_record.load(box.call(asked()).host) is None
+
+
+def test_checks_are_told_and_images_pulled_before_anything_is_made(box, monkeypatch):
+    pulled = []
+
+    class Runtime:
+        def cgroup_driver(self):
+            return None
+
+        def has_image(self, image):
+            return "etcd" in image
+
+        def pull(self, image):
+            pulled.append(image)
+            return Change(target=f"image {image}", action=Action.CREATE)
+
+    machine = box.machine
+
+    def with_runtime(layout):
+        host = machine(layout)
+        host._runtime = Runtime()
+        return host
+
+    box.machine = with_runtime
+    monkeypatch.setattr(lists, "init", lambda *_, resumed: [Check(name="ContainerRuntimeVersion", find=runtime.version)])
+    changes = box.act(asked(only=("preflight",)))
+    assert names(changes) == [f"image {image}" for image in pulled]
+    assert len(pulled) == 6
+    assert not any("etcd" in image for image in pulled)
+    assert [event.check for event in box.reporter.events if isinstance(event, Checked)] == ["ContainerRuntimeVersion"]
 
 
 def test_the_file_phases_write_what_kubeadm_writes_with_its_modes(box):

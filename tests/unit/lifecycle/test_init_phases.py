@@ -252,10 +252,10 @@ def test_the_node_is_marked_with_the_configured_taints(box):
     assert "[a=b:NoExecute]" in box.lines("mark-control-plane")[1]
 
 
-def test_preflight_says_what_it_does_not_do_yet(box):
+def test_where_nothing_is_really_done_the_machine_is_not_checked(box):
     box.run(asked(only=("preflight",)))
     said = "\n".join(box.lines("preflight"))
-    assert "later release" in said
+    assert "checked when init really runs" in said
     assert "kube-apiserver:v1.36.2" in said
     assert said.count("\t") == 7
 

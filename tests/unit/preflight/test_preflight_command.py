@@ -9,7 +9,7 @@ from preflight_kit import FakeHost
 
 from kubewright.apis.detected import Detected
 from kubewright.cli import init as init_command
-from kubewright.cli import machine_calls, preflight
+from kubewright.cli import machine_calls
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts
 
@@ -28,7 +28,6 @@ class Host(FakeHost):
 @pytest.fixture
 def host(monkeypatch):
     made = Host()
-    monkeypatch.setattr(preflight, "machine", lambda layout, *, socket: made)
     monkeypatch.setattr(init_command, "machine", lambda layout: made)
     monkeypatch.setattr(machine_calls, "detected", lambda: DETECTED)
     monkeypatch.setattr("os.geteuid", lambda: 0)

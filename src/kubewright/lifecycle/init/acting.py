@@ -1,62 +1,96 @@
-"""What `init phase` does to a real machine in this release: the phases that only write files.
-
-`init` as a whole, and every phase that needs a service manager, a container runtime or the API of a new cluster, come with a later release.
-"""
+"""`init` on a real machine: the phases with systemd, the container runtime and the API server that comes up."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final, NoReturn
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.records import replace
+from kubewright.base.waiting import Condition, PollingWaiter
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
+from kubewright.host.seam import Host
 from kubewright.lifecycle.init import calls
 from kubewright.lifecycle.init.calls import Call
+from kubewright.workflow.journal import FileJournal
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
-FILE_PHASES: Final = frozenset({"certs", "kubeconfig", "etcd", "control-plane", "kubelet-start"})
-"""Those phases, with all below them, write files and nothing else; that the kubelet is not started is said."""
+PRIVATE: Final = 0o700
+_CHECK: Final = "control-plane-check"
 
 
 def act(call: Call, *, lock_directory: PurePosixPath) -> tuple[Change, ...]:
-    """Run the phases that were asked for on this machine, one kubewright at a time. Returns what was changed.
+    """Run init, or the phases of it that were asked for, on this machine: one kubewright at a time. Returns what was changed.
 
-    Raises HostError, before anything is written, unless all of them only write files.
+    With the configuration of an init that began here before, it goes on and repairs; another one is refused with ConfigurationChanged.
+    Raises CheckFailed for a machine that is not fit, and what the phases raise.
     """
-    refuse_more_than_files(call)
-    call.host.ensure(Directory(path=lock_directory, mode=0o700))
-    waiter = PollingWaiter(clock=call.means.clock, reporter=call.means.reporter)
-    with (
-        Lock(lock_directory / "init.lock", doing="init phase", clock=call.means.clock),
-        calls.context(call, call.host, waiter=waiter, connect=_no_cluster) as ctx,
-    ):
-        return tuple(change for change in calls.run(ctx, call).changes if change)
+    call.host.ensure(Directory(path=lock_directory, mode=PRIVATE))
+    with Lock(lock_directory / "init.lock", doing="init", clock=call.means.clock):
+        return _phases(call) if call.request.only else _whole(call)
 
 
-def refuse_more_than_files(call: Call) -> None:
-    """Raise HostError unless all phases that were asked for only write files."""
-    if not call.request.only:
-        _later("init cannot change this machine yet", "starting a control plane on a real machine")
-    surplus = sorted(phase for phase in call.phases if phase.partition("/")[0] not in FILE_PHASES)
-    if "preflight" in surplus:
-        _later("init phase preflight cannot check this machine yet", "the checks of a real machine, and pulling images,")
-    if surplus:
-        _later(f"init phase {surplus[0].replace('/', ' ')} cannot change this machine yet", "what it needs of a real machine")
+def _phases(call: Call) -> tuple[Change, ...]:
+    """Run single phases: they leave the record of the machine alone."""
+    return _run(call, resumed=call.host.state(call.host.layout.machine_record) is not None, passed=lambda: None, journal=None)
 
 
-def _later(what: str, detail: str) -> NoReturn:
-    raise HostError(
-        what,
-        detail=f"{detail} will come with a later release",
-        remedy="see what it would do with `--plan` or `--dry-run`, or run the same phases on a local machine with `kubewright up`",
-    )
+def _whole(call: Call) -> tuple[Change, ...]:
+    from kubewright.lifecycle import machine_record  # single phases, many of which only write a file, load less
+
+    host, wanted = call.host, machine_record.of_init(call.configuration)
+    found = machine_record.load(host)
+    if found is not None:
+        machine_record.require_same(found, wanted)
+
+    host.ensure(Directory(path=host.layout.state, mode=PRIVATE))
+
+    def begin() -> None:
+        if found is None:
+            machine_record.save(host, wanted)
+
+    if "preflight" not in call.phases:
+        begin()
+    changes = _run(call, resumed=found is not None, passed=begin, journal=FileJournal(Path(host.layout.state / "journal")))
+    machine_record.save(host, replace(wanted, finished=True))
+    return changes
 
 
-def _no_cluster(_: str) -> KubeAPI:
-    """Never called: the phases that only write files ask no cluster."""
-    raise AssertionError
+def _run(call: Call, *, resumed: bool, passed: Callable[[], None], journal: FileJournal | None) -> tuple[Change, ...]:
+    with calls.context(
+        call,
+        call.host,
+        waiter=PollingWaiter(clock=call.means.clock, reporter=call.means.reporter),
+        connect=_connecting(call, call.host),
+        health_checks=_health_checks(call),
+        passed=passed,
+        resumed=resumed,
+    ) as ctx:
+        return tuple(change for change in calls.run(ctx, call, journal=journal).changes if change)
+
+
+def _health_checks(call: Call) -> Mapping[str, Condition]:
+    if _CHECK not in call.phases:
+        return {}
+    from kubewright.lifecycle.init import health
+
+    return health.checks(call.configuration.cluster, call.addresses)
+
+
+def _connecting(call: Call, host: Host) -> Callable[[str], KubeAPI]:
+    """Make clients from the machine's kubeconfigs that ask its own API server: a load balancer may not be there yet (spec/kubeadm.md 2.2)."""
+
+    def connect(name: str) -> KubeAPI:
+        from kubewright.kube.client import KubeClient
+        from kubewright.kube.kubeconfigs import load_access
+
+        if call.request.kubeconfig:
+            return KubeClient(load_access(PurePosixPath(call.request.kubeconfig), read=host.read), clock=call.means.clock)
+        access = load_access(host.layout.kubeconfig(name), read=host.read)
+        return KubeClient(replace(access, server=call.addresses.api_server), clock=call.means.clock)
+
+    return connect

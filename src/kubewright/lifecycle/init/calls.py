@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
-from kubewright.base.waiting import Waiter
+from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init import external
@@ -24,11 +24,13 @@ from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest, configure
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
+from kubewright.workflow.journal import JournalStore
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
 _KUBEADM_LAYOUT: Final = Layout()
+_NO_CHECKS: Final[Mapping[str, Condition]] = {}
 
 Machine = Callable[[Layout], Host]
 """Gives this machine with a layout: the configuration, which is loaded with what the machine tells, may move places."""
@@ -96,12 +98,21 @@ class Call:
 def _places(request: InitRequest, configuration: Configuration, layout: Layout) -> Layout:
     local = configuration.cluster.etcd.local
     moved = layout.at(pki=configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
+    moved = replace(moved, cri_socket=configuration.init.node_registration.cri_socket)
     return replace(moved, kubernetes=PurePosixPath(request.kubeconfig_directory)) if request.kubeconfig_directory else moved
 
 
 @contextmanager
 def context(
-    call: Call, host: Host, *, waiter: Waiter, connect: Callable[[str], KubeAPI], kubelet_makes: tuple[File, ...] = ()
+    call: Call,
+    host: Host,
+    *,
+    waiter: Waiter,
+    connect: Callable[[str], KubeAPI],
+    kubelet_makes: tuple[File, ...] = (),
+    health_checks: Mapping[str, Condition] = _NO_CHECKS,
+    passed: Callable[[], None] | None = None,
+    resumed: bool = False,
 ) -> Iterator[InitContext]:
     """Give what the phases work with. Keys that are still being made at the end are dropped."""
     means, request = call.means, call.request
@@ -124,10 +135,13 @@ def context(
             show_certificate_key=request.show_certificate_key,
             phases=call.phases,
             kubelet_makes=kubelet_makes,
+            health_checks=health_checks,
+            passed=passed,
+            resumed=resumed,
         )
 
 
-def run(ctx: InitContext, call: Call) -> runner.Result:
+def run(ctx: InitContext, call: Call, *, journal: JournalStore | None = None) -> runner.Result:
     """Run the phases that were asked for.
 
     Raises, before any of them, as `external.check` does.
@@ -141,6 +155,7 @@ def run(ctx: InitContext, call: Call) -> runner.Result:
         reporter=call.means.reporter,
         clock=call.means.clock,
         workflow="init",
+        journal=journal,
         only=call.request.only,
         skip=call.configuration.init.skip_phases,
     )

@@ -57,6 +57,10 @@ class InitContext:
     overrides: Callable[[str], Mapping[str, str]] = no_overrides
     health_checks: Mapping[str, Condition] = field(default_factory=dict)
     """How to see that a component other than the API server is healthy, by its name."""
+    passed: Callable[[], None] | None = None
+    """Called when the machine has passed its checks and is going to be changed. None in plans and dry runs: nothing is checked then."""
+    resumed: bool = False
+    """Whether an earlier run with the same configuration began on this machine: what that made does not stand in the way."""
     upload_certs: bool = False
     show_token: bool = True
     show_certificate_key: bool = True

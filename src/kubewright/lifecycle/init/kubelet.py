@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.change import Change
+from kubewright.base.errors import HostError
 from kubewright.base.events import Warned
 from kubewright.host.desired import Directory, File, Service
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.init.services import Unchangeable
 from kubewright.manifests import kubelet, patches
 
 SERVICE = "kubelet"
@@ -37,8 +37,8 @@ def start(ctx: InitContext) -> Iterable[Change]:
     ctx.say("kubelet-start", "Starting the kubelet")
     try:
         yield ctx.host.ensure(Service(name=SERVICE, running=True, restart=changed, stand_ins=ctx.kubelet_makes))
-    except Unchangeable as error:
-        ctx.reporter.emit(Warned(text=f"{error.what}: run `systemctl restart {SERVICE}`"))
+    except HostError as error:
+        ctx.reporter.emit(Warned(text=f"{error}: run `systemctl restart {SERVICE}`"))
 
 
 def finalize(ctx: InitContext) -> Iterable[Change]:

@@ -50,7 +50,7 @@ def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
     return run
 
 
-PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=f"{_HERE}.waiting:preflight")
+PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=f"{_HERE}.checks:preflight")
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from kubewright.apis.kubeadm.image_names import images
-from kubewright.base.change import Change
 from kubewright.base.errors import APIError, NotFound
 from kubewright.base.events import Waited
 from kubewright.base.waiting import Condition
@@ -15,13 +13,6 @@ from kubewright.lifecycle.init.context import InitContext
 
 _LOOK: Final = 0.02
 """Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""
-
-
-def preflight(ctx: InitContext) -> Iterable[Change]:
-    """Say what is not done yet: the checks of a machine, and pulling images, come with the release that changes one."""
-    ctx.say("preflight", "The checks of the machine come with a later release")
-    ctx.say("preflight", "The container runtime would need these images:\n" + "\n".join(f"\t{image}" for image in images(ctx.cluster)))
-    return ()
 
 
 def control_plane(ctx: InitContext) -> Iterable[Waited]:

@@ -1,0 +1,80 @@
+"""`python -m testbed`: machines by hand.
+
+packages              install what the host needs (root, apt)
+build                 make what is made once: base tree, kit, images
+up NAME...            boot machines and keep them until the command is interrupted; prints how to enter them
+enter BED NAME [CMD]  run a shell, or a command, in a machine of a bed that is up
+sweep                 remove what killed beds left
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from testbed import host
+from testbed.bed import Bed, ensure_parts, sweep
+from testbed.machine import Machine
+from testbed.places import MachinePlaces, beds
+from testbed.running import BedError
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command. Returns 1 when it failed, 2 for a wrong call."""
+    command = _COMMANDS.get(arguments[0] if arguments else "")
+    if command is None:
+        sys.stderr.write(__doc__ or "")
+        return 2
+    try:
+        return command(list(arguments[1:]))
+    except BedError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+
+
+def _packages(_: list[str]) -> int:
+    host.install_packages()
+    return 0
+
+
+def _build(_: list[str]) -> int:
+    parts = ensure_parts()
+    sys.stdout.write(f"base  {parts.base}\nkit   {parts.kit}\nstore {parts.store}\n")
+    return 0
+
+
+def _up(names: list[str]) -> int:
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    with Bed(*(names or ["one"]), bed="hand") as bed:
+        for machine in bed.machines.values():
+            sys.stdout.write(f"{machine.name}  {machine.address}  python -m testbed enter hand {machine.name}\n")
+        sys.stdout.flush()
+        stopping.wait()
+    return 0
+
+
+def _enter(arguments: list[str]) -> int:
+    if len(arguments) < 2:
+        raise BedError("enter needs a bed and a machine")
+    bed, name, *command = arguments
+    machine = Machine(name, bed=bed, places=MachinePlaces(beds() / bed / name), lower=(), namespace="", address="")
+    if not machine.leader:
+        raise BedError(f"there is no machine {name} in bed {bed}")
+    return subprocess.run(machine.argv(*(command or ["bash", "-l"])), check=False).returncode
+
+
+def _sweep(_: list[str]) -> int:
+    for name in sweep():
+        sys.stdout.write(f"removed {name}\n")
+    return 0
+
+
+_COMMANDS: Mapping[str, Callable[[list[str]], int]] = {"packages": _packages, "build": _build, "up": _up, "enter": _enter, "sweep": _sweep}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

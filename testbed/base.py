@@ -1,0 +1,56 @@
+"""The Debian tree that every machine stands on, made once by debootstrap."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from testbed.places import cache
+from testbed.running import BedError, run
+
+SUITE = "bookworm"
+PACKAGES = (
+    *("systemd", "systemd-sysv", "dbus", "iproute2", "iptables", "nftables", "ebtables", "ipset", "conntrack", "ethtool", "kmod", "socat"),
+    *("iputils-ping", "procps", "util-linux", "mount", "login", "passwd", "ca-certificates", "openssl", "curl", "python3", "python3-venv"),
+    *("wireguard-tools", "busybox-static"),
+)
+
+
+def ensure_base() -> Path:
+    """Return the tree, making it if it is not there: about a minute. Raises BedError where debootstrap cannot."""
+    key = hashlib.sha256(" ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:12]
+    place = cache() / f"base-{key}"
+    if not place.exists():
+        partial = place.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.parent.mkdir(parents=True, exist_ok=True)
+        run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial), mirror(), within=1800)
+        _clean(partial)
+        partial.rename(place)
+    return place
+
+
+def mirror() -> str:
+    """Return the address that the host's own apt takes Debian from: it is never written down. Raises BedError if it has none."""
+    for path in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
+        fields = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+        uris = [words[1] for words in fields if words and words[0] == "URIs:"]
+        if uris and any(SUITE in words for words in fields if words and words[0] == "Suites:"):
+            return uris[0]
+    for path in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.list"))):
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        for line in (line for line in lines if line.startswith("deb ")):
+            words = [word for word in line.split()[1:] if not word.startswith("[")]
+            if words[1:2] == [SUITE] and "main" in words:
+                return words[0]
+    raise BedError(f"apt of this host has no source for Debian {SUITE}: the machines' tree cannot be made here")
+
+
+def _clean(tree: Path) -> None:
+    """Take out what would make each machine the same, or busy."""
+    shutil.rmtree(tree / "var" / "cache" / "apt", ignore_errors=True)
+    shutil.rmtree(tree / "var" / "lib" / "apt" / "lists", ignore_errors=True)
+    (tree / "etc" / "machine-id").write_text("", encoding="ascii")
+    for name in ("hostname", "resolv.conf"):
+        (tree / "etc" / name).unlink(missing_ok=True)

@@ -1,0 +1,191 @@
+"""A bed: several machines on one network, made in seconds and taken down whole.
+
+Everything that a bed makes on the host carries its name or number, so that what a killed one left can be found and removed: `sweep`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from kubewright.base import versions
+from testbed import cgroups, host
+from testbed.base import ensure_base
+from testbed.images import images
+from testbed.kit import cni, ensure_kit
+from testbed.machine import Machine, unmount
+from testbed.network import Network, bridges
+from testbed.places import MachinePlaces, beds
+from testbed.running import BedError, run
+from testbed.store import copy_store, ensure_store
+
+ENDPOINT = "cluster.test"
+"""A name that all machines know for the control plane's endpoint: that of the first machine."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What every machine of every bed is made of."""
+
+    base: Path
+    kit: Path
+    store: Path
+
+
+def ensure_parts() -> Parts:
+    """Make what is made once: some minutes the first time, nothing later."""
+    base, kit = ensure_base(), ensure_kit()
+    release = versions.release_for(versions.OWN)
+    wanted = images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
+    return Parts(base=base, kit=kit, store=ensure_store(wanted, key=f"{base.name} {kit.name}"))
+
+
+class Bed:
+    """Machines by name, in the order in which they were named."""
+
+    def __init__(self, *names: str, bed: str, parts: Parts | None = None, shared: Sequence[Path] = ()) -> None:
+        self.name = bed
+        self._names = names
+        self._parts = parts
+        self._shared = tuple(shared)
+        self._lock: int | None = None
+        self.network: Network | None = None
+        self.machines: dict[str, Machine] = {}
+
+    def __enter__(self) -> Bed:
+        self.up()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.down()
+
+    def __getitem__(self, name: str) -> Machine:
+        return self.machines[name]
+
+    def up(self) -> None:
+        """Boot all machines and wait for them. What cannot be finished is taken down again."""
+        parts = self._parts or ensure_parts()
+        self._lock = _lock(self.name)
+        try:
+            _sweep(self.name)
+            host.prepare()
+            self.network = network = _free_network()
+            (self._place / "network").write_text(str(network.number), encoding="ascii")
+            network.make()
+            for index, name in enumerate(self._names, start=1):
+                network.attach(index, machines=len(self._names))
+                self.machines[name] = self._make(index, name, parts, network)
+            for machine in self.machines.values():
+                machine.boot()
+            for machine in self.machines.values():
+                machine.ready()
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """Remove everything that the bed has on the host."""
+        for machine in self.machines.values():
+            machine.cut_power()
+        _sweep(self.name)
+        self.machines.clear()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        shutil.rmtree(self._place, ignore_errors=True)
+
+    @property
+    def _place(self) -> Path:
+        return beds() / self.name
+
+    def _make(self, index: int, name: str, parts: Parts, network: Network) -> Machine:
+        places = MachinePlaces(self._place / name)
+        places.root_directory.mkdir(parents=True)
+        etc = places.upper / "etc"
+        (etc / "cni" / "net.d").mkdir(parents=True)
+        (etc / "cni" / "net.d" / "10-pods.conflist").write_text(cni(pods=network.pods(index)), encoding="ascii")
+        known = [f"{network.address(number)} {other}" for number, other in enumerate(self._names, start=1)]
+        lines = ["127.0.0.1 localhost", "::1 localhost", *known, f"{network.address(1)} {ENDPOINT}"]
+        (etc / "hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
+        # nobody answers there; the kubelet wants the file, and CoreDNS a server in it
+        (etc / "resolv.conf").write_text(f"nameserver {network.gateway}\n", encoding="ascii")
+        (etc / "hostname").write_text(f"{name}\n", encoding="ascii")
+        machine_id = hashlib.sha256(f"{self.name} {name} {os.getpid()}".encode()).hexdigest()[:32]
+        (etc / "machine-id").write_text(f"{machine_id}\n", encoding="ascii")
+        copy_store(parts.store, places.containerd)
+        return Machine(
+            name,
+            bed=self.name,
+            places=places,
+            lower=(parts.kit, parts.base),
+            namespace=network.namespace(index),
+            address=network.address(index),
+            shared=self._shared,
+        )
+
+
+def sweep() -> list[str]:
+    """Remove what beds left whose makers were killed; returns their names. Beds that are in use stay."""
+    swept = []
+    for place in sorted(beds().glob("*/")):
+        try:
+            lock = _lock(place.name)
+        except BedError:
+            continue
+        _sweep(place.name)
+        os.close(lock)
+        shutil.rmtree(place, ignore_errors=True)
+        swept.append(place.name)
+    return swept
+
+
+@contextmanager
+def bed(*names: str, name: str = "tests") -> Iterator[Bed]:
+    """Give out a bed with machines of these names, and take it down."""
+    with Bed(*names, bed=name) as made:
+        yield made
+
+
+def _lock(name: str) -> int:
+    """Take the bed for this process. Raises BedError while another has it."""
+    place = beds() / name
+    place.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise BedError(f"bed {name} is in use by another process") from error
+    return descriptor
+
+
+def _sweep(name: str) -> None:
+    """End the machines of a bed and remove its mounts, network, cgroups and disks, in this order."""
+    place = beds() / name
+    found = list(cgroups.named(name))
+    for one in found:
+        one.kill()
+    for machine in _machines(place):
+        unmount(machine / "root")
+    with suppress(OSError, ValueError):
+        Network(int((place / "network").read_text(encoding="ascii"))).remove()
+    for one in found:
+        one.remove()
+    for machine in _machines(place):
+        run("rm", "-rf", "--one-file-system", str(machine))
+
+
+def _machines(place: Path) -> Sequence[Path]:
+    return [path for path in sorted(place.glob("*/")) if path.is_dir()]
+
+
+def _free_network() -> Network:
+    taken = bridges()
+    return next(network for network in (Network(number) for number in range(256)) if network.bridge not in taken)

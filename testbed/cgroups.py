@@ -1,0 +1,90 @@
+"""A machine's cgroups: a directory of its own in every hierarchy of the host, which its cgroup namespace then shows as `/`.
+
+So each kubelet has its own /kubepods and needs no --cgroup-root. Works with version 1, version 2, and both mounted side by side.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+PARENT = "kubewright-testbed"
+_JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
+
+
+def hierarchies() -> list[Path]:
+    """Return the mount points of all cgroup hierarchies."""
+    rows = [line.split() for line in Path("/proc/mounts").read_text(encoding="ascii").splitlines()]
+    return [Path(row[1]) for row in rows if row[2] in {"cgroup", "cgroup2"}]
+
+
+class Cgroups:
+    """The cgroups of one machine, named `<bed>-<machine>`."""
+
+    def __init__(self, name: str) -> None:
+        self.directories = [mount / PARENT / name for mount in hierarchies()]
+
+    def make(self) -> None:
+        """Make them; those that are there stay."""
+        for directory in self.directories:
+            for path in (directory.parent, directory):
+                path.mkdir(exist_ok=True)
+                _inherit(path)
+
+    def within(self, argv: Sequence[str]) -> list[str]:
+        """Return the arguments that run a program in these cgroups: it and what it starts are in them from the beginning.
+
+        A small shell goes in first: between fork and exec Python may run nothing while there are threads.
+        """
+        return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in self.directories), "--", *argv]
+
+    def inside(self, argv: Sequence[str]) -> list[str]:
+        """The same for a program that enters the machine: where systemd-nspawn made a place for what runs in it, it goes there."""
+        payloads = (path / "payload" for path in self.directories)
+        places = [payload if payload.is_dir() else payload.parent for payload in payloads]
+        return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in places), "--", *argv]
+
+    def processes(self) -> set[int]:
+        """Return who is in them or below."""
+        return {pid for directory in self.directories for pid in _processes(directory)}
+
+    def kill(self, *, within: float = 10) -> None:
+        """End everything in them at once, and wait for the last one."""
+        end = time.monotonic() + within
+        while (left := self.processes()) and time.monotonic() < end:
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    def remove(self) -> None:
+        """Remove the directories, the innermost first. Must be empty of processes."""
+        for directory in self.directories:
+            for path in [*(Path(found) for found, _, _ in os.walk(directory, topdown=False)), directory.parent]:
+                with suppress(OSError):
+                    path.rmdir()
+
+
+def named(prefix: str) -> Iterator[Cgroups]:
+    """Find the machines of a bed by their cgroups, also of one that was killed."""
+    names = {path.name for mount in hierarchies() for path in (mount / PARENT).glob(f"{prefix}-*") if path.is_dir()}
+    yield from (Cgroups(name) for name in sorted(names))
+
+
+def _inherit(path: Path) -> None:
+    """Version 1: a cpuset without processors takes no process."""
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        if (path / name).exists() and not (path / name).read_text(encoding="ascii").strip() and (path / "tasks").exists():
+            (path / name).write_text((path.parent / name).read_text(encoding="ascii"), encoding="ascii")
+    if (path / "cgroup.clone_children").exists():
+        (path / "cgroup.clone_children").write_text("1", encoding="ascii")
+
+
+def _processes(directory: Path) -> Iterator[int]:
+    for found, _, _ in os.walk(directory):
+        with suppress(OSError):
+            yield from (int(line) for line in (Path(found) / "cgroup.procs").read_text(encoding="ascii").split())

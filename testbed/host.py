@@ -1,0 +1,59 @@
+"""What the host has to give to machines: packages, kernel modules and limits. The kubelet sets some sysctls for the whole host."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from testbed.running import quietly, run
+
+PACKAGES = ("systemd-container", "debootstrap", "iproute2", "gcc", "libc6-dev", "libseccomp-dev", "pkg-config")
+_MODULES = ("overlay", "br_netfilter", "nf_conntrack")
+_INSTANCES = 8192
+"""inotify instances: systemd, containerd and the kubelet of every machine take theirs from the host's one count."""
+KUBELET_SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory")
+
+
+def prepare() -> None:
+    """Set what machines need and cannot set themselves; a module that is built in or missing is no error here."""
+    if shutil.which("modprobe"):
+        quietly(*(["modprobe", "-q", name] for name in _MODULES))
+    limit = Path("/proc/sys/fs/inotify/max_user_instances")
+    if int(limit.read_text(encoding="ascii")) < _INSTANCES:
+        limit.write_text(str(_INSTANCES), encoding="ascii")
+
+
+def missing_packages() -> list[str]:
+    """Return those that are not installed."""
+    asked = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *PACKAGES]
+    said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
+    return [name for name in PACKAGES if f"{name} installed" not in said]
+
+
+def sysctls() -> dict[str, str]:
+    """Return those that a kubelet changes for the whole host."""
+    return {name: Path("/proc/sys", name).read_text(encoding="ascii").strip() for name in KUBELET_SYSCTLS}
+
+
+def restore(saved: dict[str, str]) -> None:
+    """Set them back to what they were."""
+    for name, value in saved.items():
+        if Path("/proc/sys", name).read_text(encoding="ascii").strip() != value:
+            Path("/proc/sys", name).write_text(value, encoding="ascii")
+
+
+def install_packages() -> None:
+    """Install what the testbed needs and this host lacks, by apt."""
+    if not missing_packages():
+        return
+    run("apt-get", "update", "-qq")
+    run(
+        "apt-get",
+        "install",
+        "-y",
+        "-qq",
+        "--no-install-recommends",
+        *PACKAGES,
+        env={"DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+    )

@@ -1,0 +1,182 @@
+"""The container images of a cluster, made from the component binaries: one layer each, as OCI archives.
+
+They are named as `kubeadm config images list` prints them, so that nothing has to be pulled.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kubewright.base.level import KUBERNETES
+from testbed.kit import programs
+from testbed.places import cache
+from testbed.running import run
+
+REPOSITORY = "registry.k8s.io"
+_USERS = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532::/home/nonroot:/sbin/nologin\n"
+_PAUSE = """\
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void end(int number) { (void)number; _exit(0); }
+static void reap(int number) { (void)number; while (waitpid(-1, 0, WNOHANG) > 0) {} }
+int main(void) {
+  signal(SIGINT, end); signal(SIGTERM, end); signal(SIGCHLD, reap);
+  for (;;) pause();
+}
+"""
+_TOOLS: Final = (
+    "bin",
+    "sbin",
+    "lib",
+    "lib64",
+    "etc/alternatives",
+    "etc/ld.so.conf",
+    "etc/ld.so.conf.d",
+    "usr/bin",
+    "usr/lib",
+    "usr/lib64",
+    "usr/sbin",
+    "usr/share/iptables",
+)
+"""kube-proxy drives the packet filter with the host's own tools (nft, iptables, ipset, conntrack, kmod): parts of the base tree."""
+_NOT_TOOLS: Final = ("usr/lib/python3", "usr/lib/systemd", "usr/bin/python3", "usr/lib/udev", "usr/lib/apt", "usr/lib/git")
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: its reference, what is in it, and how it is run."""
+
+    reference: str
+    files: Mapping[str, Path | bytes]
+    links: Mapping[str, str] = field(default_factory=dict)
+    entrypoint: Sequence[str] = ()
+    user: str = ""
+    tree: Path | None = None
+    """A tree whose `parts` are in the image too."""
+    parts: Sequence[str] = ()
+
+
+def images(base: Path, *, etcd: str, coredns: str, pause: str) -> list[Image]:
+    """Return the images of a cluster of our version; the three arguments are tags."""
+    paths = programs(("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns"))
+    components = [
+        Image(f"{REPOSITORY}/{name}:{KUBERNETES}", {f"usr/local/bin/{name}": paths[name]}, entrypoint=())
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    ]
+    busybox = (base / "bin" / "busybox").resolve()
+    return [
+        *components,
+        Image(f"{REPOSITORY}/etcd:{etcd}", {f"usr/local/bin/{name}": paths[name] for name in ("etcd", "etcdctl")}),
+        Image(f"{REPOSITORY}/coredns/coredns:{coredns}", {"coredns": paths["coredns"]}, entrypoint=("/coredns",), user="65532:65532"),
+        Image(f"{REPOSITORY}/pause:{pause}", {"pause": _pause()}, entrypoint=("/pause",), user="65535:65535"),
+        Image(f"{REPOSITORY}/kube-proxy:{KUBERNETES}", {"usr/local/bin/kube-proxy": paths["kube-proxy"]}, tree=base, parts=_TOOLS),
+        Image(
+            "docker.io/library/busybox:test",
+            {"bin/busybox": busybox},
+            links={f"bin/{name}": "/bin/busybox" for name in ("sh", "sleep", "nslookup", "wget", "cat", "ls", "httpd", "nc")},
+        ),
+    ]
+
+
+def archive(image: Image, target: Path) -> None:
+    """Write an image as an OCI archive. Equal content gives equal bytes."""
+    layer = _layer(image)
+    packed = gzip.compress(layer, compresslevel=1, mtime=0)
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {
+            "Env": ["PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
+            "Entrypoint": list(image.entrypoint) or None,
+            "User": image.user,
+        },
+        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+    }
+    blobs = [packed, _json(config)]
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": _descriptor(blobs[1], "application/vnd.oci.image.config.v1+json"),
+        "layers": [_descriptor(packed, "application/vnd.oci.image.layer.v1.tar+gzip")],
+    }
+    blobs.append(_json(manifest))
+    named = _descriptor(blobs[2], manifest["mediaType"]) | {"annotations": {"io.containerd.image.name": image.reference}}
+    with tarfile.open(target, "w") as tar:
+        _add(tar, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
+        _add(tar, "index.json", _json({"schemaVersion": 2, "manifests": [named]}))
+        for blob in blobs:
+            _add(tar, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob)
+
+
+def _pause() -> Path:
+    """Return the program that holds a pod's namespaces: it reaps children and ends on SIGTERM."""
+    place = cache() / "pause"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_suffix(".partial")
+        run("gcc", "-static", "-Os", "-s", "-x", "c", "-o", str(partial), "-", data=_PAUSE.encode())
+        partial.rename(place)
+    return place
+
+
+def _layer(image: Image) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name in ("tmp", "etc", "run"):
+            _add_directory(tar, name, mode=0o1777 if name == "tmp" else 0o755)
+        _add(tar, "etc/passwd", _USERS.encode())
+        for part in image.parts:
+            if image.tree is not None and os.path.lexists(image.tree / part):
+                tar.add(image.tree / part, part, filter=_tool)
+        for name, content in sorted(image.files.items()):
+            _add(tar, name, content if isinstance(content, bytes) else content.read_bytes(), mode=0o755)
+        for name, target in sorted(image.links.items()):
+            _add_link(tar, name, target)
+    return stream.getvalue()
+
+
+def _tool(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if entry.name.startswith(_NOT_TOOLS):
+        return None
+    entry.mtime = 0
+    return entry
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), mode
+    tar.addfile(entry, io.BytesIO(content))
+
+
+def _add_directory(tar: tarfile.TarFile, name: str, *, mode: int) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = tarfile.DIRTYPE, mode
+    tar.addfile(entry)
+
+
+def _add_link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    tar.addfile(entry)
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _descriptor(content: bytes, media_type: object) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": _digest(content), "size": len(content)}

@@ -1,0 +1,193 @@
+"""What every machine has besides Debian: programs, the container runtime and its network, units. One directory, laid over the base tree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kubewright import binaries
+from kubewright.base.level import KUBERNETES
+from testbed.places import cache
+
+_BIN, _CNI = "usr/local/bin", "opt/cni/bin"
+PLACES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("containerd", "containerd-shim-runc-v2", "ctr", "runc"), _BIN),
+    **dict.fromkeys(("bridge", "loopback", "host-local", "portmap"), _CNI),
+    **dict.fromkeys(("kubelet", "kubectl", "kubeadm"), "usr/bin"),
+}
+"""Programs of a machine, and the directory that each is put into."""
+
+_CONTAINERD = """\
+version = 3
+
+[plugins.'io.containerd.cri.v1.images']
+  snapshotter = 'overlayfs'
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = 'registry.k8s.io/pause:3.10.2'
+
+[plugins.'io.containerd.cri.v1.runtime']
+  # without CAP_SYS_RESOURCE nobody may lower an OOM score
+  restrict_oom_score_adj = true
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+  runtime_type = 'io.containerd.runc.v2'
+
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
+  BinaryName = '/usr/local/bin/runc'
+  SystemdCgroup = false
+
+[plugins.'io.containerd.cri.v1.runtime'.cni]
+  bin_dirs = ['/opt/cni/bin']
+  conf_dir = '/etc/cni/net.d'
+"""
+# The kubelet's unit and drop-in as the Debian packages of Kubernetes have them (spec/kubeadm.md 7.8).
+_UNITS: Final[Mapping[str, str]] = {
+    "containerd.service": """\
+[Unit]
+Description=containerd container runtime
+After=network.target cgroups-writable.service
+
+[Service]
+Type=notify
+ExecStart=/usr/local/bin/containerd
+Delegate=yes
+KillMode=process
+Restart=always
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+""",
+    # systemd-nspawn mounts them read-only
+    "cgroups-writable.service": """\
+[Unit]
+Description=Make the cgroup mounts writable
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/cgroups-writable
+
+[Install]
+WantedBy=sysinit.target
+""",
+    "kubelet.service": """\
+[Unit]
+Description=kubelet: The Kubernetes Node Agent
+Documentation=https://kubernetes.io/docs/
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart=/usr/bin/kubelet
+Restart=always
+StartLimitInterval=0
+RestartSec=10
+
+[Install]
+WantedBy=multi-user.target
+""",
+}
+_DROP_IN = """\
+[Service]
+Environment="KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"
+Environment="KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"
+EnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"""
+_WRITABLE = """\
+#!/bin/sh
+set -eu
+while read -r _ mount kind _; do
+  case "$kind" in cgroup | cgroup2) mount -o remount,bind,rw "$mount" ;; esac
+done < /proc/mounts
+"""
+_MASKED = (
+    *("console-getty.service", "getty.target", "systemd-logind.service", "systemd-networkd.service", "systemd-resolved.service"),
+    *(
+        "apt-daily.timer",
+        "apt-daily-upgrade.timer",
+        "dpkg-db-backup.timer",
+        "e2scrub_all.timer",
+        "fstrim.timer",
+        "systemd-tmpfiles-clean.timer",
+    ),
+)
+ENABLED = ("containerd.service", "cgroups-writable.service", "kubelet.service")
+
+
+def programs(names: Sequence[str]) -> dict[str, Path]:
+    """Return where programs are on the host, fetching those that are missing. Raises BinariesError."""
+    sources = binaries.sources_from(os.environ)
+    return {name: Path(binary.path) for name, binary in binaries.ensure(names, version=KUBERNETES, sources=sources).items()}
+
+
+def ensure_kit() -> Path:
+    """Return the directory, making it if it is not there."""
+    wanted = programs(tuple(PLACES))
+    key = _key(wanted)
+    place = cache() / f"kit-{key}"
+    if not place.exists():
+        partial = place.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        for name, path in wanted.items():
+            _install(path.resolve(), partial / PLACES[name] / name)
+        _configure(partial)
+        partial.rename(place)
+    return place
+
+
+def cni(*, pods: str) -> str:
+    """Return the network configuration of a machine whose pods have this range."""
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "hairpinMode": True,
+        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+    }
+    plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]
+    return json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": plugins}, indent=1)
+
+
+def _configure(tree: Path) -> None:
+    units = tree / "etc" / "systemd" / "system"
+    for name, text in _UNITS.items():
+        _write(units / name, text)
+    _write(units / "kubelet.service.d" / "10-kubeadm.conf", _DROP_IN)
+    for name in _MASKED:
+        (units / name).symlink_to("/dev/null")
+    for name in ENABLED:
+        target = units / ("sysinit.target.wants" if name.startswith("cgroups") else "multi-user.target.wants") / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.symlink_to(f"/etc/systemd/system/{name}")
+    _write(tree / "usr/local/sbin/cgroups-writable", _WRITABLE, mode=0o755)
+    _write(tree / "etc/containerd/config.toml", _CONTAINERD)
+
+
+def _key(wanted: Mapping[str, Path]) -> str:
+    parts = [_CONTAINERD, _DROP_IN, _WRITABLE, *_UNITS.values(), *_MASKED, *PLACES.values()]
+    parts += [f"{name} {path} {path.stat().st_size} {path.stat().st_mtime_ns}" for name, path in sorted(wanted.items())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+
+
+def _install(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
+
+
+def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)

@@ -1,0 +1,176 @@
+"""One machine: systemd as PID 1 in a container of systemd-nspawn, over an overlay of the shared trees.
+
+made ── boot() ──> booting ── ready() ──> ready ── stop() ───────> stopped (the disk stays)
+└───── cut_power() ──> stopped, with whatever was on the disk at that moment
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.cgroups import Cgroups
+from testbed.places import MachinePlaces
+from testbed.running import BedError, quietly, run
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NAMESPACES = ("-m", "-u", "-i", "-n", "-p", "-C")
+"""Of PID 1. Not `ip netns exec`: it mounts a new /sys, and the cgroup mounts are hidden."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command in a machine ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Machine:
+    """A machine that is made of two read-only trees and a disk. `lower` are the trees, the upper one first.
+
+    `shared` are directories of the host that it sees at the same path and cannot write to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        bed: str,
+        places: MachinePlaces,
+        lower: Sequence[Path],
+        namespace: str,
+        address: str,
+        shared: Sequence[Path] = (),
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.places = places
+        self.cgroups = Cgroups(f"{bed}-{name}")
+        self._bed = bed
+        self._lower = tuple(lower)
+        self._namespace = namespace
+        self._shared = tuple(shared)
+        self._container: subprocess.Popen[bytes] | None = None
+        self._leader = 0
+
+    def boot(self) -> None:
+        """Mount the disk and start systemd; `ready` waits for it."""
+        self._mount()
+        self.cgroups.make()
+        with self.places.console.open("ab") as console:
+            argv = self.cgroups.within(self._command())
+            self._container = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=_NSPAWN)
+
+    def ready(self, *, within: float = 60) -> None:
+        """Wait until the container runtime of the machine serves. Raises BedError with the end of the console."""
+        end = time.monotonic() + within
+        while time.monotonic() < end:
+            if self._container is None or self._container.poll() is not None:
+                break
+            if self.leader and Path(f"/proc/{self.leader}/root/run/containerd/containerd.sock").exists():
+                return
+            time.sleep(0.02)
+        said = self.places.console.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
+        raise BedError(f"machine {self.name} did not come up:\n" + "\n".join(said))
+
+    @property
+    def leader(self) -> int:
+        """The machine's PID 1 as the host counts; 0 while there is none."""
+        if not self._leader:
+            self._leader = next((pid for pid in self.cgroups.processes() if _is_leader(pid)), 0)
+        return self._leader
+
+    @property
+    def root(self) -> Path:
+        """Its file system, as it sees it itself."""
+        return Path(f"/proc/{self.leader}/root")
+
+    def argv(self, *command: str, env: Mapping[str, str] | None = None) -> list[str]:
+        """Return the arguments that run a command in the machine, in its cgroups and with a clean environment."""
+        given = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", **(env or {})}
+        enter = ("nsenter", "-t", str(self.leader), *_NAMESPACES, "--wdns=/root", "--")
+        return self.cgroups.inside([*enter, "env", "-i", *(f"{name}={value}" for name, value in given.items()), *command])
+
+    def start(self, *command: str, env: Mapping[str, str] | None = None, **how: int) -> subprocess.Popen[bytes]:
+        """Start a command in the machine and return its process."""
+        return subprocess.Popen(self.argv(*command, env=env), **how)  # type: ignore[call-overload, no-any-return]
+
+    def run(
+        self, *command: str, env: Mapping[str, str] | None = None, within: float = 300, check: bool = True, data: str | None = None
+    ) -> Ended:
+        """Run a command in the machine. Raises BedError if it fails and `check` is set."""
+        ended = subprocess.run(
+            self.argv(*command, env=env),
+            input=None if data is None else data.encode(),
+            stdin=subprocess.DEVNULL if data is None else None,
+            capture_output=True,
+            timeout=within,
+            check=False,
+        )
+        found = Ended(ended.returncode, ended.stdout.decode(errors="replace"), ended.stderr.decode(errors="replace"))
+        if check and found.code:
+            raise BedError(f"{shlex.join(command)} on {self.name} ended with {found.code}:\n{found.err or found.out}")
+        return found
+
+    def stop(self) -> None:
+        """End the machine, without ceremony: nobody needs its last words."""
+        self.cut_power()
+
+    def cut_power(self) -> None:
+        """Kill everything in it at once, as a power cut does. `boot` starts it again from the same disk."""
+        if self._container is not None:
+            self._container.kill()
+        self.cgroups.kill()
+        if self._container is not None:
+            self._container.wait(10)
+        self._container, self._leader = None, 0
+        unmount(self.places.root)
+
+    def remove(self) -> None:
+        """Stop it and remove its disk and cgroups."""
+        self.cut_power()
+        self.cgroups.remove()
+        run("rm", "-rf", "--one-file-system", str(self.places.root_directory))
+
+    def _mount(self) -> None:
+        places = self.places
+        for path in (places.upper, places.work, places.root, places.containerd):
+            path.mkdir(parents=True, exist_ok=True)
+        if not os.path.ismount(places.root):
+            lower = ":".join(str(path) for path in self._lower)
+            options = f"lowerdir={lower},upperdir={places.upper},workdir={places.work}"
+            run("mount", "-t", "overlay", f"kubewright-testbed-{self._bed}", "-o", options, str(places.root))
+
+    def _command(self) -> list[str]:
+        return [
+            *("systemd-nspawn", "-q", "-D", str(self.places.root), f"--machine={self._bed}-{self.name}", f"--hostname={self.name}"),
+            *("--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{self._namespace}", "--capability=all"),
+            *("--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=read-only", "--bind=/dev/kmsg"),
+            *(f"--bind-ro={path}" for path in self._shared),
+            *(f"--bind={self.places.containerd}:/var/lib/containerd", "-b"),
+        ]
+
+
+_NSPAWN = {"PATH": _PATH, "SYSTEMD_SECCOMP": "0", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "1", "LANG": "C.UTF-8"}
+
+
+def unmount(root: Path) -> None:
+    """Unmount a machine's file system, however often something was mounted there."""
+    while os.path.ismount(root):
+        quietly(["umount", "-R", "-l", str(root)])
+
+
+def _is_leader(pid: int) -> bool:
+    """Say if a process is PID 1 of a process namespace of its own."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return any(line.split()[2:] == ["1"] for line in status.splitlines() if line.startswith("NSpid:"))

@@ -1,0 +1,55 @@
+"""Where things of the testbed lie: what is kept in the cache, and what belongs to one bed.
+
+- `cache/base-<key>`: the Debian tree, never written to after it was made; `kit-<key>`: what every machine has on top of it (programs, units,
+  configuration); `store-<key>`: the container runtime's directory with all images unpacked.
+- `state/<bed>/lock`: held while a bed is up; `state/<bed>/<machine>`: upper and work of the overlay, root (its mount point), containerd.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def cache() -> Path:
+    """Return the directory of what is made once."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kubewright" / "testbed"
+
+
+def beds() -> Path:
+    """Return the directory of all beds that are up, or were when they were killed."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "kubewright" / "testbed"
+
+
+@dataclass(frozen=True)
+class MachinePlaces:
+    """The directories of one machine."""
+
+    root_directory: Path
+
+    @property
+    def upper(self) -> Path:
+        """What the machine wrote: its disk."""
+        return self.root_directory / "upper"
+
+    @property
+    def work(self) -> Path:
+        return self.root_directory / "work"
+
+    @property
+    def root(self) -> Path:
+        """Where its file system is mounted."""
+        return self.root_directory / "root"
+
+    @property
+    def containerd(self) -> Path:
+        """The container runtime's directory: must not lie on an overlay."""
+        return self.root_directory / "containerd"
+
+    @property
+    def console(self) -> Path:
+        """What systemd and the units said on the console."""
+        return self.root_directory / "console.log"

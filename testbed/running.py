@@ -1,0 +1,30 @@
+"""Running programs on the host for the testbed: argument lists, never a shell, and an error that shows what the program said."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+
+
+class BedError(Exception):
+    """Something on the host stands in the way. The text names it, and what to do."""
+
+
+def run(*argv: str, cwd: str | None = None, env: Mapping[str, str] | None = None, within: float = 900, data: bytes | None = None) -> str:
+    """Run a program and return what it printed. Raises BedError when it fails, with the end of its output."""
+    try:
+        ended = subprocess.run(argv, cwd=cwd, env=env, input=data, capture_output=True, timeout=within, check=False)
+    except FileNotFoundError as error:
+        raise BedError(f"{argv[0]} is not installed: `python -m testbed packages` installs what is needed") from error
+    except subprocess.TimeoutExpired as error:
+        raise BedError(f"{' '.join(argv[:4])} … did not end within {within:g} s") from error
+    if ended.returncode:
+        said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines()[-12:]
+        raise BedError(f"{' '.join(argv)} ended with {ended.returncode}:\n" + "\n".join(said))
+    return ended.stdout.decode(errors="replace")
+
+
+def quietly(*argvs: Sequence[str]) -> None:
+    """Run programs that clean up: what is gone already is no error."""
+    for argv in argvs:
+        subprocess.run(argv, capture_output=True, timeout=60, check=False)

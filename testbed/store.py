@@ -1,0 +1,75 @@
+"""The container runtime's directory with all images unpacked, made once; every machine gets a copy by hard links, its databases copied.
+
+Made by a containerd on the host itself, with a directory and a socket of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed.images import Image, archive
+from testbed.kit import programs
+from testbed.places import cache
+from testbed.running import BedError, run
+
+_CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.grpc.v1.cri']\n"
+
+
+def ensure_store(images: list[Image], *, key: str) -> Path:
+    """Return the directory, making it if it is not there. `key` stands for whatever the images are made of."""
+    digest = hashlib.sha256("\0".join((key, *map(repr, images))).encode()).hexdigest()[:12]
+    place = cache() / f"store-{digest}"
+    if not place.exists():
+        partial = place.with_suffix(".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        with tempfile.TemporaryDirectory(prefix="kubewright-testbed-") as scratch, _containerd(partial, Path(scratch)) as socket:
+            for number, image in enumerate(images):
+                path = Path(scratch) / f"{number}.tar"
+                archive(image, path)
+                ctr = str(programs(("ctr",))["ctr"])
+                run(ctr, "--address", socket, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", str(path))
+                path.unlink()
+        partial.rename(place)
+    return place
+
+
+def copy_store(store: Path, target: Path) -> None:
+    """Give a machine its own: files by hard link, because nobody writes to them; databases as copies."""
+    shutil.rmtree(target, ignore_errors=True)
+    run("cp", "-al", str(store), str(target))
+    for path in target.rglob("*.db"):
+        copied = path.with_suffix(".copied")
+        shutil.copy2(path, copied)
+        copied.replace(path)
+
+
+@contextmanager
+def _containerd(directory: Path, scratch: Path) -> Iterator[str]:
+    """Run a containerd without its Kubernetes part over a directory, and give out its socket."""
+    config, socket, log = scratch / "config.toml", scratch / "containerd.sock", scratch / "log"
+    config.write_text(_CONFIG, encoding="ascii")
+    argv = [
+        *(str(programs(("containerd",))["containerd"]), "--config", str(config), "--root", str(directory)),
+        *("--state", str(scratch / "state"), "--address", str(socket)),
+    ]
+    with log.open("wb") as stream:
+        process = subprocess.Popen(argv, stdout=stream, stderr=stream, env={"PATH": os.environ["PATH"]})
+    try:
+        end = time.monotonic() + 60
+        while not socket.exists():
+            if process.poll() is not None or time.monotonic() > end:
+                raise BedError("containerd did not start:\n" + log.read_text(errors="replace")[-2000:])
+            time.sleep(0.05)
+        yield str(socket)
+    finally:
+        process.terminate()
+        process.wait(30)

@@ -1,0 +1,77 @@
+"""What the tests of this tier share: configurations, kubewright and kubectl in a machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from testbed.machine import Ended, Machine
+
+SOURCE = Path(__file__).parents[2] / "src"
+SHARED = (Path(sys.prefix), SOURCE)
+"""What a machine sees of the host: our virtual environment and our sources."""
+
+INIT = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {{advertiseAddress: {address}}}
+nodeRegistration:
+  ignorePreflightErrors: [SystemVerification]  # these machines have cgroup v1
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+controlPlaneEndpoint: cluster.test:6443
+networking: {{podSubnet: 10.244.0.0/16}}
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: cgroupfs
+failCgroupV1: false
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+conntrack: {{maxPerCore: 0}}
+"""
+CONFIG = "/root/kubeadm.yaml"
+
+
+def write(machine: Machine, path: str, text: str) -> None:
+    machine.run("sh", "-c", f"cat > {path}", data=text)
+
+
+def argv(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kubewright", *arguments]
+
+
+ENVIRONMENT = {"PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def kubewright(machine: Machine, *arguments: str, check: bool = True) -> Ended:
+    return machine.run(*argv(*arguments), env=ENVIRONMENT, check=check)
+
+
+def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
+    """Ask with the administrator's kubeconfig; an answer that is no JSON yet is an empty one."""
+    ended = machine.run("kubectl", *arguments, "-o", "json", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
+    return dict(json.loads(ended.out)) if ended.code == 0 else {}
+
+
+def eventually(condition: Callable[[], bool], what: str, *, within: float = 180) -> None:
+    """Wait; the time is a guard against hangs and no measurement."""
+    end = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        time.sleep(0.5)
+
+
+def ready(machine: Machine, kind: str, name: str) -> bool:
+    """Tell whether all pods of a workload are ready."""
+    status = kubectl(machine, "-n", "kube-system", "get", kind, name).get("status", {})
+    wanted = status.get("desiredNumberScheduled") or status.get("replicas") or 0
+    return wanted > 0 and wanted == (status.get("numberReady") or status.get("readyReplicas"))

@@ -1,0 +1,94 @@
+"""`kubewright init` on a whole machine: systemd, containerd, the real kubelet."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, ready, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Machine
+
+
+@pytest.fixture(scope="module")
+def machine(parts: Parts) -> Iterator[Machine]:
+    """A control plane that kubewright made."""
+    with Bed("one", bed="init", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, INIT.format(address=one.address))
+        kubewright(one, "init", "--config", CONFIG)
+        yield one
+
+
+def test_the_node_and_the_add_ons_become_ready(machine: Machine) -> None:
+    def node_ready() -> bool:
+        conditions = kubectl(machine, "get", "node", "one").get("status", {}).get("conditions", [])
+        return any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
+
+    eventually(node_ready, "the Node to be Ready")
+    eventually(lambda: ready(machine, "daemonset", "kube-proxy"), "kube-proxy")
+    eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS")
+    names = {pod["metadata"]["name"] for pod in kubectl(machine, "-n", "kube-system", "get", "pods")["items"]}
+    assert {f"{name}-one" for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")} <= names
+
+
+def test_the_same_command_again_changes_nothing(machine: Machine) -> None:
+    assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""
+    before = machine.run("sh", "-c", "cat /etc/kubernetes/manifests/* /etc/kubernetes/pki/*.crt /var/lib/kubelet/config.yaml").out
+    pods = {pod["metadata"]["uid"] for pod in kubectl(machine, "-n", "kube-system", "get", "pods")["items"]}
+    kubewright(machine, "init", "--config", CONFIG)
+    assert machine.run("sh", "-c", "cat /etc/kubernetes/manifests/* /etc/kubernetes/pki/*.crt /var/lib/kubelet/config.yaml").out == before
+    assert {pod["metadata"]["uid"] for pod in kubectl(machine, "-n", "kube-system", "get", "pods")["items"]} == pods
+
+
+def test_an_edited_manifest_is_shown_and_mended(machine: Machine) -> None:
+    manifest = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+    machine.run("sed", "-i", "s/--leader-elect=true/--leader-elect=false/", manifest)
+    plan = kubewright(machine, "init", "--plan", "--config", CONFIG).out
+    assert "+    - --leader-elect=true" in plan
+    assert plan.count("update file") == 1
+    kubewright(machine, "init", "--config", CONFIG)
+    assert "--leader-elect=true" in machine.run("cat", manifest).out
+
+
+def test_another_configuration_is_refused(machine: Machine) -> None:
+    write(machine, "/root/other.yaml", INIT.format(address=machine.address).replace("10.244.0.0/16", "10.245.0.0/16"))
+    ended = kubewright(machine, "init", "--config", "/root/other.yaml", check=False)
+    assert ended.code == 1
+    assert "made with another configuration" in ended.err
+    assert "10.245.0.0/16" in ended.err
+
+
+def test_kubeadm_works_on_a_machine_that_we_made(machine: Machine) -> None:
+    environment = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+    for words in (("token", "list"), ("certs", "check-expiration"), ("certs", "renew", "apiserver")):
+        assert machine.run("kubeadm", *words, env=environment).code == 0
+
+
+def test_a_machine_that_is_not_fit_is_left_alone(parts: Parts) -> None:
+    with Bed("one", bed="unfit", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, INIT.format(address=one.address).replace("ignorePreflightErrors: [SystemVerification]", "imagePullSerial: true"))
+        one.run("mkdir", "-p", "/var/lib/etcd/member")
+        ended = kubewright(one, "init", "--config", CONFIG, check=False)
+        assert ended.code == 1
+        assert "[ERROR SystemVerification]" in ended.err
+        assert "[ERROR DirAvailable--var-lib-etcd]" in ended.err
+        assert one.run("ls", "/etc/kubernetes", check=False).out == ""
+
+
+@pytest.mark.parametrize("seconds", [0.7, 2.5, 6.0])
+def test_a_run_that_was_killed_is_finished_by_the_same_command(parts: Parts, seconds: float) -> None:
+    with Bed("one", bed="killed", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, INIT.format(address=one.address))
+        first = one.start(*argv("init", "--config", CONFIG), env=ENVIRONMENT)
+        time.sleep(seconds)
+        one.run("pkill", "-KILL", "-f", "kubewright init", check=False)
+        first.send_signal(signal.SIGKILL)
+        first.wait(10)
+        kubewright(one, "init", "--config", CONFIG)
+        eventually(lambda: ready(one, "daemonset", "kube-proxy"), "kube-proxy")
+        assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""

@@ -1,0 +1,81 @@
+"""The testbed itself: machines come up whole, survive a power cut, and leave nothing behind, however they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from testbed.bed import Bed, Parts, sweep
+from testbed.cgroups import PARENT, hierarchies
+from testbed.network import bridges, namespaces
+from testbed.places import beds
+from testbed.running import BedError
+
+ROOT = Path(__file__).parents[2]
+
+
+def left(bed: str) -> list[str]:
+    """Name what a bed has on the host."""
+    found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}-*")]
+    found += [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if f"/{bed}/" in line]
+    found += [name for name in namespaces() if name.startswith("kwtb")]
+    found += [name for name in bridges() if name.startswith("kwtb")]
+    return found + [str(path) for path in (beds() / bed).glob("*/*")]
+
+
+def test_machines_are_whole_and_reach_each_other(parts: Parts) -> None:
+    with Bed("one", "two", bed="whole", parts=parts) as bed:
+        one, two = bed["one"], bed["two"]
+        assert one.run("systemctl", "is-system-running", "--wait", check=False).out.strip() in {"running", "degraded"}
+        assert one.run("systemctl", "is-active", "containerd").out.strip() == "active"
+        assert one.run("hostname").out.strip() == "one"
+        assert one.run("ping", "-c1", "-W5", "two").code == 0
+        assert two.run("ping", "-c1", "-W5", one.address).code == 0
+        images = one.run("ctr", "-n", "k8s.io", "images", "list", "-q").out.split()
+        assert {image.rpartition(":")[0].rpartition("/")[2] for image in images if "/" in image} == {
+            *("busybox", "coredns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "pause"),
+        }
+        # each machine sees its own cgroups only, and may write them
+        for machine in (one, two):
+            machine.run("mkdir", "/sys/fs/cgroup/memory/kubepods" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup/kubepods")
+    assert left("whole") == []
+
+
+def test_a_power_cut_keeps_the_disk_and_nothing_else(parts: Parts) -> None:
+    with Bed("one", bed="cut", parts=parts) as bed:
+        one = bed["one"]
+        one.run("sh", "-c", "echo kept > /root/file; sync; echo gone > /run/file")
+        one.cut_power()
+        assert one.cgroups.processes() == set()
+        one.boot()
+        one.ready()
+        assert one.run("cat", "/root/file").out == "kept\n"
+        assert one.run("cat", "/run/file", check=False).code == 1
+
+
+def test_a_container_runs_in_a_machine(parts: Parts) -> None:
+    with Bed("one", bed="runs", parts=parts) as bed:
+        ran = bed["one"].run("ctr", "-n", "k8s.io", "run", "--rm", "docker.io/library/busybox:test", "said", "/bin/sh", "-c", "echo hello")
+        assert ran.out == "hello\n"
+
+
+def test_what_a_killed_bed_left_is_swept(parts: Parts) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    process = subprocess.Popen([sys.executable, "-m", "testbed", "up", "one"], stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"one ")
+    with pytest.raises(BedError, match="in use by another process"):
+        Bed("one", bed="hand", parts=parts).up()
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    process.stdout.close()
+    assert left("hand") != []
+
+    assert sweep() == ["hand"]
+
+    assert left("hand") == []
+    assert sweep() == []

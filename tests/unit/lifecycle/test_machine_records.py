@@ -1,0 +1,78 @@
+"""What is kept of a machine between runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from init_kit import TOKEN, Box, asked
+
+from kubewright.base.errors import ConfigurationChanged, HostError
+from kubewright.base.records import replace
+from kubewright.lifecycle import machine_record
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Box(tmp_path)
+
+
+def record(box, **more: object):
+    return machine_record.of_init(box.call(asked(**more)).configuration)
+
+
+def test_a_record_is_read_back_as_it_was_kept(box):
+    host = box.call(asked()).host
+    assert machine_record.load(host) is None
+    machine_record.save(host, record(box))
+    assert machine_record.load(host) == record(box)
+    machine_record.save(host, replace(record(box), finished=True))
+    assert machine_record.load(host).finished
+    path = Path(machine_record.path(host))
+    assert (oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777)) == ("0o600", "0o700")
+
+
+def test_no_token_and_no_key_is_kept(box):
+    kept = record(box, init=f"certificateKey: {'ab' * 32}\n").configuration
+    assert TOKEN.partition(".")[2] not in kept
+    assert "abab" not in kept
+
+
+def test_how_one_run_goes_makes_no_other_machine(box):
+    machine_record.require_same(record(box), record(box, init="skipPhases: [preflight]\ntimeouts: {discovery: 1m0s}\n"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cluster": "clusterName: other\n"},
+        {"cluster": "networking: {podSubnet: 10.1.0.0/16}\n"},
+        {"init": "nodeRegistration: {name: other}\n"},
+    ],
+)
+def test_another_configuration_is_refused_with_the_difference(box, other):
+    with pytest.raises(ConfigurationChanged, match="another configuration") as caught:
+        machine_record.require_same(record(box), record(box, **other))
+    assert "\n+" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", "{}", '{"format": 2}', '{"format": 1, "workflow": 3, "configuration": "", "finished": true}']
+)
+def test_what_is_no_record_is_told(box, text):
+    host = box.call(asked()).host
+    path = Path(machine_record.path(host))
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(HostError, match="does not say what this machine was made of"):
+        machine_record.load(host)
+
+
+def test_a_record_of_another_format_is_told(box):
+    host = box.call(asked()).host
+    machine_record.save(host, record(box))
+    path = Path(machine_record.path(host))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
+    with pytest.raises(HostError, match="format 2"):
+        machine_record.load(host)
