@@ -110,6 +110,9 @@ FILES = Table(
 )
 """Of configuration files and the commands that read them."""
 
+DRY = "/srv/dry"
+"""Where dry runs write."""
+
 ABOVE = Row(
     "only the directory that holds something need be private, not those above it",
     "kubeadm.md",
@@ -126,6 +129,16 @@ MACHINES = Table(ABOVE)
 
 COMMANDS = Table(
     ABOVE,
+    Row(
+        "a directory that holds keys is private",
+        "kubeadm.md",
+        "makes the directory that KUBEADM_INIT_DRYRUN_DIR names",
+        lambda found: (
+            found.what == DRY
+            and found.theirs == "('directory', '0o755', '0:0', None)"
+            and found.ours == "('directory', '0o700', '0:0', None)"
+        ),
+    ),
     Row(
         "a wrong value is a mistake, whatever comes behind it",
         "kubeadm.md",

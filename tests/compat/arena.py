@@ -44,6 +44,13 @@ class File:
     owner: str = "0:0"
 
 
+class Files(dict[str, str]):
+    """Files of a machine that are not shown where a test fails."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} files>"
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a machine is like after the commands. There are fewer runs than commands where one of them failed, if that ends the request."""

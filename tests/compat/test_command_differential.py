@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from accepted import COMMANDS, Found
-from arena import CONFIG, Answer, Request, arena
+from accepted import COMMANDS, DRY, Found
+from arena import CONFIG, Answer, Files, Request, arena
 from certs_beside import INIT, find_kubeadm
 from command_kit import lines
 from fuzzing import SEED, Patience, examples
@@ -41,7 +41,7 @@ def machine(pair):
     assert ours.code == 0
     files = {path: file.content.decode() for path, file in ours.files.items() if file.kind == "file"}
     assert len(files) == 28
-    return files
+    return Files(files)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_made_up_command_lines_end_alike(words, pair, machine, patience):
         return
     note(line)
     files = {CONFIG: CLUSTER} if line.startswith("init") else machine
-    theirs, ours = pair.both(Request([words], files, {"KUBEADM_INIT_DRYRUN_DIR": "/srv/dry"}))
+    theirs, ours = pair.both(Request([words], files, {"KUBEADM_INIT_DRYRUN_DIR": DRY}))
     found = [one for one in differences(line, theirs, ours) if not COMMANDS.accept(one)]
     for one in found:
         patience.keep(line)

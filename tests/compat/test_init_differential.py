@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 import pytest
-from accepted import MACHINES, Found
+from accepted import DRY, MACHINES, Found
 from arena import CONFIG, Answer, File, Request, arena
 from certs_beside import find_kubeadm
 from fuzzing import SEED, Patience, examples
@@ -21,7 +21,6 @@ from machine_kit import machines
 from kubewright.base import yaml
 
 _LATER = "wait-control-plane,upload-config,upload-certs,mark-control-plane,bootstrap-token,kubelet-finalize,addon,show-join-command"
-_DRY = "/srv/dry"
 _SHOWN = (
     ["config", "images", "list", "--config", CONFIG],
     ["init", "phase", "addon", "coredns", "--print-manifest", "--config", CONFIG],
@@ -59,7 +58,7 @@ def test_the_files_of_init_are_the_same(made, pair, patience):
     note(f"{text}\n{made.patches} {made.environment}")
     files = {CONFIG: text, **made.patches}
     theirs, ours = pair.both(
-        Request(KUBEADMS, files, made.environment), Request(OURS, files, {**made.environment, "KUBEADM_INIT_DRYRUN_DIR": _DRY})
+        Request(KUBEADMS, files, made.environment), Request(OURS, files, {**made.environment, "KUBEADM_INIT_DRYRUN_DIR": DRY})
     )
     found = [one for one in differences(text, theirs, ours) if not MACHINES.accept(one)]
     for one in found:
@@ -84,9 +83,9 @@ def differences(text: str, theirs: Answer, ours: Answer) -> list[Found]:
 def moved(files: Mapping[str, File]) -> dict[str, File]:
     """Put the files of the kubelet where they would be: they come of a dry run, whose other files are the same again."""
     names = ("config.yaml", "instance-config.yaml", "kubeadm-flags.env")
-    dry = {f"/var/lib/kubelet/{name}": files[f"{_DRY}/{name}"] for name in names if f"{_DRY}/{name}" in files}
+    dry = {f"/var/lib/kubelet/{name}": files[f"{DRY}/{name}"] for name in names if f"{DRY}/{name}" in files}
     directory = {"/var/lib/kubelet": File("directory", 0o700, b"")} if dry else {}
-    return {path: file for path, file in files.items() if not path.startswith(_DRY)} | dry | directory
+    return {path: file for path, file in files.items() if not path.startswith(DRY)} | dry | directory
 
 
 def objects(text: str) -> list[object]:

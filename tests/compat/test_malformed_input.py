@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from arena import CONFIG, SOURCE, Answer, File, Request, Worker, alone
+from accepted import DRY
+from arena import CONFIG, SOURCE, Answer, File, Files, Request, Worker, alone
 from certs_beside import INIT
 from fuzzing import SEED, examples
 from hypothesis import given, note, seed
@@ -58,7 +59,7 @@ def machine(worker) -> Mapping[str, str]:
     assert made.code == 0
     files = {path: file.content.decode() for path, file in made.files.items() if file.kind == "file"}
     assert len(files) > 50
-    return files
+    return Files(files)
 
 
 _GARBAGE = st.sampled_from(
@@ -92,7 +93,7 @@ def test_damaged_files_end_in_an_error_of_ours_and_leave_nothing_half_done(data,
     files = {**machine, path: data.draw(damaged(machine[path], tuple(sorted(set(machine.values())))))}
     argv = data.draw(st.sampled_from(READERS))
     note(f"{' '.join(argv)}\n{path}: {files[path]!r}")
-    made = worker.run(Request([argv], files, {"KUBEADM_INIT_DRYRUN_DIR": "/srv/dry"}))
+    made = worker.run(Request([argv], files, {"KUBEADM_INIT_DRYRUN_DIR": DRY}))
     note(made.err)
     assert made.code in {0, 1}
     assert made.code == 0 or "error: " in made.err
