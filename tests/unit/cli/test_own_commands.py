@@ -1,0 +1,52 @@
+"""Commands and flags that kubeadm lacks, each by name: the reference data says nothing about them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from kubewright.cli import commands
+
+_ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
+KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
+OWN = {
+    "up": "binaries-dir config kubernetes-version name nodes output state-dir wait",
+    "down": "keep-data name output state-dir",
+    "local": "",
+    "local status": "name output state-dir",
+    "local logs": "follow machine name state-dir tail",
+    "local list": "output state-dir",
+    "local env": "name output state-dir",
+    "binaries": "",
+    "binaries list": "binaries-dir kubernetes-version output",
+    "binaries fetch": "binaries-dir kubernetes-version output",
+    "binaries verify": "binaries-dir kubernetes-version output",
+    "preflight": "",
+    "preflight init": "apiserver-advertise-address apiserver-bind-port cert-dir config cri-socket ignore-preflight-errors image-repository"
+    " kubernetes-version node-name output pod-network-cidr service-cidr",
+    "preflight join": "apiserver-advertise-address apiserver-bind-port config control-plane cri-socket discovery-file discovery-token"
+    " discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification ignore-preflight-errors node-name output tls-bootstrap-token"
+    " token",
+    "config explain": "kubeconfig output",
+    "config diff": "config kubeconfig output",
+    "help": "",
+    "alpha": "",
+}
+MORE = {"output": 65, "plan": 39, "fail-within": 1, "token-file": 1, "print-bootstrap-kubeconfig": 1}
+"""How many of kubeadm's commands have which flag besides kubeadm's."""
+
+
+def test_the_commands_that_kubeadm_lacks_have_these_flags():
+    found = {row.path: " ".join(sorted(flag.name for flag in row.flags)) for row in commands.every() if row.path not in KUBEADMS}
+    assert found == OWN
+
+
+def test_so_many_of_kubeadms_commands_have_more_flags():
+    found: Counter[str] = Counter()
+    for row in commands.every():
+        if row.words and row.path in KUBEADMS:
+            kubeadms = KUBEADMS[row.path]
+            known = {flag["name"] for kind in ("flags", "hidden_deprecated_flags") for flag in kubeadms.get(kind, ())}
+            found.update(flag.name for flag in row.flags if flag.name not in {*known, *kubeadms["inherited_flags"]})
+    assert found == MORE
