@@ -30,8 +30,8 @@ class Known:
 class TokenBootstrap:
     """Finds a cluster through its cluster-info, believes it because of the token's signature and the pins, and asks with the token.
 
-    Implements `identity.Bootstrap`. Every machine looks for itself and nothing that was found is kept; only connections are shared by
-    those that join with the same token.
+    Implements `identity.Bootstrap`. Every machine looks for itself and checks the signature of what it finds; only connections, and the
+    reading of a text that is the same, are shared by those that join with the same token.
     """
 
     def __init__(
