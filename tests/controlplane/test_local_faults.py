@@ -338,7 +338,7 @@ def test_a_document_that_names_places_is_refused_by_field_path(home: Bench) -> N
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("kind: [", "--config is not YAML"), ("\x00", "--config is not YAML"), ("kind: Pod\napiVersion: v1\n", "apiVersion 'v1'")],
+    [("kind: [", "--config is not YAML"), ("\x00", "--config is not YAML"), ("kind: Pod\napiVersion: v1\n", 'apiVersion "v1"')],
 )
 def test_what_is_no_configuration_is_refused(home: Bench, text: str, said: str) -> None:
     _failed(home, _up(home, config=text), 3, said, to_mend="ClusterConfiguration")

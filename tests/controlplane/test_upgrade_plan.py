@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
 import pytest
+from server_kit import api_server
 
 from kubewright import binaries
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
@@ -123,6 +124,13 @@ class Rooted:
 
     def read(self, path: PurePosixPath) -> bytes | None:
         return self._host.read(PurePosixPath(self._root) / path.relative_to("/"))
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory):
+    """One of our own: the objects that a plan reads have fixed names."""
+    with api_server(tmp_path_factory.mktemp("upgrades")) as running:
+        yield running
 
 
 @pytest.fixture
