@@ -38,7 +38,7 @@ FLAGS: Final = (
 
 
 def _probes(inputs: Inputs) -> Probes:
-    host = probe_host(inputs.given("bind-address") or inputs.addresses.loopback)
+    host = probe_host(inputs.bind_address(inputs.addresses.loopback))
     return Probes(port=inputs.secure_port(inputs.addresses.ports.controller_manager), host=host, live="/healthz", start="/healthz")
 
 

@@ -36,6 +36,11 @@ class Inputs:
         given = [arg.value for arg in self.extra_args if arg.name == name]
         return given[-1] if given else self.overrides.get(name)
 
+    def bind_address(self, otherwise: str) -> str:
+        """Return the address that the component listens on: the user's `bind-address`, also an empty one, which means all; or the machine's."""
+        given = self.given("bind-address")
+        return otherwise if given is None else given
+
     def secure_port(self, otherwise: int) -> int:
         """Return the port that the component serves on: the user's `secure-port`, or the machine's. kubeadm's probes miss the user's."""
         given = self.given("secure-port") or ""

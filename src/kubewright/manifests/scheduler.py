@@ -25,7 +25,7 @@ FLAGS: Final = (
 
 
 def _probes(inputs: Inputs) -> Probes:
-    host = probe_host(inputs.given("bind-address") or inputs.addresses.loopback)
+    host = probe_host(inputs.bind_address(inputs.addresses.loopback))
     port = inputs.secure_port(inputs.addresses.ports.scheduler)
     return Probes(port=port, host=host, live="/livez", ready="/readyz", start="/livez")
 
