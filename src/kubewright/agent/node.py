@@ -136,6 +136,13 @@ class NodeAgent:
         """What keeps it from going on, '' if nothing does."""
         return self._presence.trouble or self._identity.trouble
 
+    @property
+    def waits_for(self) -> str:
+        """What it is about to do, where nothing keeps it from going on."""
+        if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and not self._presence.pod_cidrs:
+            return "waits for kube-controller-manager to give it a range of pod addresses"
+        return f"is in the phase {self._phase.value}"
+
     def view(self) -> NodeView:
         """Return how the node is now."""
         return NodeView(

@@ -111,12 +111,11 @@ class LocalNodes:
 
     def _summary(self) -> dict[str, Any]:
         agents = self._agents()
-        troubled = next((agent for agent in agents if agent.trouble), None)
         return {
             "ready": sum(agent.is_ready for agent in agents),
             "total": max(len(agents), 1),
             "begun": self._begun,
-            "reason": f"; {self._trouble}" if self._trouble else f"; {troubled.name}: {troubled.trouble}" if troubled else "",
+            "reason": f"; {reason}" if (reason := self._trouble or _why(agents)) else "",
         }
 
     async def _begin(self) -> None:
@@ -175,6 +174,15 @@ class LocalNodes:
         """Describe a worker: an invented machine. All share the address on which the daemon answers for their kubelets."""
         own = self._cluster.control_plane
         return NodeFacts(name=name, profile=self._profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
+
+
+def _why(agents: Sequence[NodeAgent]) -> str:
+    """Say what one node complains about, else what one that is not ready waits for; '' where all are."""
+    troubled = next((agent for agent in agents if agent.trouble), None)
+    if troubled is not None:
+        return f"{troubled.name}: {troubled.trouble}"
+    waiting = next((agent for agent in agents if not agent.is_ready), None)
+    return f"{waiting.name} {waiting.waits_for}" if waiting is not None else ""
 
 
 async def _healthy(_: Request) -> Response:
