@@ -10,7 +10,7 @@ import importlib
 import os
 import re
 import sys
-from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -85,10 +85,10 @@ def _imported(name: str) -> ModuleType | None:
 
 def _later(module: ModuleType) -> Iterator[str]:
     """Yield what the functions of a module import."""
-    loader = module.__spec__.loader if module.__spec__ is not None else None
-    source = loader.get_source(module.__name__) if isinstance(loader, SourceFileLoader) else None
-    if source is None:
+    path = module.__file__ or ""
+    if not path.endswith(".py"):
         return
+    source = Path(path).read_text(encoding="utf-8")
     for package, names, plain in _IMPORT.findall(_FOR_TYPES.sub("", source)):
         if plain:
             yield from (name.split()[0] for name in plain.split(","))
