@@ -148,7 +148,9 @@ def test_what_a_metrics_url_leaves_open_is_kubeadms(value, host, port, scheme):
     assert (probe["host"], found["ports"][0]["containerPort"], probe["scheme"]) == (host, port, scheme)
 
 
-@pytest.mark.parametrize(("address", "host"), [("0.0.0.0", None), ("::", None), ("", None), ("10.0.0.1", "10.0.0.1"), ("127.0.0.1", "127.0.0.1")])
+@pytest.mark.parametrize(
+    ("address", "host"), [("0.0.0.0", None), ("::", None), ("", None), ("10.0.0.1", "10.0.0.1"), ("127.0.0.1", "127.0.0.1")]
+)
 @pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
 def test_the_last_bind_address_decides_whom_probes_ask(component, address, host):
     arguments = (Arg(name="bind-address", value="192.0.2.1"), Arg(name="bind-address", value=address))
