@@ -178,7 +178,7 @@ class Said:
 
 def locked(host: Host, *, doing: str) -> Lock:
     """Return the lock of this machine, which `init` takes as well, to hold while something is written."""
-    directory = host.layout.run if os.geteuid() == 0 else dry_run_directory.state_home(os.environ)
+    directory = dry_run_directory.lock_directory(host.layout, environment=os.environ, root=os.geteuid() == 0)
     host.ensure(Directory(path=directory, mode=0o700))
     return Lock(directory / "init.lock", doing=doing)
 

@@ -215,4 +215,4 @@ def _dry_run(call: Call, means: Means, *, form: str) -> int:
 
 
 def _lock_directory(call: Call) -> PurePosixPath:
-    return call.host.layout.run if os.geteuid() == 0 else dry_run_directory.state_home(os.environ)
+    return dry_run_directory.lock_directory(call.host.layout, environment=os.environ, root=os.geteuid() == 0)

@@ -17,6 +17,7 @@ from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import PlainLines
 from kubewright.lifecycle import checking
+from kubewright.lifecycle.init import checks
 from kubewright.lifecycle.init.calls import Call, Means
 from kubewright.lifecycle.join.request import configure
 from kubewright.preflight.model import Report, Result
@@ -28,7 +29,7 @@ def init(parsed: Parsed) -> int:
     """Check this machine for init."""
     means = Means(clock=SystemClock(), random=SystemRandom(), reporter=PlainLines())
     call = Call.of(init_command.request_of(parsed, only=()), machine=init_command.machine, means=means)
-    return _tell(parsed, checking.for_init(call, environment=os.environ, user=os.geteuid()))
+    return _tell(parsed, checks.examine(call.configuration, host=call.host, addresses=call.addresses, user=os.geteuid()))
 
 
 def join(parsed: Parsed) -> int:
@@ -40,7 +41,7 @@ def join(parsed: Parsed) -> int:
     )
     machine_calls.warn(loaded.warnings)
     host = init_command.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
-    return _tell(parsed, checking.for_join(loaded.configuration, host=host, environment=os.environ, user=os.geteuid()))
+    return _tell(parsed, checking.for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 
 def _tell(parsed: Parsed, report: Report) -> int:

@@ -29,17 +29,13 @@ class RealPrograms:
         found = self.path(name)
         if found is None:
             raise HostError(f"{name} is not installed", remedy=f"install {name}, or see that it is on PATH")
-        import subprocess
+        from kubewright.host.commands import RealCommands  # few commands run programs
 
-        try:
-            ended = subprocess.run([str(found), "--version"], capture_output=True, timeout=_WITHIN, check=False, stdin=subprocess.DEVNULL)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise HostError(f"{found} does not tell its version", detail=str(error), remedy=f"see what `{found} --version` does") from error
-        if ended.returncode:
-            said = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        ended = RealCommands(environment=self._environment).run([str(found), "--version"], within=_WITHIN)
+        if ended.code:
             raise HostError(
                 f"{found} does not tell its version",
-                detail=f"exit code {ended.returncode}: {' '.join(said)}",
+                detail=f"exit code {ended.code}: {' '.join(ended.err.strip().splitlines()[-1:])}",
                 remedy=f"see what `{found} --version` says",
             )
-        return ended.stdout.decode(errors="replace").strip()
+        return ended.out.strip()

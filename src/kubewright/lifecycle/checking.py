@@ -1,15 +1,13 @@
-"""Checking this machine for what a command is going to do to it, without doing it."""
+"""Checking this machine for `join`, without joining; `init.checks` does it for init."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.host.seam import Host
-from kubewright.lifecycle.init.calls import Call
 from kubewright.preflight import lists, running
 from kubewright.preflight.model import Report, Subject
 
@@ -17,23 +15,7 @@ _ANY_ADDRESS = "127.0.0.1"
 """Stands for the address of a worker, which serves no API."""
 
 
-def for_init(call: Call, *, environment: Mapping[str, str], user: int) -> Report:
-    """Run what `init` checks."""
-    configuration = call.configuration
-    registration = configuration.init.node_registration
-    subject = Subject(
-        host=call.host,
-        node=registration,
-        addresses=call.addresses,
-        cluster=configuration.cluster,
-        environment=environment,
-        user=user,
-    )
-    checks = lists.init(configuration.cluster, call.addresses, call.host.layout)
-    return running.run(checks, subject, ignored=registration.ignore_preflight_errors)
-
-
-def for_join(configuration: JoinConfiguration, *, host: Host, environment: Mapping[str, str], user: int) -> Report:
+def for_join(configuration: JoinConfiguration, *, host: Host, user: int) -> Report:
     """Run what `join` checks before it asks the cluster anything; what depends on the cluster's configuration is not among it."""
     registration, control_plane = configuration.node_registration, configuration.control_plane
     endpoint = control_plane.local_api_endpoint if control_plane is not None else None
@@ -50,7 +32,7 @@ def for_join(configuration: JoinConfiguration, *, host: Host, environment: Mappi
         ca_path=PurePosixPath(configuration.ca_cert_path),
         endpoint_host=_host_of(by_token.api_server_endpoint) if by_token is not None else "",
     )
-    subject = Subject(host=host, node=registration, addresses=addresses, environment=environment, user=user)
+    subject = Subject(host=host, node=registration, addresses=addresses, user=user)
     return running.run(checks, subject, ignored=registration.ignore_preflight_errors)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
 from kubewright.base.errors import CheckFailed
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
 
 
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What checks look at: the machine, what is to become of it, and the environment of the command.
+    """What checks look at: the machine, and what is to become of it.
 
     `cluster` is None where it is not known before the machine is checked: on join.
     """
@@ -40,7 +40,6 @@ class Subject:
     node: NodeRegistration
     addresses: Addresses
     cluster: ClusterConfiguration | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     user: int = 0
     """The effective user id of the command."""
 

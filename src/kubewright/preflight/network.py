@@ -48,7 +48,7 @@ def proxied_host(host: str) -> Check:
     """A proxy in the environment would be asked for the API server."""
 
     def find(subject: Subject) -> Iterable[Finding]:
-        proxy = Proxies.from_environment(subject.environment).for_url(url(host, 443))
+        proxy = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(url(host, 443))
         if proxy is not None:
             yield warning(
                 f'Connection to "{host}" uses proxy "{proxy.url}". If that is not intended, adjust your proxy settings', remedy=_UNPROXIED
@@ -62,7 +62,7 @@ def proxied_range(subnet: str) -> Check:
 
     def find(subject: Subject) -> Iterable[Finding]:
         first = subnets.address_at(subnets.parse(subnet)[0], 1)
-        proxy = Proxies.from_environment(subject.environment).for_url(url(str(first), 1234))
+        proxy = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(url(str(first), 1234))
         if proxy is not None:
             yield warning(
                 f'connection to "{subnet}" uses proxy "{proxy.url}". This may lead to malfunctional cluster setup. Make sure that Pod and'

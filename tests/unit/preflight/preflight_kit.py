@@ -93,10 +93,11 @@ class FakeHost:
     programs: FakePrograms = field(default_factory=FakePrograms)
     network: FakeNetwork = field(default_factory=FakeNetwork)
     layout: Layout = LAYOUT
+    proxies: dict[str, str] = field(default_factory=dict)
 
     @property
     def facts(self):
-        return Facts(detected=Detected(host_name="node1"), machine=self.machine)
+        return Facts(detected=Detected(host_name="node1", proxy_environment=self.proxies), machine=self.machine)
 
     def read(self, path):
         text = self.files.get(str(path))

@@ -222,12 +222,12 @@ def test_a_packed_kernel_configuration_is_read_and_a_broken_one_is_told():
 
 def test_proxies_that_would_be_asked_for_the_clusters_addresses_are_warned_of():
     environment = {"HTTPS_PROXY": "http://user:secret@proxy.test:3128", "NO_PROXY": "192.0.2.0/24"}
-    report = running.run(INIT, subject(environment=environment))
+    report = running.run(INIT, subject(FakeHost(proxies=environment)))
     told = [(result.name, one.severity, one.text) for result in report.results for one in result.findings]
     assert [row[:2] for row in told] == [("HTTPProxyCIDR", Severity.WARNING)]
     assert "proxy.test" in told[0][2]
     assert "secret" not in told[0][2]
-    assert found(environment={"HTTPS_PROXY": "http://proxy.test", "NO_PROXY": "10.96.0.0/12"}) == {("HTTPProxy", "warning")}
+    assert found(FakeHost(proxies={"HTTPS_PROXY": "http://proxy.test", "NO_PROXY": "10.96.0.0/12"})) == {("HTTPProxy", "warning")}
 
 
 def test_a_name_that_nobody_can_resolve_is_warned_of():

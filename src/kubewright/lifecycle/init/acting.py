@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,9 @@ from kubewright.host.locks import Lock
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init import calls
 from kubewright.lifecycle.init.calls import Call
+from kubewright.lifecycle.init.context import InitContext
 from kubewright.workflow.journal import FileJournal
+from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
@@ -67,8 +69,7 @@ def _run(call: Call, *, resumed: bool, passed: Callable[[], None], journal: File
         waiter=PollingWaiter(clock=call.means.clock, reporter=call.means.reporter),
         connect=_connecting(call, call.host),
         health_checks=_health_checks(call),
-        passed=passed,
-        resumed=resumed,
+        preflight=_preflight(resumed=resumed, passed=passed),
     ) as ctx:
         return tuple(change for change in calls.run(ctx, call, journal=journal).changes if change)
 
@@ -78,7 +79,17 @@ def _health_checks(call: Call) -> Mapping[str, Condition]:
         return {}
     from kubewright.lifecycle.init import health
 
-    return health.checks(call.configuration.cluster, call.addresses)
+    host = call.host
+    return health.checks(call.configuration, layout=host.layout, addresses=call.addresses, detected=host.facts.detected)
+
+
+def _preflight(*, resumed: bool, passed: Callable[[], None]) -> Callable[[InitContext], Iterable[Step]]:
+    def preflight(ctx: InitContext) -> Iterable[Step]:
+        from kubewright.lifecycle.init import checks  # phases that only write files do without
+
+        return checks.checked(ctx, resumed=resumed, passed=passed)
+
+    return preflight
 
 
 def _connecting(call: Call, host: Host) -> Callable[[str], KubeAPI]:

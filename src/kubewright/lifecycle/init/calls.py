@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -19,12 +19,13 @@ from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init import external
-from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.init.context import InitContext, name_images
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest, configure
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
 from kubewright.workflow.journal import JournalStore
+from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
@@ -111,8 +112,7 @@ def context(
     connect: Callable[[str], KubeAPI],
     kubelet_makes: tuple[File, ...] = (),
     health_checks: Mapping[str, Condition] = _NO_CHECKS,
-    passed: Callable[[], None] | None = None,
-    resumed: bool = False,
+    preflight: Callable[[InitContext], Iterable[Step]] = name_images,
 ) -> Iterator[InitContext]:
     """Give what the phases work with. Keys that are still being made at the end are dropped."""
     means, request = call.means, call.request
@@ -136,8 +136,7 @@ def context(
             phases=call.phases,
             kubelet_makes=kubelet_makes,
             health_checks=health_checks,
-            passed=passed,
-            resumed=resumed,
+            preflight=preflight,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from kubewright.host.seam import Host
 from kubewright.pki import authorities
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
+from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
 def no_overrides(_: str, /) -> Mapping[str, str]:
     """A real machine changes none of kubeadm's flags."""
     return {}
+
+
+def name_images(ctx: InitContext) -> Iterable[Step]:
+    """Do the phase `preflight` as plans do."""
+    from kubewright.lifecycle.init import checks
+
+    return checks.named(ctx)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +65,8 @@ class InitContext:
     overrides: Callable[[str], Mapping[str, str]] = no_overrides
     health_checks: Mapping[str, Condition] = field(default_factory=dict)
     """How to see that a component other than the API server is healthy, by its name."""
-    passed: Callable[[], None] | None = None
-    """Called when the machine has passed its checks and is going to be changed. None in plans and dry runs: nothing is checked then."""
-    resumed: bool = False
-    """Whether an earlier run with the same configuration began on this machine: what that made does not stand in the way."""
+    preflight: Callable[[InitContext], Iterable[Step]] = name_images
+    """What the phase of that name does: plans and dry runs name the images, a run that changes the machine checks it first."""
     upload_certs: bool = False
     show_token: bool = True
     show_certificate_key: bool = True

@@ -44,6 +44,11 @@ def parent(layout: Layout, *, environment: Mapping[str, str], root: bool) -> Pur
     return layout.kubernetes / "tmp" if root else state_home(environment) / "dryrun"
 
 
+def lock_directory(layout: Layout, *, environment: Mapping[str, str], root: bool) -> PurePosixPath:
+    """Return where the lock of a machine lies: that of all users, or, for who may not write there, of one."""
+    return layout.run if root else state_home(environment)
+
+
 def state_home(environment: Mapping[str, str]) -> PurePosixPath:
     """Return the directory for what kubewright keeps for a user. Raises UsageError where neither it nor a home directory is known."""
     named = environment.get("XDG_STATE_HOME", "")

@@ -7,30 +7,32 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubewright.apis.addresses import Addresses, url
-from kubewright.apis.kubeadm.types import ClusterConfiguration, ControlPlaneComponent
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.types import Configuration, ControlPlaneComponent
+from kubewright.apis.layout import Layout
 from kubewright.base.errors import APIError
 from kubewright.base.waiting import Condition
 from kubewright.http import tls
 from kubewright.http.sync import Transport
+from kubewright.manifests.flags import Inputs
+from kubewright.manifests.pods import probe_host
 
 _PATIENCE: Final = 2.0
-_BIND: Final = "bind-address"
-_PORT: Final = "secure-port"
 
 
-def checks(cluster: ClusterConfiguration, addresses: Addresses) -> Mapping[str, Condition]:
+def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, Condition]:
     """Return the conditions of the components that have no client: TLS, without looking at a certificate that is their own."""
+
+    def condition(component: ControlPlaneComponent, port: int, path: str) -> Condition:
+        given = Inputs(configuration=configuration, layout=layout, addresses=addresses, detected=detected, extra_args=component.extra_args)
+        host = probe_host(given.bind_address(addresses.loopback)) or addresses.loopback
+        return functools.partial(_healthy, url(host, given.secure_port(port)), path)
+
+    cluster, ports = configuration.cluster, addresses.ports
     return {
-        "kube-controller-manager": _condition(cluster.controller_manager, addresses, addresses.ports.controller_manager, "/healthz"),
-        "kube-scheduler": _condition(cluster.scheduler, addresses, addresses.ports.scheduler, "/livez"),
+        "kube-controller-manager": condition(cluster.controller_manager, ports.controller_manager, "/healthz"),
+        "kube-scheduler": condition(cluster.scheduler, ports.scheduler, "/livez"),
     }
-
-
-def _condition(component: ControlPlaneComponent, addresses: Addresses, port: int, path: str) -> Condition:
-    given = {argument.name: argument.value for argument in component.extra_args}
-    host = given.get(_BIND) or addresses.loopback
-    server = url(addresses.loopback if host in {"0.0.0.0", "::"} else host, int(given.get(_PORT) or port))  # noqa: S104 - nothing is bound
-    return functools.partial(_healthy, server, path)
 
 
 def _healthy(server: str, path: str) -> str | None:

@@ -50,7 +50,7 @@ def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
     return run
 
 
-PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=f"{_HERE}.checks:preflight")
+PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=lambda ctx: ctx.preflight(ctx))
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",
