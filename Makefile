@@ -13,6 +13,9 @@ SECONDS ?= 300
 # The tests with a container runtime need root; without it they are skipped.
 FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" runc; $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
 
+# Whole machines: packages, Debian tree, programs, images. As root on Debian; elsewhere it says that their tests are skipped.
+ENSURE_MACHINES = PYTHONPATH=. $(BIN)/python -m testbed ensure
+
 # What tests/compat compares with: our kubeadm and kubelet, and the kubeadms of the minor releases beside ours, which nobody's own directory has.
 FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; \
   for version in v1.35.4 v1.37.1; do KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version $$version; done
@@ -28,11 +31,12 @@ up: $(VENV)/.core ## Start a local cluster (ARGS='--nodes 10' and so on)
 down: $(VENV)/.core ## Stop it and remove it
 	@$(BIN)/kubewright down --name $(NAME) $(ARGS)
 
-test: lint ## Run every test tier but that of whole machines
+test: lint ## Run every test tier
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
 	$(FETCH_RUNTIME)
-	$(BIN)/pytest tests/unit tests/controlplane tests/compat $(ARGS)
+	$(ENSURE_MACHINES)
+	$(BIN)/pytest tests/unit tests/controlplane tests/compat tests/machines $(ARGS)
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
 	$(BIN)/pytest tests/unit $(ARGS)
@@ -41,14 +45,15 @@ test-controlplane: $(VENV)/.test ## Run the tests against real components as pro
 	$(BIN)/kubewright binaries fetch
 	$(BIN)/pytest tests/controlplane $(ARGS)
 
-# Whole machines with systemd: root on Debian only. The first time it makes their tree and their images, which takes minutes.
-test-machines: $(VENV)/.test ## Run the tests on whole machines
-	PYTHONPATH=. $(BIN)/python -m testbed packages
+# The first time it makes the machines' tree and images, which takes minutes.
+test-machines: $(VENV)/.test ## Run the tests on whole machines (root on Debian)
 	$(BIN)/kubewright binaries fetch
-	PYTHONPATH=. $(BIN)/pytest tests/machines $(ARGS)
+	$(FETCH_ORACLES)
+	$(ENSURE_MACHINES)
+	$(BIN)/pytest tests/machines $(ARGS)
 
 machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
-	PYTHONPATH=. $(BIN)/python -m testbed packages
+	$(ENSURE_MACHINES)
 	PYTHONPATH=. $(BIN)/python -m testbed up $(ARGS)
 
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
@@ -71,6 +76,12 @@ bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 	$(BIN)/kubewright binaries fetch
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.bench $(ARGS)
+
+# About 30 minutes on two quiet cores: init 10, worker 5, control-plane 15.
+soak: $(VENV)/.test ## Kill init and joins at 50 random moments each, write docs/soak.md (ARGS='--workflow init --count 8')
+	$(BIN)/kubewright binaries fetch
+	$(ENSURE_MACHINES)
+	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)
 
 fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures go to build/fuzz
 	$(BIN)/kubewright binaries fetch kubeadm

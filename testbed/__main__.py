@@ -2,6 +2,7 @@
 
 packages              install what the host needs (root, apt)
 build                 make what is made once: base tree, kit, images
+ensure                both, where machines can be made; elsewhere it says why not and does nothing
 up NAME...            boot machines and keep them until the command is interrupted; prints how to enter them
 enter BED NAME [CMD]  run a shell, or a command, in a machine of a bed that is up
 sweep                 remove what killed beds left
@@ -46,6 +47,14 @@ def _build(_: list[str]) -> int:
     return 0
 
 
+def _ensure(_: list[str]) -> int:
+    if reason := host.unfit():
+        sys.stdout.write(f"{reason}; tests on whole machines are skipped\n")
+        return 0
+    host.install_packages()
+    return _build([])
+
+
 def _up(names: list[str]) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -74,7 +83,14 @@ def _sweep(_: list[str]) -> int:
     return 0
 
 
-_COMMANDS: Mapping[str, Callable[[list[str]], int]] = {"packages": _packages, "build": _build, "up": _up, "enter": _enter, "sweep": _sweep}
+_COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
+    "packages": _packages,
+    "build": _build,
+    "ensure": _ensure,
+    "up": _up,
+    "enter": _enter,
+    "sweep": _sweep,
+}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

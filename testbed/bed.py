@@ -21,8 +21,8 @@ from testbed.base import ensure_base
 from testbed.images import images
 from testbed.kit import cni, ensure_kit
 from testbed.machine import Machine, unmount
-from testbed.network import Network, bridges
-from testbed.places import MachinePlaces, beds
+from testbed.network import Network, bridges, namespaces
+from testbed.places import MachinePlaces, beds, cache
 from testbed.running import BedError, run
 from testbed.store import copy_store, ensure_store
 
@@ -40,11 +40,13 @@ class Parts:
 
 
 def ensure_parts() -> Parts:
-    """Make what is made once: some minutes the first time, nothing later."""
-    base, kit = ensure_base(), ensure_kit()
-    release = versions.release_for(versions.OWN)
-    wanted = images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
-    return Parts(base=base, kit=kit, store=ensure_store(wanted, key=f"{base.name} {kit.name}"))
+    """Make what is made once: some minutes the first time, nothing later. One process makes it, others wait for that."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with _locked(cache() / "parts.lock"):
+        base, kit = ensure_base(), ensure_kit()
+        release = versions.release_for(versions.OWN)
+        wanted = images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
+        return Parts(base=base, kit=kit, store=ensure_store(wanted, key=f"{base.name} {kit.name}"))
 
 
 class Bed:
@@ -76,9 +78,7 @@ class Bed:
         try:
             _sweep(self.name)
             host.prepare()
-            self.network = network = _free_network()
-            (self._place / "network").write_text(str(network.number), encoding="ascii")
-            network.make()
+            self.network = network = self._make_network()
             for index, name in enumerate(self._names, start=1):
                 network.attach(index, machines=len(self._names))
                 self.machines[name] = self._make(index, name, parts, network)
@@ -89,6 +89,19 @@ class Bed:
         except BaseException:
             self.down()
             raise
+
+    def renew(self, name: str) -> Machine:
+        """Put a machine that was never used in the place of one: same name and address, nothing on its disk or in its network. Boots it."""
+        if self.network is None:
+            raise BedError(f"bed {self.name} is not up")
+        index = self._names.index(name) + 1
+        self.machines[name].remove()
+        self.network.detach(index)
+        self.network.attach(index, machines=len(self._names))
+        machine = self.machines[name] = self._make(index, name, self._parts or ensure_parts(), self.network)
+        machine.boot()
+        machine.ready()
+        return machine
 
     def down(self) -> None:
         """Remove everything that the bed has on the host."""
@@ -104,6 +117,14 @@ class Bed:
     @property
     def _place(self) -> Path:
         return beds() / self.name
+
+    def _make_network(self) -> Network:
+        """Take a number that no bed has, one bed at a time."""
+        with _locked(beds() / "networks.lock"):
+            network = _free_network()
+            (self._place / "network").write_text(str(network.number), encoding="ascii")
+            network.make()
+            return network
 
     def _make(self, index: int, name: str, parts: Parts, network: Network) -> Machine:
         places = MachinePlaces(self._place / name)
@@ -166,6 +187,14 @@ def _lock(name: str) -> int:
     return descriptor
 
 
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a file, waiting for it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def _sweep(name: str) -> None:
     """End the machines of a bed and remove its mounts, network, cgroups and disks, in this order."""
     place = beds() / name
@@ -187,5 +216,6 @@ def _machines(place: Path) -> Sequence[Path]:
 
 
 def _free_network() -> Network:
-    taken = bridges()
+    """Find a number of which nothing is left: a bed that goes down removes its bridge before its namespaces."""
+    taken = bridges() | {name.partition("-")[0] for name in namespaces()}
     return next(network for network in (Network(number) for number in range(256)) if network.bridge not in taken)

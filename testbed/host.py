@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from testbed.running import quietly, run
+from testbed.running import BedError, quietly, run
 
 PACKAGES = ("systemd-container", "debootstrap", "iproute2", "gcc", "libc6-dev", "libseccomp-dev", "pkg-config")
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack")
@@ -43,8 +44,17 @@ def restore(saved: dict[str, str]) -> None:
             Path("/proc/sys", name).write_text(value, encoding="ascii")
 
 
+def unfit() -> str:
+    """Say what this host lacks that cannot be installed: beginning with `no`, empty where machines can be made."""
+    if os.geteuid() != 0:
+        return "no root: machines cannot be made"
+    return "" if shutil.which("apt-get") else "no apt: machines are made of Debian's packages"
+
+
 def install_packages() -> None:
-    """Install what the testbed needs and this host lacks, by apt."""
+    """Install what the testbed needs and this host lacks, by apt. Raises BedError on a host that is not fit."""
+    if reason := unfit():
+        raise BedError(reason)
     if not missing_packages():
         return
     run("apt-get", "update", "-qq")

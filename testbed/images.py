@@ -25,11 +25,13 @@ REPOSITORY = "registry.k8s.io"
 _USERS = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532::/home/nonroot:/sbin/nologin\n"
 _PAUSE = """\
 #include <signal.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 static void end(int number) { (void)number; _exit(0); }
 static void reap(int number) { (void)number; while (waitpid(-1, 0, WNOHANG) > 0) {} }
-int main(void) {
+int main(int count, char **arguments) {
+  if (count > 1 && !strcmp(arguments[1], "-v")) return 0;
   signal(SIGINT, end); signal(SIGTERM, end); signal(SIGCHLD, reap);
   for (;;) pause();
 }
@@ -119,8 +121,11 @@ def archive(image: Image, target: Path) -> None:
 
 
 def _pause() -> Path:
-    """Return the program that holds a pod's namespaces: it reaps children and ends on SIGTERM."""
-    place = cache() / "pause"
+    """Return the program that holds a pod's namespaces: it reaps children and ends on SIGTERM.
+
+    With `-v` it ends at once: kubeadm's check before upgrades runs it so, as a Job.
+    """
+    place = cache() / f"pause-{hashlib.sha256(_PAUSE.encode()).hexdigest()[:12]}"
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(".partial")

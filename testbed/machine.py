@@ -74,7 +74,9 @@ class Machine:
         while time.monotonic() < end:
             if self._container is None or self._container.poll() is not None:
                 break
-            if self.leader and Path(f"/proc/{self.leader}/root/run/containerd/containerd.sock").exists():
+            # the socket is there before what is behind it: systemd knows more
+            socket = Path(f"/proc/{self.leader}/root/run/containerd/containerd.sock")
+            if self.leader and socket.exists() and self.run("systemctl", "start", "containerd", check=False, within=within).code == 0:
                 return
             time.sleep(0.02)
         said = self.places.console.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]

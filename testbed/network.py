@@ -64,6 +64,10 @@ class Network:
                 run(*within, "route", "add", self.pods(other), "via", self.address(other))
         run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 
+    def detach(self, index: int) -> None:
+        """Remove the namespace of one machine with all that is in it."""
+        quietly(["ip", "link", "delete", f"{self.bridge}v{index}"], ["ip", "netns", "delete", self.namespace(index)])
+
     def remove(self) -> None:
         """Remove the bridge and every namespace; what is not there is no error."""
         # the links first: a namespace that something still holds would keep its end, and with it the other one

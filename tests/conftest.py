@@ -1,7 +1,9 @@
-"""For all tests: our own plugin, also where kubewright is only on the path; no event loop that nobody closes; interrupts that work.
+"""For all tests: our own plugin, also where kubewright is only on the path; matrices; no event loop that nobody closes; interrupts that work.
 
 The looptime plugin asks the policy for the current loop around synchronous tests too, and Python 3.11 makes one when none was ever set;
 its ResourceWarning then fails whatever test is running. Having set None once, the policy says that there is none.
+
+Made-up examples have no deadline of their own: on a busy machine any of them may take long.
 
 A shell starts what it puts into the background with SIGINT ignored, and children inherit that: tests that interrupt a command need it back.
 """
@@ -12,8 +14,13 @@ import signal
 from importlib.metadata import entry_points
 
 import pytest
+from hypothesis import settings
+
+from matrices import matrix, pytest_terminal_summary  # noqa: F401 - a fixture and a hook
 
 asyncio.set_event_loop(None)
+settings.register_profile("kubewright", deadline=None)
+settings.load_profile("kubewright")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.bench import cheap, cold_build, drawing, files, many_nodes, report, results, starting
+from tests.bench import (
+    cheap,
+    cold_build,
+    drawing,
+    files,
+    machines_init,
+    machines_join,
+    machines_timeline,
+    many_nodes,
+    report,
+    results,
+    starting,
+)
 from tests.bench.model import Result
 from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup, make
@@ -37,32 +49,48 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "start": Benchmark(run=starting.run, rounds=12),
     "nodes": Benchmark(run=many_nodes.run, rounds=5),
     "cold-build": Benchmark(run=cold_build.run, rounds=1, by_default=False),
+    "machines-init": Benchmark(run=machines_init.run, rounds=10, by_default=False),
+    "machines-join": Benchmark(run=machines_join.worker, rounds=10, by_default=False),
+    "machines-first-join": Benchmark(run=machines_join.first, rounds=10, by_default=False),
+    "machines-control-plane": Benchmark(run=machines_join.control_plane, rounds=10, by_default=False),
+    "machines-cluster": Benchmark(run=machines_join.cluster, rounds=10, by_default=False),
 }
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the benchmarks that were asked for. Returns 1 if one could not be measured; a target that is not kept is a finding, not a failure."""
     asked = _parse(arguments)
-    measured = []
+    measured, status = [], 0
     for name in asked.names or [name for name, one in BENCHMARKS.items() if one.by_default]:
         try:
             found = _measure(name, asked.rounds)
         except BenchmarkFailed as error:
             sys.stderr.write(f"{name}: {error}\n")
-            return 1
+            status = 1
+            continue
         results.save(found, asked.out / "performance")
         measured.append(found)
     _write(asked.out)
     sys.stdout.write("\n" + report.text(measured))
-    return 0
+    return status
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure kubewright beside its peers.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(BENCHMARKS)}; default: all but cold-build")
-    parser.add_argument("--rounds", type=int, default=0, help="rounds of each benchmark (default: its own number)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but cold-build and machines",
+    )
+    parser.add_argument("--rounds", "--runs", type=int, default=0, help="rounds of each benchmark (default: its own number)")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of performance.md and performance/ (default: docs)")
     asked = parser.parse_args(arguments)
+    asked.names = [
+        one
+        for name in asked.names
+        for one in ([row for row in BENCHMARKS if row.startswith("machines-")] if name == "machines" else [name])
+    ]
     unknown = [name for name in asked.names if name not in BENCHMARKS]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
@@ -94,6 +122,8 @@ def _write(out: Path) -> None:
     report.fill(document, found)
     (directory / "targets.svg").write_text(drawing.targets([one for row in found for one in row.figures]), encoding="utf-8")
     for one in found:
+        if "courses" in one.extra:
+            (directory / "machines-timeline.svg").write_text(machines_timeline.picture(one.extra["courses"]), encoding="utf-8")
         if "timeline" in one.extra:
             (directory / "timeline.svg").write_text(drawing.course(one.extra["timeline"]), encoding="utf-8")
 

@@ -12,8 +12,8 @@ from tests.bench.svg import FAINT, INK, Picture
 from tests.bench.timeline import COMPONENT, NODE, PHASE
 
 _ROW: Final = 26
-_LABELS: Final = 400
-_WIDTH: Final = 1040
+_LABELS: Final = 480
+_WIDTH: Final = 1120
 _RIGHT: Final = 80
 _TOP: Final = 40
 

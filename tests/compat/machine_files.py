@@ -80,6 +80,8 @@ def _kubeconfig(path: str, text: bytes, files: Mapping[str, File], found: Descri
         cluster["certificate-authority-data"] = [
             name for name, file in files.items() if name.endswith(".crt") and file.content == authority
         ]
+    if "client-key-data" not in user:  # a token, which both were given
+        return {"order": list(document), "document": document}
     key = base64.b64decode(user["client-key-data"])
     user["client-key-data"] = summaries.of_key(key, source=path)
     if "client-certificate-data" in user:

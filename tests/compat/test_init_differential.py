@@ -16,7 +16,7 @@ from certs_beside import find_kubeadm
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed
 from machine_files import describe
-from machine_kit import machines
+from machine_strategies import machines
 
 from kubewright.base import yaml
 

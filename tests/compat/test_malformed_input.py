@@ -19,7 +19,7 @@ from fuzzing import SEED, examples
 from hypothesis import given, note, seed
 from hypothesis import strategies as st
 from machine_files import describe
-from machine_kit import PATCHES
+from machine_strategies import PATCHES
 
 from kubewright.base.errors import KubewrightError
 

@@ -52,7 +52,7 @@ def test_pods_are_listed_and_removed_with_what_runs_in_them(running, image):
         (first, "etcd-node1", "kube-system", True),
         (second, "web", "kube-system", True),
     ]
-    assert _soon(lambda: runtime.last_lines("etcd", count=5)) == ["hello", "again"]
+    assert _soon(lambda: runtime.last_lines("etcd", count=5) == ["hello", "again"])
     assert runtime.last_lines("etcd", count=1) == ["again"]
     assert runtime.last_lines("kube-apiserver", count=5) == []
     removed = list(remove_sandboxes(runtime, clock=SystemClock()))

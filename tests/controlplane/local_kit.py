@@ -31,7 +31,7 @@ from kubewright.local.places import Places
 from kubewright.local.up import Outcome, Wish, up
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-LIMIT = 90.0
+LIMIT = 300.0
 """Seconds after which something hangs. What is fast enough is measured by the benchmarks, not here."""
 
 

@@ -112,7 +112,8 @@ def api_server(place: Path) -> Iterator[RunningServer]:
 
         def ready() -> bool:
             with contextlib.suppress(APIError):
-                return client.raw("GET", "/readyz").status == 200
+                # the server makes its namespaces in its own time
+                return all(client.raw("GET", path).status == 200 for path in ("/readyz", "/api/v1/namespaces/default"))
             return False
 
         _wait("kube-apiserver", ready, process, place / "apiserver.log")

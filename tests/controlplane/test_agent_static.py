@@ -96,8 +96,17 @@ async def kubectl(cluster: AgentCluster, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+async def mirrored(cluster: AgentCluster, hash_: str) -> None:
+    """Wait until the mirror pod is that of a static pod: `kubectl wait` gives up on a pod that is not there."""
+    path = "jsonpath={.metadata.annotations.kubernetes\\.io/config\\.mirror}{.metadata.deletionTimestamp}"
+    async with asyncio.timeout(60):
+        while await kubectl(cluster, "get", "pod", "echo-control-1", "--ignore-not-found", "-o", path) != hash_:
+            await asyncio.sleep(0.05)
+
+
 async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, tmp_path: Path):
     async with machine(cluster, tmp_path, "control-1") as (agent, static):
+        await mirrored(cluster, "hash-1")
         assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=20s")
         assert agent.client is not None
         found = await agent.client.get(resources.POD, "echo-control-1", "kube-system")
@@ -112,18 +121,12 @@ async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, 
         assert "exec is not possible there" in await kubectl(cluster, "exec", "echo-control-1", "--", "true")
 
         await kubectl(cluster, "delete", "pod", "echo-control-1", "--timeout=20s")
+        await mirrored(cluster, "hash-1")
         assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=20s")
 
         static.pods = [static.pod("hash-2")]
         static.changed.set()
-        text = await kubectl(
-            cluster,
-            "wait",
-            "--for=jsonpath={.metadata.annotations.kubernetes\\.io/config\\.mirror}=hash-2",
-            "pod/echo-control-1",
-            "--timeout=20s",
-        )
-        assert "condition met" in text
+        await mirrored(cluster, "hash-2")
         static.pods = []
         static.changed.set()
         await kubectl(cluster, "wait", "--for=delete", "pod/echo-control-1", "--timeout=20s")

@@ -49,7 +49,12 @@ def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Benc
         assert len(set(addresses.values())) == 3
         with home.client("left") as left, home.client("right") as right:
             left.create(config_map("only-left"))
-            assert [one["metadata"]["name"] for one in right.list(named("ConfigMap"), "default")] == ["kube-root-ca.crt"]
+
+            def maps() -> list[str]:
+                return [one["metadata"]["name"] for one in right.list(named("ConfigMap"), "default")]
+
+            eventually(maps, "the first ConfigMap, of kube-controller-manager")
+            assert maps() == ["kube-root-ca.crt"]
         pids = {row["pid"] for row in home.components("right").values()}
 
         down(home.places("left"))

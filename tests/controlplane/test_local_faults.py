@@ -24,8 +24,8 @@ from kubewright.base.records import fields
 from kubewright.binaries import sources_from
 from kubewright.local.up import Wish, up
 
-SOON = 15.0
-"""Seconds within which a component that cannot run has been told of. It takes two or three; the machine may be loaded."""
+SOON = Wish().within / 2
+"""Seconds within which a component that cannot run has been told of: well before `up` would lose its patience. It takes two or three."""
 
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"

@@ -137,19 +137,20 @@ def _needed(requirements: Iterable[str], known: frozenset[str] = frozenset()) ->
 def test_up_kubectl_and_down_without_root(account: Account) -> None:
     state = account.home / ".local" / "state" / "kubewright" / "clusters"
 
-    ran = account.run("up", "--nodes", "2", "-o", "json")
+    ran = account.run("up", "--nodes", "1", "--control-planes", "3", "-o", "json")
 
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
-    assert (found["state"], found["nodes"]["total"], found["stateDirectory"]) == ("Ready", 3, str(state / "default"))
-    pids = [row["pid"] for row in found["machines"][0]["components"]]
+    assert (found["state"], found["nodes"]["total"], found["stateDirectory"]) == ("Ready", 4, str(state / "default"))
+    pids = [row["pid"] for machine in found["machines"] for row in machine["components"]]
+    assert len(pids) == 3 * len(COMPONENTS)
     assert {Path(f"/proc/{pid}").stat().st_uid for pid in [*pids, found["daemon"]["pid"]]} == {account.uid}
     owners = {path.lstat().st_uid for path in account.home.rglob("*")}
     assert owners == {account.uid}
 
     kubectl = f"{account.environment['KUBEWRIGHT_BINARIES_DIR']}/kubectl"
     ran = account.call(kubectl, f"--kubeconfig={found['kubeconfig']}", "get", "nodes", "--no-headers")
-    assert (ran.code, ran.out.count(" Ready ")) == (0, 3), ran.err
+    assert (ran.code, ran.out.count(" Ready ")) == (0, 4), ran.err
     ran = account.run("local", "env")
     assert f"export KUBECONFIG={found['kubeconfig']}" in ran.out, ran.err
 
@@ -157,7 +158,7 @@ def test_up_kubectl_and_down_without_root(account: Account) -> None:
     assert (again.code, json.loads(again.out)["changes"]) == (0, [])
     ran = account.run("down")
     assert ran.code == 0, ran.err
-    assert leftovers(state / "default", found["machines"][0]["address"]) == []
+    assert [left for machine in found["machines"] for left in leftovers(state / "default", machine["address"])] == []
 
 
 def test_what_an_ordinary_user_may_not_write_is_named(account: Account) -> None:

@@ -1,10 +1,8 @@
-"""Whole machines for the tests of this tier: systemd, containerd and a network each. Needs root and what `python -m testbed packages` installs."""
+"""Whole machines for the tests of this tier: systemd, containerd and a network each. Needs root and what `python -m testbed ensure` makes."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +12,23 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from testbed import host
 from testbed.bed import Parts, ensure_parts, sweep
 
+_SYSCTLS = pytest.StashKey[dict[str, str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Note what kubelets change for the whole host: once for a run, however many processes it has."""
+    if not hasattr(config, "workerinput") and not host.unfit():
+        config.stash[_SYSCTLS] = host.sysctls()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    host.restore(config.stash.get(_SYSCTLS, {}))
+
 
 @pytest.fixture(scope="session")
-def parts() -> Iterator[Parts]:
+def parts() -> Parts:
     """What machines are made of; made at first use, which takes minutes."""
-    if os.geteuid() != 0:
-        pytest.skip("no root: machines cannot be made")
+    if reason := host.unfit():
+        pytest.skip(reason)
     sweep()
-    saved = host.sysctls()
-    yield ensure_parts()
-    host.restore(saved)
+    return ensure_parts()

@@ -51,6 +51,11 @@ class Layout:
         return self.state / "machine.json"
 
     @property
+    def cni(self) -> PurePosixPath:
+        """Where container runtimes look for the configuration of pod networks."""
+        return self.etc / "cni" / "net.d"
+
+    @property
     def manifests(self) -> PurePosixPath:
         """The static pod directory."""
         return self.kubernetes / "manifests"

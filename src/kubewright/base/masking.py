@@ -32,7 +32,17 @@ def _hide_value(found: re.Match[str]) -> str:
     return found["key"] + hidden
 
 
+def _hide_environment(found: re.Match[str]) -> str:
+    """Keep the name of the variable, and the lines of a diff."""
+    return found["name"] + _VARIABLE.sub(rf"\1{MASK}", found["values"])
+
+
 _FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
+
+# Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name.
+_SECRET_WORDS: Final = ("PASSW", "SECRET", "TOKEN", "CREDENTIAL", "_KEY")
+_SECRET_NAME: Final = rf"[A-Z0-9_]*(?:{'|'.join(_SECRET_WORDS)})[A-Z0-9_]*"
+_VARIABLE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*value:[ \t]+)\S.*(?:\n(?![-+ ]?[ \t]*value:).*)*")
 
 # In order. Each keeps what names the secret and drops the secret itself. Before the pattern: texts of which one has to be there for it to match,
 # or a cheaper pattern that has to match, so that patterns which cannot match are not even compiled.
@@ -60,6 +70,21 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
         Pattern(rf"(?sm)(?P<key>(?<![\w-])(?:{_CREDENTIAL_FIELDS})(?:\\?[\"'])?\s*:[ \t]*{_VALUED}){_VALUELESS}(?P<value>{_VALUE})"),
         _hide_value,
     ),
+    (
+        _SECRET_WORDS,
+        Pattern(
+            rf"(?m)(?P<name>\bname:[ \t]+[\"']?{_SECRET_NAME}[\"']?[ \t]*\n)"
+            r"(?P<values>[-+ ]?(?P<indent>[ \t]*)value:[ \t].*(?:\n[-+ ]?(?P=indent)(?:value:[ \t].*|[ \t]+\S.*))*)"
+        ),
+        _hide_environment,
+    ),
+    (
+        _SECRET_WORDS,
+        Pattern(rf"(?P<key>\bname\\?\":\s*\\?\"{_SECRET_NAME}\\?\",\s*\\?\"value\\?\":\s*)(?P<value>{_VALUE})"),
+        _hide_value,
+    ),
+    # Passwords in URLs, such as those of proxies.
+    (("@",), Pattern(r"(://[^\s/:@\"']*:)[^\s/@\"']+@"), rf"\1{MASK}@"),
     # Flags.
     (("--",), Pattern(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
     ((":",), Pattern(r"(?i)(authorization:\s*(?:bearer|basic)\s+)\S+"), rf"\1{MASK}"),

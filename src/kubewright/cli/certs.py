@@ -33,6 +33,7 @@ from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.lifecycle.certs.places import Places
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init import dry_run_directory
+from kubewright.lifecycle.means import LOCK
 from kubewright.pki.renewing import Terms
 
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
@@ -178,9 +179,9 @@ class Said:
 
 def locked(host: Host, *, doing: str) -> Lock:
     """Return the lock of this machine, which `init` takes as well, to hold while something is written."""
-    directory = dry_run_directory.lock_directory(host.layout, environment=os.environ, root=os.geteuid() == 0)
+    directory = dry_run_directory.lock_directory(host, environment=os.environ)
     host.ensure(Directory(path=directory, mode=0o700))
-    return Lock(directory / "init.lock", doing=doing)
+    return Lock(directory / LOCK, doing=doing)
 
 
 def _absolute(path: str) -> str:

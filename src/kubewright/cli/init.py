@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
 from kubewright.apis.layout import Layout
@@ -16,21 +15,22 @@ from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml.preloading import preload
-from kubewright.cli.output import write_documents, write_result
+from kubewright.cli import secret_input
+from kubewright.cli.machine_calls import absolute
+from kubewright.cli.machine_text import MachineText
+from kubewright.cli.output import write_documents, write_plan, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
+from kubewright.cli.report import JsonLines, PlainLines
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init import dry_run_directory, request
-from kubewright.lifecycle.init.calls import Call, Means
+from kubewright.lifecycle.init.calls import Call
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.means import Means
 
-if TYPE_CHECKING:
-    from kubewright.workflow.plan import Plan
-
-_OURS: Final = frozenset({"plan"})
+_OURS: Final = frozenset({"plan", "adopt"})
 """Flags that kubeadm does not have; they may stand beside --config."""
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
@@ -46,10 +46,9 @@ _TEXTS: Final[Mapping[str, str]] = {
     "pod-network-cidr": "pod_network_cidr",
     "service-cidr": "service_cidr",
     "service-dns-domain": "service_dns_domain",
-    "token": "token",
-    "certificate-key": "certificate_key",
     "patches": "patches",
 }
+_SECRETS: Final[Mapping[str, str]] = {"token": "token", "certificate-key": "certificate_key"}
 _LISTS: Final[Mapping[str, str]] = {
     "apiserver-cert-extra-sans": "cert_sans",
     "skip-phases": "skip_phases",
@@ -94,12 +93,13 @@ def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
     if _given(parsed, "plan"):
         from kubewright.lifecycle.init import planning
 
-        return _show(planning.plan(call), form=form)
+        write_plan(planning.plan(call), form=form)
+        return 0
     if call.configuration.init.dry_run:
         return _dry_run(call, means, form=form)
     from kubewright.lifecycle.init import acting
 
-    changes = acting.act(call, lock_directory=_lock_directory(call))
+    changes = acting.act(call, lock_directory=dry_run_directory.lock_directory(call.host, environment=os.environ))
     if form != "text":
         from kubewright.workflow.plan import Plan
 
@@ -121,16 +121,18 @@ def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
         overrides=_overrides(parsed),
         only=only,
         upload_certs=_given(parsed, "upload-certs"),
+        adopt=_given(parsed, "adopt"),
         show_token=not _given(parsed, "skip-token-print"),
         show_certificate_key=not _given(parsed, "skip-certificate-key-print"),
         looks_for_runtime=any(flag.name == "cri-socket" for flag in parsed.command.flags),
-        kubeconfig_directory=_absolute(_chosen(parsed, "kubeconfig-dir")),
-        kubeconfig=_absolute(_chosen(parsed, "kubeconfig")),
+        kubeconfig_directory=absolute(_chosen(parsed, "kubeconfig-dir")),
+        kubeconfig=absolute(_chosen(parsed, "kubeconfig")),
     )
 
 
 def _overrides(parsed: Parsed) -> InitOverrides:
     given: dict[str, object] = {field: parsed.text(name) for name, field in _TEXTS.items() if name in parsed.given}
+    given |= {field: secret_input.secret(parsed.text(name)) for name, field in _SECRETS.items() if name in parsed.given}
     given |= {field: parsed.strings(name) for name, field in _LISTS.items() if name in parsed.given}
     if "apiserver-bind-port" in parsed.given:
         given["bind_port"] = parsed.number("apiserver-bind-port")
@@ -156,32 +158,11 @@ def _chosen(parsed: Parsed, name: str) -> str:
     return parsed.text(name) if name in parsed.given else ""
 
 
-def _absolute(path: str) -> str:
-    return os.path.normpath(Path(path).absolute()) if path else ""
-
-
 def _reporter(parsed: Parsed, form: str) -> events.Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if _given(parsed, "plan") or _given(parsed, "print-manifest"):
         return PlainLines()
-    return _InitText() if form == "text" else JsonLines()
-
-
-class _InitText:
-    """kubeadm's lines, the final text without a topic, and why a phase is left out."""
-
-    def __init__(self) -> None:
-        self._lines = KubeadmText()
-
-    def emit(self, event: events.Event, /) -> None:
-        match event:
-            case events.Line(topic="", text=text):
-                sys.stdout.write(f"\n{text}\n")
-            case events.PhaseSkipped(phase=name, reason=reason):
-                topic, _, rest = name.partition("/")
-                self._lines.emit(events.Line(topic=topic, text=f"Skipping {rest or 'phase'}: {reason}"))
-            case _:
-                self._lines.emit(event)
+    return MachineText() if form == "text" else JsonLines()
 
 
 def _manifest(text: str, *, form: str) -> int:
@@ -192,27 +173,15 @@ def _manifest(text: str, *, form: str) -> int:
     return 0
 
 
-def _show(plan: Plan, *, form: str) -> int:
-    if form != "text":
-        write_result(plan.as_list(), form=form)
-    else:
-        sys.stdout.write(plan.text())
-    return 0
-
-
 def _dry_run(call: Call, means: Means, *, form: str) -> int:
     from kubewright.lifecycle.init import planning
     from kubewright.lifecycle.init.telling import announce
 
     disk = writer(Layout())
-    with dry_run_directory.directory(disk, environment=os.environ, root=os.geteuid() == 0, random=means.random) as place:
+    with dry_run_directory.directory(disk, environment=os.environ, random=means.random) as place:
         plan, _ = planning.dry_run(call, place, writer=disk)
     if not os.environ.get(dry_run_directory.VARIABLE):
         announce(means.reporter, f"That directory is removed again; name one with {dry_run_directory.VARIABLE} to keep it")
     if form != "text":
         write_result(plan.as_list(), form=form)
     return 0
-
-
-def _lock_directory(call: Call) -> PurePosixPath:
-    return dry_run_directory.lock_directory(call.host.layout, environment=os.environ, root=os.geteuid() == 0)

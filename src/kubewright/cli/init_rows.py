@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubewright.cli.model import BOOL, DURATION, KUBEADM, LIST, PAIRS, Command, Flag
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import ALL_FORMATS, by_name
+from kubewright.cli.shared_flags import ADOPT, ALL_FORMATS, by_name
 from kubewright.cli.toplevel import summary
 
 # Deprecated and hidden, as in kubeadm; they set extraArgs.
@@ -36,13 +36,14 @@ _FLAGS = by_name(
     Flag("skip-token-print", "do not print the token", kind=BOOL, default=False),
     Flag(
         "token",
-        "bootstrap token; empty: random. Visible to other users while the command runs: prefer --config",
+        "bootstrap token; empty: random; - is the next line of standard input, and what has a / the path of a file",
         default="",
         metavar="token",
     ),
     Flag("token-ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
     Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
     *_EXTRA_ARGUMENTS,
+    ADOPT,
     Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
     ALL_FORMATS,
 )
@@ -142,7 +143,7 @@ ROWS = (
         "init",
         summary("init"),
         handler="kubewright.cli.init:init",
-        flags=tuple(_FLAGS[name] for name in f"{_INIT} {_OURS}".split()),
+        flags=tuple(_FLAGS[name] for name in f"{_INIT} {_OURS} adopt".split()),
         exit_scheme=KUBEADM,
         description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
         " would change; `kubewright up` runs the same phases on this machine as an ordinary user, as processes.",

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from kubewright.cli.model import BOOL, KUBEADM, LIST, Argument, Command, Flag
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import by_name
+from kubewright.cli.shared_flags import ADOPT, ALL_FORMATS, by_name
 from kubewright.cli.toplevel import summary
 
-_VISIBLE = " Visible to other users while the command runs: prefer --config"
+_ELSEWHERE = " - is the next line of standard input, and what has a / the path of a file: command lines are visible to other users"
 
 _FLAGS = by_name(
-    Flag("certificate-key", f"key that opens the uploaded certificates, 64 hexadecimal digits.{_VISIBLE}", default="", metavar="hex"),
+    Flag("certificate-key", f"key that opens the uploaded certificates, 64 hexadecimal digits.{_ELSEWHERE}", default="", metavar="hex"),
     Flag("control-plane", "make this machine a further control plane", kind=BOOL, default=False),
     Flag("discovery-file", "kubeconfig, a path or an https URL, that tells where the cluster is", default="", metavar="file"),
-    Flag("discovery-token", f"bootstrap token that proves cluster-info.{_VISIBLE}", default="", metavar="token"),
+    Flag("discovery-token", f"bootstrap token that proves cluster-info.{_ELSEWHERE}", default="", metavar="token"),
     Flag("discovery-token-ca-cert-hash", "pins of the cluster's CA, sha256:HEX", kind=LIST, metavar="pins"),
     Flag("discovery-token-unsafe-skip-ca-verification", "trust cluster-info without a pin", kind=BOOL, default=False),
-    Flag("tls-bootstrap-token", f"bootstrap token that asks for the node's certificate.{_VISIBLE}", default="", metavar="token"),
-    Flag("token", f"bootstrap token for both, where they are not given.{_VISIBLE}", default="", metavar="token"),
+    Flag("tls-bootstrap-token", f"bootstrap token that asks for the node's certificate.{_ELSEWHERE}", default="", metavar="token"),
+    Flag("token", f"bootstrap token for both, where they are not given.{_ELSEWHERE}", default="", metavar="token"),
+    ADOPT,
+    Flag("plan", "show what join would change, as diffs, and write nothing", kind=BOOL, default=False),
+    ALL_FORMATS,
 )
 
 _ENDPOINT = Argument("api-server-endpoint", "host:port of the API server, for discovery by token", shown="[api-server-endpoint]")
@@ -30,6 +33,7 @@ _JOIN = (
     "apiserver-advertise-address apiserver-bind-port certificate-key config control-plane cri-socket"
     f" {_DISCOVERY} dry-run ignore-preflight-errors node-name patches skip-phases"
 )
+_OURS = "plan output"
 _MEMBER = "apiserver-advertise-address config control-plane dry-run node-name patches"
 
 PHASES = (
@@ -95,12 +99,12 @@ ROWS = (
         "join",
         summary("join"),
         handler="kubewright.cli.join:join",
-        flags=tuple(_FLAGS[name] for name in _JOIN.split()),
+        flags=tuple(_FLAGS[name] for name in f"{_JOIN} {_OURS} adopt".split()),
         argument=_ENDPOINT,
         exit_scheme=KUBEADM,
-        description="In this release join reads its flags and its configuration and says what is wrong with them."
-        " Changing a machine comes with a later release.",
+        description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
+        " would change. A machine that is part of the cluster already needs no valid token for that.",
         examples=("join 10.0.0.1:6443 --token TOKEN --discovery-token-ca-cert-hash sha256:HEX", "join --config join.yaml"),
     ),
-    *phase_commands("join", PHASES, flags=_FLAGS, handler="kubewright.cli.join:phase"),
+    *phase_commands("join", PHASES, flags=_FLAGS, handler="kubewright.cli.join:phase", ours=_OURS),
 )

@@ -12,11 +12,12 @@ STATE_DIR = Flag("state-dir", "where clusters live (default: $XDG_STATE_HOME/kub
 BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this directory", metavar="dir")
 VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
 CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
-MACHINE = Flag("machine", "the machine; needed only where several run the component", metavar="name")
+MACHINE = Flag("machine", "the machine; without it the first control plane's", metavar="name")
 
 UP_FLAGS = (
     NAME,
-    Flag("nodes", "number of worker nodes besides the control plane's own; another number scales the cluster", kind=INT, metavar="number"),
+    Flag("nodes", "number of worker nodes besides the control planes' own; another number scales the cluster", kind=INT, metavar="number"),
+    Flag("control-planes", "number of control planes, 1 if not given; another number scales the cluster", kind=INT, metavar="number"),
     VERSION,
     CONFIG,
     BINARIES_DIR,
@@ -35,7 +36,7 @@ ROWS = (
         flags=UP_FLAGS,
         description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
         " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are only played.",
-        examples=("up", "up --nodes 10 --name wide", "up --config kubeadm.yaml -o json"),
+        examples=("up", "up --nodes 10 --name wide", "up --control-planes 3", "up --config kubeadm.yaml -o json"),
     ),
     Command(
         "down",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -14,8 +14,10 @@ from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask
 from kubewright.base.yaml import Document
+from kubewright.cli import secret_input
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.workflow.phases import Phases
 
@@ -27,18 +29,26 @@ def detected() -> Detected:
     return RealHost(layout=Layout()).facts.detected
 
 
+def machine(layout: Layout) -> Host:
+    """Return this machine with its services. Tests put another one in its place."""
+    return RealHost(layout=layout, looks_for_services=True)
+
+
 def exists(path: str) -> bool:
     """Tell whether a path of this machine is there. Tests put another machine in its place."""
     return Path(path).exists()
 
 
-def documents(parsed: Parsed, *, mixes: bool = False) -> list[Document]:
-    """Read the file of `--config`; none without it. Raises UsageError for flags that may not stand beside it, unless it `mixes`."""
+def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()) -> list[Document]:
+    """Read the file of `--config`; none without it.
+
+    Raises UsageError for flags that may not stand beside it, unless it `mixes`; `ours` may, which kubeadm does not have.
+    """
     path = given_text(parsed, "config")
     if not path:
         return []
     if not mixes:
-        refuse_beside_config(sorted(parsed.given))
+        refuse_beside_config(sorted(parsed.given.difference(ours)))
     return read_documents(path)
 
 
@@ -50,6 +60,11 @@ def has(parsed: Parsed, name: str) -> bool:
 def given_text(parsed: Parsed, name: str) -> str:
     """Return a string flag that was given; empty if it was not, or if the command does not have it."""
     return parsed.text(name) if name in parsed.given else ""
+
+
+def given_secret(parsed: Parsed, name: str) -> str:
+    """Return a token or key that was given, from wherever the flag says that it is. Raises UsageError where it cannot be read."""
+    return secret_input.secret(given_text(parsed, name))
 
 
 def given_names(parsed: Parsed, name: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from kubewright.cli.parser import Parsed
     from kubewright.cli.printers.choosing import Printer
+    from kubewright.workflow.plan import Plan
 
 
 OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
@@ -31,6 +32,14 @@ def write_result(result: object, *, form: str) -> None:
         import json
 
         sys.stdout.write(json.dumps(result, indent=4, default=str) + "\n")
+
+
+def write_plan(plan: Plan, *, form: str) -> None:
+    """Write a plan to stdout: as data, or as text."""
+    if form != "text":
+        write_result(plan.as_list(), form=form)
+    else:
+        sys.stdout.write(plan.text())
 
 
 def write_documents(documents: Sequence[Mapping[str, Any]], *, form: str) -> None:

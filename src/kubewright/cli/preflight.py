@@ -18,8 +18,9 @@ from kubewright.cli.parser import Parsed
 from kubewright.cli.report import PlainLines
 from kubewright.lifecycle import checking
 from kubewright.lifecycle.init import checks
-from kubewright.lifecycle.init.calls import Call, Means
+from kubewright.lifecycle.init.calls import Call
 from kubewright.lifecycle.join.request import configure
+from kubewright.lifecycle.means import Means
 from kubewright.preflight.model import Report, Result
 
 FAILED: Final = 4

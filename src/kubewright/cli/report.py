@@ -11,23 +11,43 @@ from kubewright.base import events
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from kubewright.cli.wait_line import WaitLine
+
 
 class KubeadmText:
-    """kubeadm's `[topic] text` lines on stdout; warnings on stderr. Waits, timings and changes are not shown, as there."""
+    """kubeadm's `[topic] text` lines on stdout, each at once, also through a pipe; warnings and what is waited for on stderr.
+
+    Timings and changes are not shown, as there.
+    """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
+        self._wait: WaitLine | None = None
         self._lock = threading.Lock()
 
     def emit(self, event: events.Event, /) -> None:
         with self._lock:
+            if isinstance(event, events.Waiting):
+                self._waits().show(event)
+            elif self._wait is not None:
+                self._wait.clear()
             if isinstance(event, events.Line):
                 self._out.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
+                self._out.flush()
             elif isinstance(event, events.Warned):
                 self._err.write(f"warning: {event.text}\n")
             elif isinstance(event, events.Checked):
                 self._err.write(f"\t[WARNING {event.check}]: {event.text}\n")
+
+    def _waits(self) -> WaitLine:
+        if self._wait is None:
+            from kubewright.cli.wait_line import WaitLine  # most commands never wait
+
+            self._wait = WaitLine(self._err)
+        return self._wait
 
 
 class JsonLines:
@@ -94,7 +114,11 @@ class PlainLines:
         return True
 
 
-MILESTONES: Final[Mapping[str, str]] = {"apiReady": "API server ready", "nodesReady": "all nodes ready"}
+MILESTONES: Final[Mapping[str, str]] = {
+    "apiReady": "API server ready",
+    "controlPlanesReady": "all control planes ready",
+    "nodesReady": "all nodes ready",
+}
 """What the milestones of `up` are called."""
 REACHED: Final = "reached"
 """The state of a milestone."""

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from kubewright.cli.model import ANY, BOOL, KUBEADM, Argument, Command, Flag
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import by_name
+from kubewright.cli.shared_flags import by_name, output
 from kubewright.cli.toplevel import summary
 
 _FLAGS = by_name(
     Flag("cert-dir", "directory of the certificates, which is emptied", default="/etc/kubernetes/pki", metavar="dir"),
     Flag("cleanup-tmp-dir", "also empty /etc/kubernetes/tmp", kind=BOOL, default=False),
     Flag("force", "do not ask", kind=BOOL, default=False, short="f"),
+    Flag("plan", "show what would be removed; write nothing", kind=BOOL, default=False),
+    output("text", "json", "yaml"),
+    Flag("cleanup-cni", "also remove the CNI configuration that is listed", kind=BOOL, default=False),
+    Flag("cleanup-packet-filter", "also remove the rules of kube-proxy and CNI plugins", kind=BOOL, default=False),
+    Flag("delete-node", "also delete the Node object of this machine, with the kubeconfig", kind=BOOL, default=False),
 )
 _RESET = "cert-dir cleanup-tmp-dir config cri-socket dry-run force ignore-preflight-errors kubeconfig skip-phases"
+_OURS = "plan output"
+_OPTIONS = "cleanup-cni cleanup-packet-filter delete-node"
 
 # kubeadm takes arguments and does not look at them.
 _IGNORED = Argument("ignored", "taken and ignored, as kubeadm does", shown="", most=ANY)
@@ -34,11 +41,11 @@ ROWS = (
         "reset",
         summary("reset"),
         handler="kubewright.cli.reset:reset",
-        flags=tuple(_FLAGS[name] for name in _RESET.split()),
+        flags=tuple(_FLAGS[name] for name in f"{_RESET} {_OPTIONS} {_OURS}".split()),
         argument=_IGNORED,
         exit_scheme=KUBEADM,
-        description="In this release reset reads its flags and its configuration and says what is wrong with them."
-        " Changing a machine comes with a later release.",
+        description="Lists what goes, asks, and tries every step: what fails is told at the end, and the same command again does what is left."
+        " --plan shows all of it. etcd's data goes only where that etcd is this machine's own.",
     ),
-    *phase_commands("reset", PHASES, flags=_FLAGS, handler="kubewright.cli.reset:phase"),
+    *phase_commands("reset", PHASES, flags=_FLAGS, handler="kubewright.cli.reset:phase", ours=_OURS),
 )

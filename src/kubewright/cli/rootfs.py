@@ -29,10 +29,11 @@ _COMPANIONS: Final = {
     "cryptography": ("cryptography.hazmat.backends.openssl.backend", "cryptography.hazmat.primitives.serialization.ssh"),
     "urllib3": ("urllib3.util.ssl_match_hostname", "idna"),
     "jsonpatch": ("jsonpointer",),
+    "grpc": ("grpc._channel",),
 }
 """What libraries import in their own functions, if they are imported at all."""
 
-_DATA: Final = {"kubewright.manifests.component_flags": "text"}
+_DATA: Final = {"kubewright.manifests.bootstrap_policy": "text", "kubewright.manifests.component_flags": "text"}
 """Functions that read files of the package once, by their modules."""
 
 _IMPORT: Final = re.compile(r"^[ \t]+(?:from ([\w.]+) import (?:\(\s*)?([\w \t,\n]+?)(?:\)|#|$)|import ([\w., \t]+))", re.MULTILINE)

@@ -12,9 +12,9 @@ _LIMIT = 1 << 16
 
 
 def read_file(path: str) -> str:
-    """Return the first line of a file, or of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
+    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
     try:
-        text = sys.stdin.read(_LIMIT) if path == STANDARD_INPUT else _content(path)
+        text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{_name(path)} cannot be read", detail=getattr(error, "strerror", "") or "not text", remedy="check it") from error
     first = text.strip().partition("\n")[0].strip()
@@ -23,8 +23,8 @@ def read_file(path: str) -> str:
     return first
 
 
-def token(text: str) -> str:
-    """Return a bootstrap token given as it is, as `-` for standard input, or as the path of a file: a token has no `/`. Raises UsageError."""
+def secret(text: str) -> str:
+    """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
     return read_file(text) if text == STANDARD_INPUT or "/" in text else text
 
 

@@ -18,6 +18,8 @@ CONFIG = Flag("config", "kubeadm configuration file", default="", metavar="file"
 KUBECONFIG = Flag("kubeconfig", "kubeconfig to talk to the cluster with", default="/etc/kubernetes/admin.conf", metavar="file")
 CERT_DIR = Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir")
 
+ADOPT = Flag("adopt", "take over a machine that something else made a part of a cluster", kind=BOOL, default=False)
+
 MACHINE_FLAGS = (
     CONFIG,
     KUBECONFIG,
@@ -29,7 +31,9 @@ MACHINE_FLAGS = (
         metavar="ip",
     ),
     Flag("apiserver-bind-port", "port of the API server", kind=INT32, default=6443, metavar="port"),
-    Flag("certificate-key", "key that seals the certificates for upload, 64 hexadecimal digits", default="", metavar="hex"),
+    Flag(
+        "certificate-key", "key that seals the certificates for upload, 64 hexadecimal digits; or -, or a path", default="", metavar="hex"
+    ),
     Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
     Flag("dry-run", "write nothing to the machine; say what would be done", kind=BOOL, default=False),
     Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),

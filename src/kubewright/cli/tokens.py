@@ -64,7 +64,7 @@ def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
 def _document(parsed: Parsed, arguments: tuple[str, ...]) -> Document:
     """Say the flags as a document, which has the rules. Surplus arguments are ignored, as kubeadm does (spec/kubeadm.md 1.1)."""
     entry = {
-        "token": strings.parse(secret_input.token(arguments[0])).text if arguments else strings.generate(SystemRandom()).text,
+        "token": strings.parse(secret_input.secret(arguments[0])).text if arguments else strings.generate(SystemRandom()).text,
         "description": parsed.text("description"),
         "ttl": parsed.text("ttl"),
         "usages": list(parsed.strings("usages")),
@@ -151,7 +151,7 @@ def delete(parsed: Parsed) -> int:
     given = parsed.strings("token")
     if not given:
         raise UsageError("no token is named", remedy="name at least one, by its id or as a whole")
-    ids = [strings.parse_id(secret_input.token(one)) for one in given]
+    ids = [strings.parse_id(secret_input.secret(one)) for one in given]
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     form = parsed.text("output")
     with _cluster(parsed, access, ids=ids) as api:

@@ -20,6 +20,8 @@ from kubewright.cli.watching import Look
 from kubewright.local.places import Places, places
 
 MOST_NODES = 30_000
+MOST_CONTROL_PLANES = 7
+"""What etcd's documentation calls the sensible greatest number of members."""
 
 
 def up(parsed: Parsed) -> int:
@@ -30,7 +32,8 @@ def up(parsed: Parsed) -> int:
     preload()
     where = places(parsed.text("name"), state_dir=parsed.text("state-dir"))
     wish = Wish(
-        nodes=_nodes(parsed),
+        nodes=_within(parsed, "nodes", 0, MOST_NODES),
+        control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(parsed),
         config=_config(parsed.text("config")),
         within=Duration.parse(parsed.text("wait")).seconds,
@@ -65,10 +68,15 @@ def _look(where: Places) -> Look:
         except KubewrightError:  # the daemon is not there yet, or about to go: whoever needs it says so
             return {}
         nodes = found["nodes"]
-        states = {component["name"]: component["state"] for component in found["components"]}
+        several = len({component["machine"] for component in found["components"]}) > 1
+        states = {_subject(component, several=several): component["state"] for component in found["components"]}
         return {**states, "nodes": f"{nodes['ready']} of {nodes['total']} ready"} if nodes["total"] else states
 
     return look
+
+
+def _subject(component: Mapping[str, str], *, several: bool) -> str:
+    return f"{component['machine']}/{component['name']}" if several else component["name"]
 
 
 def down(parsed: Parsed) -> int:
@@ -88,11 +96,12 @@ def down(parsed: Parsed) -> int:
     return 0
 
 
-def _nodes(parsed: Parsed) -> int | None:
-    nodes = parsed.number("nodes")
-    if nodes is not None and not 0 <= nodes <= MOST_NODES:
-        raise UsageError(f"--nodes {nodes} is not possible", remedy=f"choose 0 to {MOST_NODES}")
-    return nodes
+def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
+    """Return a number that was given, None if none was. Raises UsageError for one that is too small or too large."""
+    number = parsed.number(name)
+    if number is not None and not least <= number <= most:
+        raise UsageError(f"--{name} {number} is not possible", remedy=f"choose {least} to {most}")
+    return number
 
 
 def _version(parsed: Parsed) -> str | None:

@@ -5,7 +5,9 @@ public key, prove it; with pins it is read once more over a connection verified 
 polled, every 50 ms at first and then up to 200 ms apart.
 
 kubeadm looks every 5 s, and waits its whole 5 minutes for a token that nobody knows. Here a cluster that answers and does not know the token
-gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right after init may come before that.
+gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right after init may come before that. In a cluster
+that is older than that (`SETTLED` seconds where there are signatures of other tokens) `UNSIGNED` seconds are enough for a token that was made
+just now.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ from kubewright.tokens.strings import BootstrapTokenString
 WITHIN: Final = 300.0
 """kubeadm's default of timeouts.discovery, in seconds."""
 UNKNOWN_TOKEN: Final = 30.0
+UNSIGNED: Final = 2.0
+SETTLED: Final = 10.0
 _EVERY: Final = 0.05
 _AT_MOST: Final = 0.2
+_REMEDY: Final = "check the address, and that a control plane runs there"
 
 
 class Client(KubeAPI, Protocol):
@@ -88,14 +93,19 @@ class Search:
         self._end = start + question.within
         self._unsigned_since: float | None = None
 
-    def read(self, found: Mapping[str, object], *, now: float) -> None:
-        """Take what was read. Raises TrustError for what no waiting mends, a token that stays unknown among it."""
+    def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> None:
+        """Take what was read; `age` is how old the ConfigMap is, in seconds, 0 where nobody knows.
+
+        Raises TrustError for what no waiting mends, a token that stays unknown among it.
+        """
         question = self.question
         try:
             self.found = cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server)
         except MissingSignature as missing:
             self._unsigned_since = now if self._unsigned_since is None else self._unsigned_since
-            if now - self._unsigned_since >= question.unknown_token or now >= self._end:
+            settled = age >= (SETTLED if cluster_info.is_signed(found) else UNKNOWN_TOKEN)
+            patience = min(UNSIGNED, question.unknown_token) if settled else question.unknown_token
+            if now - self._unsigned_since >= patience or now >= self._end:
                 raise
             self.reason = missing.detail
 
@@ -111,7 +121,7 @@ class Search:
             raise WaitTimeout(
                 f"gave up looking for a cluster at {self.question.server} after {self.question.within:g} s",
                 detail=self.reason,
-                remedy="check the address, and that a control plane runs there",
+                remedy=_REMEDY,
             )
 
 
@@ -134,18 +144,19 @@ def discover(question: Question, *, connect: Callable[[Access], Client], waiter:
 
     def look() -> str | None:
         try:
-            search.read(_look(connect, question.unverified), now=clock.monotonic())
+            found, age = _look(connect, question.unverified, token=question.token)
+            search.read(found, now=clock.monotonic(), age=age)
         except APIError as error:
             search.failed(error)
         return None if search.found is not None else search.reason
 
     if look() is not None:
         saying = f"the cluster at {question.server} to vouch for itself"
-        waiter.until(look, within=question.within, saying=saying, every=_EVERY, at_most=_AT_MOST)
+        waiter.until(look, within=question.within, saying=saying, every=_EVERY, at_most=_AT_MOST, remedy=_REMEDY)
     if search.found is None:  # a waiter that answers at once, in a plan
         raise WaitTimeout(f"there is no cluster at {question.server} yet", detail=search.reason, remedy="start its control plane first")
     if question.pins:
-        search.found.require_same(_look(connect, question.verified(search.found)), server=question.server)
+        search.found.require_same(_look(connect, question.verified(search.found), token=question.token)[0], server=question.server)
     return question.answer(search.found)
 
 
@@ -168,13 +179,30 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
     return question.answer(search.found)
 
 
-def _look(connect: Callable[[Access], Client], access: Access) -> Object:
-    """Read cluster-info over a connection of its own, which is given up after: the next look may meet another server."""
+def _look(connect: Callable[[Access], Client], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:
+    """Read cluster-info over a connection of its own, which is given up after: the next look may meet another server.
+
+    Returns it and its age, 0 where that is not known, or not asked because the token's signature is there.
+    """
     client = connect(access)
     try:
-        return client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+        found = client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+        return found, 0.0 if cluster_info.is_signed(found, by=token.id) else _age(client, found)
     finally:
         client.close()
+
+
+def _age(client: Client, found: Object) -> float:
+    """Return the seconds since an object was made, by the clock of the server: ours may be wrong."""
+    from datetime import datetime
+    from email.utils import parsedate_to_datetime
+
+    made = (found.get("metadata") or {}).get("creationTimestamp")
+    try:
+        there = client.raw("GET", "/version").headers.get("date", "")
+        return (parsedate_to_datetime(there) - datetime.fromisoformat(str(made))).total_seconds()
+    except (APIError, ValueError, TypeError):
+        return 0.0
 
 
 async def _look_async(connect: Callable[[Access], AsyncClient], access: Access) -> Object:

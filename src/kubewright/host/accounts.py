@@ -92,6 +92,31 @@ def add(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> Added:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """The two files without some accounts, and the names of those that were there."""
+
+    passwd: str
+    group: str
+    users: tuple[str, ...]
+    groups: tuple[str, ...]
+
+
+def remove(passwd: str, group: str, *, unwanted: Accounts) -> Left:
+    """Remove accounts; all other lines stay as they are, readable or not."""
+    return Left(
+        passwd=_without(passwd, unwanted.users),
+        group=_without(group, unwanted.groups),
+        users=tuple(name for name in unwanted.users if _without(passwd, [name]) != passwd),
+        groups=tuple(name for name in unwanted.groups if _without(group, [name]) != group),
+    )
+
+
+def _without(text: str, names: Iterable[str]) -> str:
+    unwanted = set(names)
+    return "".join(line for line in text.splitlines(keepends=True) if line.partition(":")[0].strip() not in unwanted)
+
+
 @dataclass(frozen=True)
 class Limits:
     """The numbers of system users and groups, both ends included."""

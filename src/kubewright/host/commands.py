@@ -22,8 +22,8 @@ class Ended:
 class Commands(Protocol):
     """Runs programs."""
 
-    def run(self, argv: Sequence[str], /, *, within: float) -> Ended:
-        """Run a program; it reads nothing. Raises HostError if it cannot be started, or has not ended within so many seconds."""
+    def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
+        """Run a program that reads a text. Raises HostError if it cannot be started, or has not ended within so many seconds."""
         ...
 
 
@@ -33,14 +33,14 @@ class RealCommands:
     def __init__(self, *, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
 
-    def run(self, argv: Sequence[str], /, *, within: float) -> Ended:
+    def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
         try:
             ended = subprocess.run(
                 list(argv),
                 capture_output=True,
                 timeout=within,
                 check=False,
-                stdin=subprocess.DEVNULL,
+                input=text.encode(),
                 env={**self._environment, "LC_ALL": "C"},
             )
         except subprocess.TimeoutExpired as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from kubewright.base.records import dataclass
@@ -55,3 +56,31 @@ class Sandbox:
     def target(self) -> str:
         """Its name in changes."""
         return f"pod {self.namespace}/{self.name}"
+
+
+class ContainerState(enum.Enum):
+    """What a container is doing."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    EXITED = "exited"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """One life of a container of a pod. `attempt` counts lives from 0; `code` and `reason` are told of one that has ended.
+
+    `created` and `ended` are seconds since 1970, `ended` 0 for one that has not.
+    """
+
+    id: str
+    name: str
+    pod: str
+    namespace: str
+    state: ContainerState
+    attempt: int = 0
+    code: int = 0
+    reason: str = ""
+    created: float = 0.0
+    ended: float = 0.0

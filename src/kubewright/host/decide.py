@@ -13,10 +13,16 @@ from kubewright.host.desired import Accounts, Directory, File, Ownership, Servic
 from kubewright.host.found import FileState, Kind, ServiceState
 
 if TYPE_CHECKING:
-    from kubewright.host.accounts import Added
+    from kubewright.host.accounts import Added, Left
 
 DIFF_LIMIT: Final = 256 * 1024
 """Bytes above which a file is told by its size: difflib takes seconds for more."""
+
+UNITS: Final = PurePosixPath("/etc/systemd/system")
+"""Where unit files are that no package has brought."""
+
+NAMED: Final = 8
+"""How many entries of a directory that is emptied are named."""
 
 
 def decide_file(found: FileState | None, content: bytes | None, desired: File) -> Change:
@@ -73,6 +79,12 @@ def decide_accounts(added: Added, desired: Accounts) -> Change:
     return Change(target=desired.target, action=Action.CREATE if names else Action.NONE, reason=", ".join(names))
 
 
+def decide_no_accounts(left: Left, unwanted: Accounts) -> Change:
+    """Tell which users and groups are removed."""
+    names = [*(f"user {name}" for name in left.users), *(f"group {name}" for name in left.groups)]
+    return Change(target=unwanted.target, action=Action.DELETE if names else Action.NONE, reason=", ".join(names))
+
+
 def decide_service(found: ServiceState | None, desired: Service, *, units: Sequence[Change] = ()) -> Change:
     """Compare a service; `found` None means that nothing is known about it, so that it is told to do what is desired.
 
@@ -89,7 +101,7 @@ def service_verbs(found: ServiceState | None, desired: Service, *, units: Sequen
     verbs = ["reload"] if changed else []
     if desired.enabled is not None and (found is None or found.enabled != desired.enabled):
         verbs.append("enable" if desired.enabled else "disable")
-    if found is None or found.running != desired.running:
+    if found is None or found.running != desired.running or (found.again and not desired.running):
         verbs.append("restart" if desired.running and desired.restart else "start" if desired.running else "stop")
     elif desired.running and (desired.restart or changed):
         verbs.append("restart")
@@ -106,9 +118,32 @@ def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layo
     return Change(target=f"{kind.value} {path}", action=Action.NONE if found is None else Action.DELETE)
 
 
+def decide_no_units(there: Sequence[PurePosixPath], service: str) -> Change:
+    """Compare the unit files of a service with none. Raises HostError for a place where systemd does not keep those of administrators."""
+    for path in there:
+        require_below(path, [UNITS])
+    return Change(target=f"units of {service}", action=Action.DELETE if there else Action.NONE, reason=", ".join(map(str, there)))
+
+
+def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, layout: Layout) -> Change:
+    """Compare a directory with an empty one. Raises HostError for a path outside of the layout's directories."""
+    require_below(path, roots(layout))
+    more = len(entries) - NAMED
+    reason = ", ".join(entry.name for entry in entries[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return Change(target=f"contents of {path}", action=Action.DELETE if entries else Action.NONE, reason=reason)
+
+
+def require_emptied(path: PurePosixPath, failed: Sequence[HostError]) -> None:
+    """Raise HostError that names what could not be removed of a directory, if there is anything."""
+    if failed:
+        told = [str(error) for error in failed[:NAMED]]
+        more = [f"and {len(failed) - NAMED} more"] if len(failed) > NAMED else []
+        raise HostError(f"{path} is not empty", detail="\n".join(told + more), remedy=failed[0].remedy)
+
+
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
     """Return the directories of a machine that are ours to clean up."""
-    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state)
+    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state, layout.cni)
 
 
 def require_below(path: PurePosixPath, allowed: Iterable[PurePosixPath]) -> None:

@@ -37,6 +37,8 @@ CA_DIRECTORIES: Final = (
 ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
 """Go's names of what `uname` says."""
 
+BOOTED: Final = "/run/systemd/system"
+"""There is such a directory where systemd is the init system (sd_booted(3))."""
 _RESOLVED: Final = "/run/systemd/units/invocation:systemd-resolved.service"
 """systemd keeps this link while the unit is active."""
 
@@ -69,10 +71,17 @@ class Machine:
 
 
 class Facts:
-    """Everything a machine tells about itself, as it was when first asked. `machine` may be a function: few ask for that part."""
+    """Everything a machine tells about itself, as it was when first asked. `machine` may be a function: few ask for that part.
 
-    def __init__(self, *, detected: Detected, machine: Machine | Callable[[], Machine]) -> None:
+    `user` is the number of the user as whom we act on it; `systemd` whether that is its init system.
+    """
+
+    def __init__(
+        self, *, detected: Detected, machine: Machine | Callable[[], Machine], user: int | None = None, systemd: bool = False
+    ) -> None:
         self.detected = detected
+        self.user = os.geteuid() if user is None else user
+        self.systemd = systemd
         self._machine = machine
 
     @cached_property
@@ -86,6 +95,7 @@ def gather(files: FileReader, network: Network, *, environment: Mapping[str, str
     return Facts(
         detected=detect(files, network, environment=environment),
         machine=lambda: machine(files, architecture=ARCHITECTURES.get(architecture, architecture)),
+        systemd=_is(files, BOOTED, Kind.DIRECTORY),
     )
 
 

@@ -20,6 +20,7 @@ from kubewright.host.decide import require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.found import FileState, Kind
+from kubewright.host.removing import fail, names, remove_entry
 from kubewright.host.walking import checked, directory
 
 READ_LIMIT: Final = 64 * 1024 * 1024
@@ -130,8 +131,22 @@ class Files:
         """
         require_below(checked(path), below)
         with explaining("remove", path), suppress(FileNotFoundError), directory(path.parent) as parent:
-            _remove_entry(parent, path.name, path, device=os.fstat(parent).st_dev)
+            remove_entry(parent, path.name, path, failed=fail)
             self._settle(parent, path.parent, durable=self._durable)
+
+    def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> list[HostError]:
+        """Remove everything in a directory, which stays. All of it is tried; returns why something could not be removed.
+
+        Links in it are removed, never followed; file systems that are mounted in it stay, with what leads to them. Raises HostError as
+        `remove` does, before anything is removed.
+        """
+        require_below(checked(path), below)
+        failed: list[HostError] = []
+        with explaining("empty", path), suppress(FileNotFoundError), directory(path) as opened:
+            for name in names(opened):
+                remove_entry(opened, name, path / name, failed=failed.append)
+            self._settle(opened, path, durable=self._durable)
+        return failed
 
     def sync(self) -> None:
         """Make everything that was written in a batch survive a power cut."""
@@ -169,7 +184,7 @@ class Files:
         if path in self._cleaned:
             return
         self._cleaned.add(path)
-        for name in _names(parent):
+        for name in names(parent):
             found = LEFTOVER.fullmatch(name)
             if found and not _lives(int(found["pid"])):
                 _unlink(name, parent)
@@ -181,36 +196,15 @@ class Files:
             os.fsync(parent)
 
 
-def _remove_entry(parent: int, name: str, path: PurePosixPath, *, device: int) -> None:
-    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode):
-        os.unlink(name, dir_fd=parent)
-        return
-    if found.st_dev != device:
-        raise HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
-    opened = os.open(name, _CHILD, dir_fd=parent)
-    try:
-        for child in _names(opened):
-            _remove_entry(opened, child, path / child, device=device)
-    finally:
-        os.close(opened)
-    os.rmdir(name, dir_fd=parent)
-
-
 def _own_below(parent: int, name: str, desired: Ownership) -> None:
     opened = os.open(name, _CHILD, dir_fd=parent)
     try:
-        for child in _names(opened):
+        for child in names(opened):
             if stat.S_ISDIR(os.stat(child, dir_fd=opened, follow_symlinks=False).st_mode):
                 _own_below(opened, child, desired)
             os.chown(child, desired.owner, desired.group, dir_fd=opened, follow_symlinks=False)
     finally:
         os.close(opened)
-
-
-def _names(opened: int) -> list[str]:
-    with os.scandir(opened) as entries:
-        return [entry.name for entry in entries]
 
 
 def _read_all(opened: int, path: PurePosixPath) -> bytes:

@@ -31,8 +31,16 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceState:
-    """What is known of a service of the machine. `stale`: its unit files have changed since the service manager read them."""
+    """What is known of a service of the machine. `stale`: its unit files have changed since the service manager read them.
+
+    `failed`: it ended with an error; `again`: the service manager starts it again after a pause, and has done so `restarts` times since
+    somebody last started it. `since`: when its latest life began, seconds since 1970; 0 where that is not known.
+    """
 
     running: bool
     enabled: bool = True
     stale: bool = False
+    failed: bool = False
+    again: bool = False
+    restarts: int = 0
+    since: float = 0.0

@@ -31,6 +31,8 @@ _REQUEST: Final = 40
 _MOST_ADDRESSES: Final = 1024
 _EPHEMERAL: Final = 32768
 """Where Linux starts to hand out ports to outgoing connections, unless it is told otherwise."""
+_LOOKS: Final = 3
+"""How often it is looked who holds a port: a process that comes or ends meanwhile is not seen the first time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +69,13 @@ class RealNetwork:
         return [listener for name in ("net/tcp", "net/tcp6") for listener in self._listeners(name)]
 
     def owner_of_port(self, address: str, port: int) -> PortOwner | None:
-        listener = blocking(self.listeners(), address, port)
-        return None if listener is None else self._owner(listener)
+        owner = None
+        for _ in range(_LOOKS):
+            listener = blocking(self.listeners(), address, port)
+            owner = None if listener is None else self._owner(listener)
+            if owner is None or owner.pid is not None:
+                break
+        return owner
 
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
         return choose_loopback(self.listeners(), ports, avoid=avoid)

@@ -9,22 +9,37 @@ import errno
 import os
 import stat
 import threading
+from collections.abc import Callable, Collection, Sequence
 from pathlib import PurePosixPath
 from signal import Signals
+from typing import TYPE_CHECKING
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.records import replace
 from kubewright.host import account_files, accounts
-from kubewright.host.containers import RuntimeStatus, Sandbox
-from kubewright.host.decide import decide_accounts, decide_directory, decide_file, decide_ownership, decide_removal, decide_service
+from kubewright.host.containers import Container, RuntimeStatus, Sandbox
+from kubewright.host.decide import (
+    decide_accounts,
+    decide_directory,
+    decide_emptying,
+    decide_file,
+    decide_no_accounts,
+    decide_no_units,
+    decide_ownership,
+    decide_removal,
+    decide_service,
+)
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
 from kubewright.host.facts import Facts
 from kubewright.host.failures import explained
 from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.processes import MARKER, Identity, Usage
-from kubewright.host.seam import ContainerRuntime, Host, Network, Processes, Programs, RuntimeVersion
+from kubewright.host.seam import ContainerRuntime, Host, Network, PacketFilter, Processes, Programs, RuntimeVersion
 from kubewright.host.walking import OUTER_MODE
+
+if TYPE_CHECKING:
+    from kubewright.host.packet_filter import Rules
 
 
 class OverlayHost:
@@ -43,6 +58,7 @@ class OverlayHost:
         self._services: dict[str, ServiceState] = {}
         self._changes: list[Change] = []
         self._removed: set[str] = set()
+        self._unmounted: list[PurePosixPath] = []
         self.processes: Processes = _QuietProcesses(base.processes)
 
     @property
@@ -100,6 +116,9 @@ class OverlayHost:
     def service(self, name: str, /) -> ServiceState | None:
         return self._services.get(name) or self._base.service(name)
 
+    def service_lines(self, name: str, /, *, count: int) -> list[str]:
+        return self._base.service_lines(name, count=count)
+
     def ensure(self, desired: Desired, /) -> Change:
         with self._lock:
             match desired:
@@ -118,10 +137,57 @@ class OverlayHost:
         with self._lock:
             change = decide_removal(self.state(path), path, layout=self.layout)
             if change:
-                for written in [written for written in self._written if written.is_relative_to(path)]:
-                    del self._written[written]
-                self._hidden.add(path)
+                self._hide(path)
             return self._note(change)
+
+    def empty(self, path: PurePosixPath, /) -> Change:
+        with self._lock:
+            entries = self.entries(path)
+            change = decide_emptying(entries, path, layout=self.layout)
+            for entry in entries:
+                self._hide(entry)
+            return self._note(change)
+
+    def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
+        there = self._base.mounts(directory)
+        for path in self._unmounted:  # the last one of each place, as often as it was unmounted
+            if path in there:
+                del there[len(there) - 1 - there[::-1].index(path)]
+        return there
+
+    def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
+        with self._lock:
+            change = Change(target=f"mount {path}", action=Action.DELETE if path in self.mounts(self.layout.kubelet) else Action.NONE)
+            if change:
+                self._unmounted.append(path)
+            return self._note(change)
+
+    def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
+        with self._lock:
+            there = [path for path in units if self.state(path) is not None]
+            change = decide_no_units(there, service)
+            for path in there:
+                self._hide(path)
+            return self._note(change)
+
+    def remove_accounts(self, unwanted: Accounts, /) -> Change:
+        with self._lock:
+            passwd, group = unwanted.etc / accounts.PASSWD, unwanted.etc / accounts.GROUP
+            before = {path: accounts.read(self, path) for path in (passwd, group)}
+            left = accounts.remove(before[passwd], before[group], unwanted=unwanted)
+            for path, text in ((passwd, left.passwd), (group, left.group)):
+                if text != before[path]:
+                    self._written[path] = account_files.replacement(path, text, self.state(path))
+            return self._note(decide_no_accounts(left, unwanted))
+
+    @property
+    def packet_filter(self) -> PacketFilter:
+        return _PlannedFilter(self._base.packet_filter, note=self._note, removed=self._removed)
+
+    def _hide(self, path: PurePosixPath) -> None:
+        for written in [written for written in self._written if written.is_relative_to(path)]:
+            del self._written[written]
+        self._hidden.add(path)
 
     def _ensure_file(self, desired: File) -> Change:
         found = self.state(desired.path)
@@ -234,6 +300,23 @@ class _QuietProcesses:
         return self._base.alive(leader)
 
 
+class _PlannedFilter:
+    """The packet filter of the host below; what would be removed counts as gone."""
+
+    def __init__(self, base: PacketFilter, *, note: Callable[[Change], Change], removed: set[str]) -> None:
+        self._base = base
+        self._note = note
+        self._removed = removed
+
+    def found(self) -> list[Rules]:
+        return [rules for rules in self._base.found() if rules.target not in self._removed]
+
+    def remove(self, rules: Rules, /) -> Change:
+        there = any(found.target == rules.target for found in self.found())
+        self._removed.add(rules.target)
+        return self._note(Change(target=rules.target, action=Action.DELETE if there else Action.NONE))
+
+
 class _PlannedRuntime:
     """The runtime of the host below; what would be pulled counts as there from then on, what would be removed as gone."""
 
@@ -256,6 +339,9 @@ class _PlannedRuntime:
 
     def sandboxes(self) -> list[Sandbox]:
         return [sandbox for sandbox in self._base.sandboxes() if sandbox.id not in self._removed]
+
+    def containers(self, *, namespace: str) -> list[Container]:
+        return self._base.containers(namespace=namespace)
 
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
         return self._base.last_lines(pod, count=count)

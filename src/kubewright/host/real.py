@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
+from kubewright.base.records import replace
+from kubewright.host import mounts
 from kubewright.host.decide import (
+    UNITS,
     decide_accounts,
     decide_directory,
+    decide_emptying,
     decide_file,
+    decide_no_accounts,
+    decide_no_units,
     decide_ownership,
     decide_removal,
     decide_service,
+    require_emptied,
     roots,
     service_verbs,
 )
@@ -27,7 +34,7 @@ from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import RealProcesses
 from kubewright.host.programs import RealPrograms
-from kubewright.host.seam import ContainerRuntime, Services
+from kubewright.host.seam import ContainerRuntime, PacketFilter, Services
 
 
 class RealHost:
@@ -92,6 +99,9 @@ class RealHost:
     def service(self, name: str, /) -> ServiceState | None:
         return None if self._services is None else self._services.state(name)
 
+    def service_lines(self, name: str, /, *, count: int) -> list[str]:
+        return [] if self._services is None else self._services.last_lines(name, count=count)
+
     def ensure(self, desired: Desired, /) -> Change:
         match desired:
             case File():
@@ -110,6 +120,54 @@ class RealHost:
         if change:
             self.files.remove(path, below=roots(self.layout))
         return change
+
+    def empty(self, path: PurePosixPath, /) -> Change:
+        change = decide_emptying(self.entries(path), path, layout=self.layout)
+        if change:
+            require_emptied(path, self.files.empty(path, below=roots(self.layout)))
+        return change
+
+    def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
+        return mounts.below((self.read(mounts.TABLE) or b"").decode(errors="surrogateescape"), _real(directory))
+
+    def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
+        allowed = _real(self.layout.kubelet)
+        change = mounts.decide_unmount(self.mounts(allowed), path, allowed=allowed)
+        return change if change and mounts.unmount(path, flags=flags) else replace(change, action=Action.NONE)
+
+    def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
+        there = [path for path in units if self.state(path) is not None]
+        change = decide_no_units(there, service)
+        if not change:
+            return change
+        if self._services is not None:
+            self._services.disable(service)
+        for path in there:
+            self.files.remove(path, below=[UNITS])
+            if path.parent != UNITS and not self.entries(path.parent):
+                self.files.remove(path.parent, below=[UNITS])
+        if self._services is not None:
+            self._services.reload()
+        return change
+
+    def remove_accounts(self, unwanted: Accounts, /) -> Change:
+        from kubewright.host import account_files, accounts
+
+        passwd, group = unwanted.etc / accounts.PASSWD, unwanted.etc / accounts.GROUP
+        with account_files.locked(group, passwd):
+            before = {path: accounts.read(self, path) for path in (passwd, group)}
+            left = accounts.remove(before[passwd], before[group], unwanted=unwanted)
+            for path, text in ((passwd, left.passwd), (group, left.group)):  # no user is ever without its group
+                if text != before[path]:
+                    self.files.write(account_files.replacement(path, text, self.state(path)))
+        return decide_no_accounts(left, unwanted)
+
+    @cached_property
+    def packet_filter(self) -> PacketFilter:
+        from kubewright.host.commands import RealCommands
+        from kubewright.host.packet_filter import RealPacketFilter
+
+        return RealPacketFilter(RealCommands(environment=self._environment), programs=self.programs)
 
     def _ensure_file(self, desired: File) -> Change:
         found = self.state(desired.path)
@@ -163,6 +221,11 @@ class RealHost:
         for verb in service_verbs(found, desired, units=units):
             verbs[verb](desired.name)
         return change
+
+
+def _real(path: PurePosixPath) -> PurePosixPath:
+    """Return a path without links, as the kernel's table of mounts has it."""
+    return PurePosixPath(os.path.realpath(path))
 
 
 def _unsupported(what: str, why: str) -> HostError:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
 from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
-from kubewright.base.retry import retry, steady
+from kubewright.base.retry import Backoff, retry
 from kubewright.host.containers import Sandbox
 from kubewright.host.seam import ContainerRuntime
 
-ATTEMPTS: Final = 5
-"""How often each is tried, without a pause between (kubeadm's RemoveContainerRetry)."""
+ATTEMPTS: Final = 12
+"""How often each is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started cannot be removed
+before it has started, which takes seconds on a busy machine."""
+_PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
+
+THREADS: Final = 8
+"""How many are stopped at the same time: each takes as long as its processes take to end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +31,28 @@ class Removal:
     error: HostError | None = None
 
 
-def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = ATTEMPTS) -> Iterator[Removal]:
-    """Stop and remove every sandbox; one that cannot be removed does not keep the others. Raises HostError if they cannot be listed."""
-    for sandbox in runtime.sandboxes():
-        yield _remove(sandbox, runtime=runtime, clock=clock, attempts=attempts)
+def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = ATTEMPTS) -> list[Removal]:
+    """Stop and remove every sandbox, several at a time; one that cannot be removed does not keep the others.
+
+    Returns them in the order of their list. Raises HostError if they cannot be listed.
+    """
+    waiting = dict(enumerate(runtime.sandboxes()))
+    removed: dict[int, Removal] = {}
+
+    def work() -> None:
+        while waiting:
+            try:
+                number, sandbox = waiting.popitem()
+            except KeyError:  # another thread took the last one
+                return
+            removed[number] = _remove(sandbox, runtime=runtime, clock=clock, attempts=attempts)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(waiting)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [removed[number] for number in sorted(removed)]
 
 
 def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock, attempts: int) -> Removal:
@@ -37,6 +60,6 @@ def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock, attemp
         return runtime.remove_sandbox(sandbox)
 
     try:
-        return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=attempts, backoff=steady(0)))
+        return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=attempts, backoff=_PAUSES))
     except HostError as error:
         return Removal(sandbox=sandbox, error=error)

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Protocol
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
-from kubewright.host.containers import RuntimeStatus, Sandbox
-from kubewright.host.desired import Desired
+from kubewright.host.containers import Container, RuntimeStatus, Sandbox
+from kubewright.host.desired import Accounts, Desired
 from kubewright.host.found import FileState, ServiceState
 
 if TYPE_CHECKING:
     from kubewright.host.facts import Facts
     from kubewright.host.listeners import Listener
     from kubewright.host.network import PortOwner
+    from kubewright.host.packet_filter import Rules
     from kubewright.host.processes import Identity, Usage
     from kubewright.host.routes import Family, InterfaceAddress
 
@@ -79,6 +80,10 @@ class Host(FileReader, Protocol):
         """Read: return the state of a service, None if nothing is known about it."""
         ...
 
+    def service_lines(self, name: str, /, *, count: int) -> list[str]:
+        """Read: return the last lines that a service wrote, its latest life only; none where that cannot be told. Never an error."""
+        ...
+
     def ensure(self, desired: Desired, /) -> Change:
         """Write: make a file, directory or service as desired, if it differs. Raises HostError, DiskFull where there is no space."""
         ...
@@ -87,12 +92,59 @@ class Host(FileReader, Protocol):
         """Write: remove a file, a link, or a directory with all that is in it. Raises HostError for a path outside of the layout."""
         ...
 
+    def empty(self, path: PurePosixPath, /) -> Change:
+        """Write: remove everything in a directory, which stays; none where there is no directory.
+
+        All of it is tried; then HostError is raised, naming what could not be removed. What is mounted in it is not removed.
+        """
+        ...
+
+    def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
+        """Read: return what is mounted below a directory, links in its path followed; what was mounted later comes later."""
+        ...
+
+    def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
+        """Write: unmount what was mounted last at a path below the kubelet's directory; none if nothing is. Raises HostError.
+
+        `flags` are names of `mounts.FLAGS`.
+        """
+        ...
+
+    def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
+        """Write: disable a service and remove unit files of it, with a directory that is empty then. Raises HostError for other places."""
+        ...
+
+    def remove_accounts(self, unwanted: Accounts, /) -> Change:
+        """Write: remove users and groups, whoever made them; those that are not there are no error."""
+        ...
+
+    @property
+    def packet_filter(self) -> PacketFilter:
+        """What others have put into its packet filter for a cluster."""
+        ...
+
+
+class PacketFilter(Protocol):
+    """The rules that kube-proxy and CNI plugins leave in the packet filter of a machine."""
+
+    def found(self) -> list[Rules]:
+        """Read: return what is there of them, each piece that can be removed alone. Raises HostError for a tool that fails."""
+        ...
+
+    def remove(self, rules: Rules, /) -> Change:
+        """Write: remove one piece. Raises HostError."""
+        ...
+
 
 class Services(Protocol):
     """The service manager of a machine: systemd, or what stands for it on a local machine."""
 
     def state(self, name: str, /) -> ServiceState | None:
         """Read: return the state of a service, None if there is no such service."""
+        ...
+
+    def last_lines(self, name: str, /, *, count: int) -> list[str]:
+        """Read: return the last lines that a service wrote, its latest life only; none where that cannot be told. Never an error."""
         ...
 
     def start(self, name: str, /) -> None:
@@ -164,6 +216,10 @@ class ContainerRuntime(Protocol):
 
     def sandboxes(self) -> list[Sandbox]:
         """Read: return what the pods of this machine run in, by namespace and name."""
+        ...
+
+    def containers(self, *, namespace: str) -> list[Container]:
+        """Read: return the containers of the pods of a namespace, running or not, the latest first."""
         ...
 
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:

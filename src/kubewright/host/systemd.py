@@ -1,4 +1,4 @@
-"""systemd as the service manager of a machine, through `systemctl`."""
+"""systemd as the service manager of a machine, through `systemctl` and `journalctl`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.commands import Commands, RealCommands
+from kubewright.host.facts import BOOTED
 from kubewright.host.found import Kind, ServiceState
 from kubewright.host.seam import FileReader
-
-BOOTED: Final = PurePosixPath("/run/systemd/system")
-"""There is such a directory where systemd is the init system (sd_booted(3))."""
 
 ASKED_WITHIN: Final = 10.0
 DONE_WITHIN: Final = 120.0
 """Seconds for a verb: a unit's own limits are 90 s by default (DefaultTimeoutStartSec)."""
 
-_PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload")
+_LIVES: Final = PurePosixPath("/run/systemd/units")
+_PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload", "NRestarts")
 _RUNNING: Final = frozenset({"active", "reloading", "activating"})
 _WAITS_TO_BE_STARTED_AGAIN: Final = "auto-restart"
 _ENABLED: Final = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated"})
@@ -33,6 +32,7 @@ class _Unit:
     sub: str
     file: str
     stale: bool
+    restarts: int
 
     @property
     def again(self) -> bool:
@@ -42,21 +42,48 @@ class _Unit:
 
 def find(files: FileReader, *, environment: Mapping[str, str]) -> Systemd | None:
     """Return the service manager of this machine, None where systemd is not the init system (containers, other systems)."""
-    booted = files.state(BOOTED)
-    return Systemd(RealCommands(environment=environment)) if booted is not None and booted.kind is Kind.DIRECTORY else None
+    booted = files.state(PurePosixPath(BOOTED))
+    return Systemd(RealCommands(environment=environment), files=files) if booted is not None and booted.kind is Kind.DIRECTORY else None
 
 
 class Systemd:
     """`host.seam.Services` through `systemctl`. Verbs that change something need root, and raise HostError with what systemd says."""
 
-    def __init__(self, commands: Commands) -> None:
+    def __init__(self, commands: Commands, *, files: FileReader | None = None) -> None:
         self._commands = commands
+        self._files = files
 
     def state(self, name: str, /) -> ServiceState | None:
         unit = self._unit(name)
         if unit.loaded == "not-found":
             return None
-        return ServiceState(running=unit.active in _RUNNING and not unit.again, enabled=unit.file in _ENABLED, stale=unit.stale)
+        return ServiceState(
+            running=unit.active in _RUNNING and not unit.again,
+            enabled=unit.file in _ENABLED,
+            stale=unit.stale,
+            failed=unit.active == "failed" or unit.again,
+            again=unit.again,
+            restarts=unit.restarts,
+            since=self._since(name),
+        )
+
+    def _since(self, name: str) -> float:
+        """When the latest life of a unit began: systemd makes a link then. By the clock of files, so that it can be compared with theirs."""
+        found = self._files.state(_LIVES / f"invocation:{_file(name)}") if self._files is not None else None
+        return found.modified if found is not None else 0.0
+
+    def last_lines(self, name: str, /, *, count: int) -> list[str]:
+        """What the journal has of its latest life, systemd's own lines about it included."""
+        try:
+            told = self._commands.run(["systemctl", "show", "--property=InvocationID", "--value", _file(name)], within=ASKED_WITHIN)
+            life = told.out.strip()
+            if told.code or not life:
+                return []
+            argv = ["journalctl", "--quiet", "--no-pager", "--output=cat", f"--lines={count}"]
+            ended = self._commands.run([*argv, f"_SYSTEMD_INVOCATION_ID={life}", "+", f"INVOCATION_ID={life}"], within=ASKED_WITHIN)
+        except HostError:
+            return []
+        return ended.out.splitlines() if ended.code == 0 else []
 
     def start(self, name: str, /) -> None:
         """A unit that waits to be started again is restarted: `start` would leave it waiting."""
@@ -93,6 +120,7 @@ class Systemd:
             sub=found["SubState"],
             file=found["UnitFileState"],
             stale=found["NeedDaemonReload"] == "yes",
+            restarts=int(found["NRestarts"]) if found["NRestarts"].isdigit() else 0,
         )
 
     def _do(self, verb: str, name: str = "") -> None:

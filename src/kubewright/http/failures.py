@@ -34,7 +34,7 @@ _REMEDIES: Final = {
     Reason.RESET: "the server may be restarting: try again",
     Reason.NO_ROUTE: "check the address and the network between here and there",
     Reason.DNS: "check the name, /etc/hosts and the DNS servers of this machine",
-    Reason.UNTRUSTED: "check that the CA is the server's own, that the name is in its certificate, and the clocks of both machines",
+    Reason.UNTRUSTED: "check that the CA is the server's own, and that the name is in its certificate",
     Reason.TLS: "check that the port speaks TLS 1.2 or later, and that the client certificate is accepted",
     Reason.TIMED_OUT: "check the load of the server and firewalls on the way",
     Reason.TRUNCATED: "try again; if it stays, look at proxies on the way",
@@ -45,12 +45,17 @@ _REMEDIES: Final = {
 }
 
 
+_NOT_VALID_NOW: Final = frozenset({"certificate is not yet valid", "certificate has expired"})
+"""OpenSSL's words (x509_txt.c)."""
+_CLOCKS: Final = "compare the clocks of both machines (`date -u`); if they agree, the server's certificate has to be renewed"
+
+
 class NoAnswer(Unreachable):
     """No usable answer, with the reason why."""
 
     def __init__(self, what: str, *, reason: Reason, detail: str = "") -> None:
         shown = reason.value if not detail or detail == reason.value else f"{reason.value} ({detail})"
-        super().__init__(what, detail=shown, remedy=_REMEDIES.get(reason, ""))
+        super().__init__(what, detail=shown, remedy=_CLOCKS if detail in _NOT_VALID_NOW else _REMEDIES.get(reason, ""))
         self.reason = reason
 
 

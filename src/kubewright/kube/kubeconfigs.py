@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
-from kubewright.apis.kubeconfig import Cluster, Kubeconfig, User, parse, require_usable
+from kubewright.apis.kubeconfig import Cluster, Kubeconfig, Resolved, User, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.http.proxies import parse_proxy
@@ -75,7 +75,19 @@ def access_from_kubeconfig(
     Raises ValidationError for a context that cannot be used, CertificateError for files that are missing, UsageError for what is refused.
     """
     chosen = require_usable(kubeconfig, context=context)
-    files = _Files(read=read, base=base or PurePosixPath("/"), source=kubeconfig.source or "the kubeconfig")
+    return access_of(chosen, read=read, base=base, source=kubeconfig.source, run_plugin=run_plugin)
+
+
+def access_of(
+    chosen: Resolved,
+    *,
+    read: ReadFile | None = None,
+    base: PurePosixPath | None = None,
+    source: str = "",
+    run_plugin: RunPlugin | None = None,
+) -> Access:
+    """Turn a resolved context into an access, as `access_from_kubeconfig` does; `source` names the kubeconfig in errors."""
+    files = _Files(read=read, base=base or PurePosixPath("/"), source=source or "the kubeconfig")
     cluster, user = chosen.cluster, chosen.user
     return Access(
         server=cluster.server,

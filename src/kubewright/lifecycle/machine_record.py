@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis.kubeadm import codec
+from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
@@ -21,12 +22,16 @@ from kubewright.host.seam import Host
 
 _FORMAT: Final = 1
 _NOT_KEPT: Final = ("bootstrapTokens", "certificateKey", "dryRun", "skipPhases", "timeouts")
-"""Fields of an InitConfiguration that are secret, or say how one run goes and not what comes of it."""
+"""Fields of an InitConfiguration, or a JoinConfiguration, that are secret, or say how one run goes and not what comes of it."""
+_NOT_KEPT_BELOW: Final = frozenset(
+    {"token", "tlsBootstrapToken", "certificateKey", "ignorePreflightErrors", "imagePullPolicy", "imagePullSerial"}
+)
+"""The same at any depth: another run may bring another token, and ignore other checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRecord:
-    """`workflow` is `init`; `configuration` the documents as YAML; `finished` whether a run has come to its end."""
+    """`workflow` is `init` or `join`; `configuration` the documents as YAML; `finished` whether a run has come to its end."""
 
     workflow: str
     configuration: str
@@ -40,7 +45,7 @@ def path(host: Host) -> PurePosixPath:
 
 def of_init(configuration: Configuration) -> MachineRecord:
     """Return the record of an `init` that begins."""
-    init = {name: value for name, value in codec.init_document(configuration.init).items() if name not in _NOT_KEPT}
+    init = _kept({name: value for name, value in codec.init_document(configuration.init).items() if name not in _NOT_KEPT})
     documents: list[Any] = [
         init,
         codec.cluster_document(configuration.cluster),
@@ -48,6 +53,18 @@ def of_init(configuration: Configuration) -> MachineRecord:
         dict(configuration.kube_proxy.document),
     ]
     return MachineRecord(workflow="init", configuration=yaml.dump_all(documents))
+
+
+def of_join(configuration: JoinConfiguration) -> MachineRecord:
+    """Return the record of a `join` that begins."""
+    join = {name: value for name, value in codec.join_document(configuration).items() if name not in _NOT_KEPT}
+    return MachineRecord(workflow="join", configuration=yaml.dump(_kept(join)))
+
+
+def _kept(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _kept(one) for name, one in value.items() if name not in _NOT_KEPT_BELOW}
+    return value
 
 
 def load(host: Host) -> MachineRecord | None:
@@ -63,6 +80,17 @@ def load(host: Host) -> MachineRecord | None:
             detail=str(error),
             remedy="move it away; the machine then counts as one that kubewright did not make",
         ) from error
+
+
+def current(host: Host) -> MachineRecord | None:
+    """Read the record of a machine; None also where another tool has reset it since: a finished machine of which nothing is left.
+
+    Raises as `load` does.
+    """
+    found, layout = load(host), host.layout
+    made = (layout.kubeconfig("kubelet"), layout.kubelet_config, layout.certificate("ca"))
+    reset = found is not None and found.finished and all(host.state(path) is None for path in made)
+    return None if reset else found
 
 
 _FIELDS: Final = {"workflow": str, "configuration": str, "finished": bool}
@@ -89,8 +117,8 @@ def require_same(found: MachineRecord, wanted: MachineRecord) -> None:
         return
     raise ConfigurationChanged(
         "this machine was made with another configuration",
-        detail=unified_diff(mask(found.configuration), mask(wanted.configuration), name="configuration"),
-        remedy="run the same command with the configuration it was made with; a live cluster is changed by reconfiguring, not by init",
+        detail=mask(unified_diff(found.configuration, wanted.configuration, name="configuration")),
+        remedy="run the same command with the configuration it was made with; or make the machine anew: `kubewright reset`",
     )
 
 

@@ -33,7 +33,7 @@ class SettlingKube:
     further attempts once a request has failed a few times: it raises where trying again is pointless.
     """
 
-    def __init__(self, inner: KubeAPI, *, clock: Clock, within: float, look: Callable[[], None] | None = None) -> None:
+    def __init__(self, inner: KubeAPI, *, clock: Clock, within: float, look: Callable[[], object] | None = None) -> None:
         self._inner = inner
         self._clock = clock
         self._within = within

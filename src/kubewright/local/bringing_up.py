@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -27,7 +28,7 @@ from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.init import phases
 from kubewright.local import configuration, flags
-from kubewright.local.context import LocalContext, WatchfulWaiter, require_alive
+from kubewright.local.context import Joins, LocalContext, WatchfulWaiter, require_alive
 from kubewright.local.control import Answer, Control
 from kubewright.local.machine import Daemon, local_machine
 from kubewright.local.places import Places
@@ -54,6 +55,8 @@ class Work:
     waiter: Waiter
     within: float
     start: float
+    free_leases: bool = False
+    """Whether the leases of leader election, if there are any, are of processes that have ended."""
 
     @functools.cached_property
     def host(self) -> RealHost:
@@ -81,8 +84,8 @@ def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
     )
     for warning in loaded.warnings:
         work.reporter.emit(Warned(text=warning))
-    with KeyPool() as keys:
-        ctx = context(work, loaded.configuration, keys)
+    with KeyPool() as keys, further_joins(work, loaded.configuration) as joins:
+        ctx = context(work, loaded.configuration, keys, joins)
         done = runner.run(
             LOCAL_INIT,
             ctx,
@@ -105,14 +108,13 @@ def _skipped(names: Sequence[str]) -> list[str]:
     return [name for name in names if name in local or name not in general]
 
 
-def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContext:
+def context(work: Work, configured: Configuration, keys: KeyPool, joins: Joins | None) -> LocalContext:
     """Make the context of the phases."""
     machine = work.cluster.control_plane
     control = Control(work.places)
 
     def look() -> None:
-        work.daemon.require_alive()
-        require_alive(_status(control))
+        require_well(work, control)
 
     return LocalContext(
         configuration=configured,
@@ -128,14 +130,40 @@ def context(work: Work, configured: Configuration, keys: KeyPool) -> LocalContex
         reporter=work.reporter,
         connect=work.connect,
         started=work.clock.now(),
-        overrides=lambda component: flags.overrides(component, machine.addresses),
-        health_checks={name: functools.partial(_healthy, control, name) for name in HEALTHY},
+        overrides=lambda component: flags.overrides(component, machine.addresses, alone=work.cluster.alone),
+        health_checks={name: functools.partial(healthy, control, machine.name, name) for name in HEALTHY},
+        upload_certs=joins is not None,
+        show_certificate_key=False,
         record=work.cluster,
+        places=work.places,
         daemon=work.daemon,
+        joins=joins,
+        free_leases=work.free_leases,
         plain=work.waiter,
         within=work.within,
         start=work.start,
     )
+
+
+@contextmanager
+def further_joins(work: Work, configured: Configuration) -> Iterator[Joins | None]:
+    """Give what lets further control planes join, None where there are none to be; joins that still run in the end are called off."""
+    if not work.cluster.further:
+        yield None
+        return
+    from kubewright.local.joining import MachineJoins
+
+    joins = MachineJoins(work, configured)
+    try:
+        yield joins
+    finally:
+        joins.call_off()
+
+
+def require_well(work: Work, control: Control) -> None:
+    """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
+    work.daemon.require_alive()
+    require_alive(_status(control), leaving={machine.name for machine in work.cluster.leaving})
 
 
 def _status(control: Control) -> Answer:
@@ -145,9 +173,10 @@ def _status(control: Control) -> Answer:
         return {}
 
 
-def _healthy(control: Control, name: str) -> str | None:
+def healthy(control: Control, machine: str, name: str) -> str | None:
+    """Say what a component of a machine lacks, None if it is ready."""
     for component in _status(control).get("components", []):
-        if component["name"] == name:
+        if (component["machine"], component["name"]) == (machine, name):
             return None if component["state"] == "Ready" else component["reason"] or component["state"]
     return "it has not been started"
 

@@ -29,6 +29,7 @@ class LocalCluster:
         name: str = "default",
         *,
         nodes: int | None = None,
+        control_planes: int | None = None,
         kubernetes_version: str | None = None,
         config: str | None = None,
         state_dir: str | Path = "",
@@ -40,6 +41,7 @@ class LocalCluster:
     ) -> None:
         self._places = places(name, state_dir=str(state_dir))
         self._nodes = nodes
+        self._control_planes = control_planes
         self._version = kubernetes_version
         self._config = config
         self._within = within
@@ -81,7 +83,14 @@ class LocalCluster:
         """Start, resume, repair or scale the cluster, and wait until all nodes are ready. Raises as `kubewright.local.up.up`."""
         from kubewright.local.up import Wish, up
 
-        wish = Wish(nodes=self._nodes, kubernetes_version=self._version, config=self._config, within=self._within, owner=self._owner)
+        wish = Wish(
+            nodes=self._nodes,
+            control_planes=self._control_planes,
+            kubernetes_version=self._version,
+            config=self._config,
+            within=self._within,
+            owner=self._owner,
+        )
         up(self._places, wish, sources=self._sources(), reporter=self._reporter)
         return self
 

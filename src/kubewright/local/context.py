@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Protocol
 
+from kubewright.base.change import Change
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import State, Waited
 from kubewright.base.records import dataclass, field
 from kubewright.base.waiting import Condition, Waiter
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
 from kubewright.local import remedies
 from kubewright.local.control import Answer, Control
 from kubewright.local.machine import Daemon
+from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
 
 CRASHES: frozenset[str] = frozenset({"CrashLoop"})
@@ -23,18 +27,53 @@ _LOOK = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """What lets nodes join now: a token for all of them, and the key of the certificates that further control planes download."""
+
+    server: str
+    token: str
+    pins: tuple[str, ...]
+    certificate_key: str
+
+
+class Joins(Protocol):
+    """The joins of further control planes, which go on beside the phases of the first one."""
+
+    @property
+    def newcomers(self) -> Sequence[str]:
+        """The machines that cannot do without an invitation: they have never joined, or lost what they had."""
+        ...
+
+    def start(self, invitation: Invitation | None) -> None:
+        """Let newcomers join with an invitation, and look after the others; returns at once."""
+        ...
+
+    def finish(self) -> Iterable[Change]:
+        """Wait until all have joined; return the changes. Raises what the first one that failed raised."""
+        ...
+
+    def call_off(self) -> None:
+        """End what still runs, and wait for that. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class LocalContext(InitContext):
     """One `up`. `plain` waits without looking at the components, for the daemon itself; `start` is when `up` began.
 
-    `look` raises where the daemon or a component is in such a state that waiting is pointless.
+    `look` raises where the daemon or a component is in such a state that waiting is pointless. `free_leases` says that whoever holds the
+    leases of leader election has ended.
     """
 
     look: Callable[[], None]
     record: ClusterRecord
+    places: Places
     daemon: Daemon
     plain: Waiter
     within: float
     start: float
+    joins: Joins | None = None
+    free_leases: bool = False
     milestones: dict[str, float] = field(default_factory=dict)
 
     @functools.cached_property
@@ -47,6 +86,10 @@ class LocalContext(InitContext):
     def control(self) -> Control:
         """The daemon's control socket; waits for it at first use."""
         return self.daemon.serving(waiter=self.plain)
+
+    def reasons(self, names: Sequence[str]) -> Reasons:
+        """Return last words only: `look` tells what becomes of the processes."""
+        return LastWords(names, host=self.host)
 
     def mark(self, name: str) -> None:
         """Note that a milestone is reached now."""
@@ -88,13 +131,16 @@ class WatchfulWaiter:
         return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
 
 
-def require_alive(status: Answer) -> None:
-    """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started."""
-    for component in status.get("components", []):
+def require_alive(status: Answer, *, leaving: Collection[str] = ()) -> None:
+    """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started. Machines that leave do not count."""
+    components = [component for component in status.get("components", []) if component["machine"] not in leaving]
+    several = len({component["machine"] for component in components}) > 1
+    for component in components:
         if component["state"] in CRASHES or component.get("refused"):
             words = [component["reason"], *component.get("lastWords", [])]
+            where = f" of {component['machine']}" if several else ""
             raise ComponentFailed(
-                f"{component['name']} does not stay up",
+                f"{component['name']}{where} does not stay up",
                 detail="\n".join(words),
                 remedy=f"{remedies.of(words, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
             )

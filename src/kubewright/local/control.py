@@ -15,6 +15,8 @@ from kubewright.local.places import Places
 Answer = dict[str, Any]
 STOP_WITHIN: Final = 15.0
 """Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
+END_WITHIN: Final = 60.0
+"""Seconds after which machines that are to end hang: unlike with `stop`, nobody ends them without the daemon."""
 
 
 class Control:
@@ -43,6 +45,18 @@ class Control:
         """Let nodes register anew whose Node objects are gone."""
         return self._call("POST", "/restart", {"nodes": list(nodes)})
 
+    def begin(self, machine: str) -> Answer:
+        """Let a machine of the record run its static pods and be a node; one that does is left alone. Returns at once."""
+        return self._call("POST", "/begin", {"machine": machine})
+
+    def rest(self, machine: str) -> Answer:
+        """End the node of a machine, whose static pods go on; returns when it has ended."""
+        return self._call("POST", "/rest", {"machine": machine})
+
+    def end(self, *, machines: Sequence[str]) -> Answer:
+        """End the node and every process of some machines, and forget them; returns when they have ended."""
+        return self._call("POST", "/end", {"machines": list(machines)}, timeout=END_WITHIN)
+
     def retry(self) -> Answer:
         """Start components at once that wait for the end of their back-off, and forget that they failed before."""
         return self._call("POST", "/retry", {}, timeout=2.0)
@@ -51,14 +65,13 @@ class Control:
         """Stop every component and the daemon; returns when the components have ended."""
         return self._call("POST", "/stop", {}, timeout=STOP_WITHIN)
 
-    def last_words(self, component: str) -> list[str]:
-        """Return the last lines of a component that is not well."""
-        return list(self._call("GET", f"/words/{component}")["lines"])
-
     @contextmanager
-    def logs(self, component: str, *, tail: int | None, follow: bool) -> Iterator[Iterator[bytes]]:
-        """Give the lines of a component's log piece by piece. Raises HostError if there is no such component."""
-        query = urlencode({"tail": -1 if tail is None else tail, "follow": int(follow)})
+    def logs(self, component: str, *, machine: str = "", tail: int | None, follow: bool) -> Iterator[Iterator[bytes]]:
+        """Give the lines of a component's log piece by piece; of the first machine, unless another is named.
+
+        Raises HostError if there is no such component.
+        """
+        query = urlencode({"machine": machine, "tail": -1 if tail is None else tail, "follow": int(follow)})
         target = f"/logs/{component}?{query}"
         with unix.stream("GET", self._places.socket, target, timeout=None) as (status, _, chunks):
             if status != 200:

@@ -21,15 +21,13 @@ from typing import Final
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, Locked
-from kubewright.base.events import SilentReporter
 from kubewright.base.yaml.preloading import preload
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http import loop
 from kubewright.local import launch, record
-from kubewright.local.flags import START_AFTER
+from kubewright.local.machines import Machines
 from kubewright.local.places import Places
-from kubewright.local.supervisor import DOWN, NodeFacts, ProbeIdentity, Supervisor
 
 HOME_LOOK: Final = 2.0
 """Seconds between two looks whether the state directory is still there."""
@@ -74,12 +72,12 @@ async def _serve(places: Places) -> None:
     released = asyncio.Event()
     running = asyncio.get_running_loop()
     running.add_signal_handler(signal.SIGTERM, released.set)
-    supervisor = _supervisor(places, cluster, told)
-    await supervisor.start()
-    await _head_start(cluster.control_plane)
+    machines = Machines(places, cluster, told)
+    await machines.start()
+    await _head_start(machines.first)
     from kubewright.local.serving import ClusterServer  # loads the HTTP libraries: only now
 
-    server = ClusterServer(places, cluster, supervisor, stopping=stopping, clock=SystemClock())
+    server = ClusterServer(places, cluster, machines, stopping=stopping, clock=SystemClock())
     await server.start()
     orphaned = asyncio.Event()
     owner = _watch_owner(told.owner, orphaned)
@@ -94,7 +92,7 @@ async def _serve(places: Places) -> None:
             os.close(owner)
         await server.stop()
         ending = stopping.is_set() or orphaned.is_set() or homeless.is_set() or not released.is_set()
-        await (supervisor.stop(DOWN) if ending else supervisor.release())
+        await (machines.stop() if ending else machines.release())
         await server.close()
         if orphaned.is_set() and not stopping.is_set() and not homeless.is_set():
             from kubewright.local.down import remove_own
@@ -111,26 +109,6 @@ async def _head_start(machine: record.Machine) -> None:
         if await serves_async(machine.address, machine.ports["api_server"], within=left):
             return
         await asyncio.sleep(_LOOK)
-
-
-def _supervisor(places: Places, cluster: record.ClusterRecord, told: launch.Launch) -> Supervisor:
-    machine = cluster.control_plane
-    layout = places.layout(machine.name)
-    return Supervisor(
-        Path(layout.manifests),
-        Path(layout.run),
-        places.logs(machine.name),
-        {name: Path(path) for name, path in told.programs.items()},
-        node=NodeFacts(name=machine.name, ip=machine.address),
-        marker=str(places.root),
-        reporter=SilentReporter(),
-        probe_identity=ProbeIdentity(
-            certificate=Path(layout.certificate("etcd/healthcheck-client")),
-            key=Path(layout.key("etcd/healthcheck-client")),
-            ports=frozenset({machine.ports["etcd_metrics"]}),
-        ),
-        after=START_AFTER,
-    )
 
 
 def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:

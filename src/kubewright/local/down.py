@@ -26,6 +26,8 @@ from kubewright.local.supervisor.identities import search
 
 _KEPT: Final = ("cluster.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
+_KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet.conf", "kubelet/pki")
+"""What the members of etcd need to find each other, and the nodes to be who they were: nothing answers before most members are up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +138,8 @@ def clear(places: Places, *, keep_data: bool) -> None:
     kept = {places.root / name for name in _KEPT} if keep_data else {places.lock}
     machines = [entry for entry in _entries(places.machines) if entry.is_dir()]
     if keep_data:
-        kept |= {machine / name for machine in machines for name in _KEPT_OF_MACHINE}
+        names = _KEPT_OF_MACHINE if len(machines) < 2 else (*_KEPT_OF_MACHINE, *_KEPT_OF_SEVERAL)
+        kept |= {machine / name for machine in machines for name in names}
     _remove_below(places.root, kept)
 
 

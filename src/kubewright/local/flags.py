@@ -14,12 +14,16 @@ from kubewright.base.records import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedFlag:
-    """One flag of one component, its value on a machine, and why it is not kubeadm's."""
+    """One flag of one component, its value on a machine, and why it is not kubeadm's.
+
+    `alone` rows are for a cluster with one control plane only, or for one with several only; None: for both.
+    """
 
     component: str
     flag: str
     value: Callable[[Addresses], str]
     reason: str
+    alone: bool | None = None
 
 
 def _const(text: str) -> Callable[[Addresses], str]:
@@ -28,9 +32,20 @@ def _const(text: str) -> Callable[[Addresses], str]:
 
 CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
     ChangedFlag(
-        component="etcd", flag="heartbeat-interval", value=_const("10"), reason="a single member on this machine elects itself in 0.1 s"
+        component="etcd",
+        flag="heartbeat-interval",
+        value=_const("10"),
+        reason="a single member on this machine elects itself in 0.1 s",
+        alone=True,
     ),
-    ChangedFlag(component="etcd", flag="election-timeout", value=_const("100"), reason="goes with the heartbeat interval"),
+    ChangedFlag(component="etcd", flag="election-timeout", value=_const("100"), reason="goes with the heartbeat interval", alone=True),
+    ChangedFlag(
+        component="etcd",
+        flag="strict-reconfig-check",
+        value=_const("false"),
+        reason="with it etcd takes nobody for five seconds after each member that joins; that a majority is up is looked at before",
+        alone=False,
+    ),
     ChangedFlag(
         component="etcd",
         flag="listen-metrics-urls",
@@ -61,10 +76,13 @@ CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
         flag="leader-elect",
         value=_const("false"),
         reason="one control plane: after a kill it would wait out its own lease of 15 s",
+        alone=True,
     ),
     ChangedFlag(component="kube-scheduler", flag="kube-api-qps", value=_const("1000"), reason="as for kube-controller-manager"),
     ChangedFlag(component="kube-scheduler", flag="kube-api-burst", value=_const("2000"), reason="goes with kube-api-qps"),
-    ChangedFlag(component="kube-scheduler", flag="leader-elect", value=_const("false"), reason="as for kube-controller-manager"),
+    ChangedFlag(
+        component="kube-scheduler", flag="leader-elect", value=_const("false"), reason="as for kube-controller-manager", alone=True
+    ),
 )
 
 START_AFTER: Final = {
@@ -75,6 +93,11 @@ START_AFTER: Final = {
 comes half a second later than when it finds it at once; the scheduler has nothing to do before there are nodes."""
 
 
-def overrides(component: str, addresses: Addresses) -> dict[str, str]:
+def rows(*, alone: bool) -> tuple[ChangedFlag, ...]:
+    """Return the rows that hold in a cluster with one control plane, or in one with several."""
+    return tuple(row for row in CHANGED_FLAGS if row.alone in {None, alone})
+
+
+def overrides(component: str, addresses: Addresses, *, alone: bool) -> dict[str, str]:
     """Return the changed flags of a component on a machine, by name."""
-    return {row.flag: row.value(addresses) for row in CHANGED_FLAGS if row.component == component}
+    return {row.flag: row.value(addresses) for row in rows(alone=alone) if row.component == component}

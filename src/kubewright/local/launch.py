@@ -60,8 +60,9 @@ class Started(subprocess.Popen[bytes]):
     """A process that is meant to outlive this object and whoever made it."""
 
     def __del__(self) -> None:
-        """Collect it if it has ended; do not warn if it has not, as the parent class would."""
-        self.poll()
+        """Collect it if it has ended; do not warn if it has not, as the parent class would. An interrupt may have come before its start."""
+        if getattr(self, "pid", None) is not None:
+            self.poll()
 
 
 def reap(identity: Identity) -> None:

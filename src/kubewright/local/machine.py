@@ -11,7 +11,7 @@ import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, BinariesError, ComponentFailed, HostError, Locked
 from kubewright.base.waiting import Waiter
-from kubewright.host.containers import RuntimeStatus, Sandbox
+from kubewright.host.containers import Container, RuntimeStatus, Sandbox
 from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
 from kubewright.host.real import RealHost
@@ -24,15 +24,17 @@ LISTENS_WITHIN = 20.0
 """Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 
 KUBELET = "kubelet"
-"""The one service of a local machine. The daemon stands for it, on every machine of the cluster."""
+"""The one service of a local machine. The cluster's daemon stands for it, for all machines."""
 
 
-def local_machine(places: Places, name: str, *, programs: Mapping[str, Path], daemon: Daemon, durable: bool = True) -> RealHost:
-    """Return the Host of one machine of a cluster."""
+def local_machine(
+    places: Places, name: str, *, programs: Mapping[str, Path], daemon: Daemon, further: bool = False, durable: bool = True
+) -> RealHost:
+    """Return the Host of one machine of a cluster. `further` says that it is not the first one, whose kubelet comes with the daemon."""
     return RealHost(
         layout=places.layout(name),
         files=Files(durable=durable),
-        services=_Services(daemon),
+        services=_FurtherServices(places, name, daemon) if further else _Services(daemon),
         runtime=_Programs(places.logs(name), programs),
         environment={},
     )
@@ -44,6 +46,11 @@ class Daemon:
     def __init__(self, places: Places) -> None:
         self._places = places
         self._process: launch.Started | None = None
+
+    @property
+    def log(self) -> Path:
+        """Where it writes what it has to say."""
+        return self._places.daemon_log
 
     @property
     def runs(self) -> bool:
@@ -120,9 +127,44 @@ class _Services:
     def reload(self) -> None:
         """There are no unit files."""
 
+    def last_lines(self, name: str, /, *, count: int) -> list[str]:
+        return launch.last_lines(self._daemon.log, lines=count) if name == KUBELET else []
+
     def _known(self, name: str) -> None:
         if name != KUBELET:
             raise _not_here(name, "started")
+
+
+class _FurtherServices(_Services):
+    """The service manager of a machine that joins: its kubelet is a part of the daemon that begins when it is told to."""
+
+    def __init__(self, places: Places, machine: str, daemon: Daemon) -> None:
+        super().__init__(daemon)
+        self._control = Control(places)
+        self._machine = machine
+
+    def state(self, name: str, /) -> ServiceState | None:
+        return ServiceState(running=self._begun(), enabled=True) if name == KUBELET else None
+
+    def start(self, name: str, /) -> None:
+        super().start(name)
+        self._control.begin(self._machine)
+
+    def stop(self, name: str, /) -> None:
+        """End the node; its static pods go on, as they do where a kubelet is stopped."""
+        self._known(name)
+        self._control.rest(self._machine)
+
+    def restart(self, name: str, /) -> None:
+        """Let the node read its files again."""
+        self.stop(name)
+        self.start(name)
+
+    def _begun(self) -> bool:
+        try:
+            return self._machine in self._control.status()["nodes"]["machines"]
+        except (APIError, HostError):
+            return False
 
 
 def _not_here(name: str, verb: str) -> HostError:
@@ -161,6 +203,10 @@ class _Programs:
         return None
 
     def sandboxes(self) -> list[Sandbox]:
+        return []
+
+    def containers(self, *, namespace: str) -> list[Container]:
+        """There are none: what a manifest names runs as a process of the daemon, which tells about it (`local status`)."""
         return []
 
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:

@@ -16,10 +16,10 @@ from kubewright.base.records import dataclass
 from kubewright.host.processes import MARKER, RealProcesses
 from kubewright.host.seam import Network
 from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord
+from kubewright.local.record import ClusterRecord, Machine
 
 SPACE: Final = 256 * 1024 * 1024
-"""Bytes that a small cluster writes in its first minutes: etcd preallocates 64 MB for each of two logs, the rest is logs."""
+"""Bytes that a control plane writes in its first minutes: etcd preallocates 64 MB for each of two logs, the rest is logs."""
 
 PORTS: Final = "ports"
 PORT_LOOKS, PORT_PAUSE = 10, 0.1
@@ -40,13 +40,14 @@ PORT_USERS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What the checks look at. `running` means that components of this cluster already run, on its own ports."""
+    """What the checks look at. `running` means that components of this cluster already run, on its own ports: `fresh` machines have none yet."""
 
     places: Places
     record: ClusterRecord
     programs: Mapping[str, Path]
     network: Network
     running: bool
+    fresh: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +103,12 @@ def _programs(subject: Subject) -> Iterable[str]:
 
 
 def _ports(subject: Subject) -> Iterable[str]:
-    if subject.running:
-        return
-    machine = subject.record.control_plane
+    for machine in subject.record.machines:
+        if not subject.running or machine.name in subject.fresh:
+            yield from _held(subject, machine)
+
+
+def _held(subject: Subject, machine: Machine) -> Iterable[str]:
     for name, component in PORT_USERS.items():
         owner = subject.network.owner_of_port(machine.address, machine.ports[name])
         if owner is not None:
@@ -113,16 +117,16 @@ def _ports(subject: Subject) -> Iterable[str]:
 
 
 def _space(subject: Subject) -> Iterable[str]:
-    free = shutil.disk_usage(subject.places.root).free
-    if free < SPACE:
-        yield f"{subject.places.root} has {free // 1_000_000} MB left, {SPACE // 1_000_000} MB are needed; make room or choose --state-dir"
+    free, needed = shutil.disk_usage(subject.places.root).free, SPACE * len(subject.record.machines)
+    if free < needed:
+        yield f"{subject.places.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed; make room or choose --state-dir"
 
 
 def _descriptors(subject: Subject) -> Iterable[str]:
-    needed = 256 + 4 * (subject.record.nodes + 1)
+    needed = 256 + 4 * subject.record.total
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
-        yield f"{subject.record.nodes} nodes need {needed} open files, the hard limit is {most}; raise it with `ulimit -Hn`"
+        yield f"{subject.record.total} nodes need {needed} open files, the hard limit is {most}; raise it with `ulimit -Hn`"
 
 
 CHECKS: Final = (

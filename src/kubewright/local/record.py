@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
-from kubewright.apis.addresses import Addresses, Ports
+from kubewright.apis.addresses import Addresses, Ports, url
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import asdict, dataclass, field, fields, replace
@@ -16,23 +17,36 @@ from kubewright.host.desired import File
 from kubewright.host.files import Files
 
 CONTROL_PLANE = "control-plane"
-WORKER = "worker"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine that runs components. Its address and ports are its own for the cluster's life."""
+    """One machine that runs components. Its address and ports are its own for the cluster's life.
+
+    `leaving` says that it is being taken out of the cluster: it stays in the record until nothing of it is left.
+    """
 
     name: str
     address: str
     role: str = CONTROL_PLANE
+    leaving: bool = False
     ports: Mapping[str, int] = field(default_factory=lambda: asdict(Ports()))
 
     @property
     def addresses(self) -> Addresses:
         """The machine's addresses: its own stands wherever kubeadm writes a loopback address."""
         return Addresses(advertise=self.address, loopback=self.address, etcd_loopback=self.address, ports=Ports(**self.ports))
+
+    @property
+    def etcd_client_url(self) -> str:
+        """Where its etcd answers."""
+        return url(self.address, self.ports["etcd_client"])
+
+    @property
+    def etcd_peer_url(self) -> str:
+        """Where its etcd talks to other members, which is what tells members apart."""
+        return url(self.address, self.ports["etcd_peer"])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +64,32 @@ class ClusterRecord:
 
     @property
     def control_plane(self) -> Machine:
-        """The first control plane machine."""
-        return next(machine for machine in self.machines if machine.role == CONTROL_PLANE)
+        """The first control plane machine: what the others join at, and the last to go."""
+        return self.machines[0]
+
+    @property
+    def further(self) -> tuple[Machine, ...]:
+        """The control plane machines that join the first one, without those that leave."""
+        return tuple(machine for machine in self.machines[1:] if not machine.leaving)
+
+    @property
+    def leaving(self) -> tuple[Machine, ...]:
+        """The machines that are being taken out, the last one first."""
+        return tuple(machine for machine in reversed(self.machines) if machine.leaving)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one control plane only, and none that has not left yet."""
+        return len(self.machines) == 1
+
+    @property
+    def total(self) -> int:
+        """How many nodes it is to have: workers, and one for each control plane."""
+        return 1 + len(self.further) + self.nodes
+
+    def machine(self, name: str) -> Machine | None:
+        """Return a machine by its name, None if there is none."""
+        return next((machine for machine in self.machines if machine.name == name), None)
 
     @property
     def workers(self) -> tuple[str, ...]:
@@ -66,6 +104,31 @@ class ClusterRecord:
     def scaled(self, nodes: int) -> ClusterRecord:
         """Return the record with another number of workers."""
         return replace(self, nodes=nodes)
+
+    def shrunk(self, control_planes: int) -> ClusterRecord:
+        """Return the record with the control planes beyond a number marked as leaving. The first one stays."""
+        kept = {self.control_plane.name, *(machine.name for machine in self.further[: control_planes - 1])}
+        return replace(
+            self, machines=tuple(machine if machine.name in kept else replace(machine, leaving=True) for machine in self.machines)
+        )
+
+    def settled(self) -> ClusterRecord:
+        """Return the record without the machines that leave."""
+        return replace(self, machines=tuple(machine for machine in self.machines if not machine.leaving))
+
+    def free_name(self) -> str:
+        """Return the name of the next control plane machine; one that is leaving still has its own."""
+        return next(name for name in _names(self.name) if self.machine(name) is None)
+
+
+def first_name(cluster: str) -> str:
+    """Return the name of the first control plane machine of a cluster."""
+    return next(_names(cluster))
+
+
+def _names(cluster: str) -> Iterator[str]:
+    yield f"{cluster}-{CONTROL_PLANE}"
+    yield from (f"{cluster}-{CONTROL_PLANE}-{number}" for number in itertools.count(2))
 
 
 def load(path: Path) -> ClusterRecord | None:
@@ -112,8 +175,11 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
             type(port) is not int for port in machine.ports.values()
         ):
             raise ValueError(f"ports {machine.ports}")
-    if not any(machine.role == CONTROL_PLANE for machine in record.machines):
-        raise ValueError("no control plane")
+    names = [machine.name for machine in record.machines]
+    if not names or len(set(names)) != len(names) or {machine.role for machine in record.machines} != {CONTROL_PLANE}:
+        raise ValueError("it has no control plane, or machines that are none")
+    if record.control_plane.leaving:
+        raise ValueError("its first control plane leaves")
     return record
 
 
@@ -136,7 +202,7 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
             f"cluster {record.name!r} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy
         )
     if config is not None and not _same_documents(record.config, config):
-        diff = unified_diff(mask(record.config), mask(config), name="--config")
+        diff = mask(unified_diff(record.config, config, name="--config"))
         raise ConfigurationChanged(f"cluster {record.name!r} was made with another configuration", detail=diff, remedy=remedy)
 
 

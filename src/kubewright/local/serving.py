@@ -12,10 +12,11 @@ from kubewright.base.clock import Clock, rfc3339
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, Streaming, serve_unix
+from kubewright.local.machines import Machines
 from kubewright.local.nodes import LocalNodes
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
-from kubewright.local.supervisor import DOWN, ComponentPhase, ComponentState, Supervisor, readable
+from kubewright.local.supervisor import ComponentPhase, ComponentState, readable
 
 LONGEST_WAIT: Final = 5.0
 """Seconds that a caller may have the daemon wait before it answers."""
@@ -24,14 +25,14 @@ LONGEST_WAIT: Final = 5.0
 class ClusterServer:
     """The daemon's services. `start` returns when the control socket answers; `stop` ends the agents, `close` the socket."""
 
-    def __init__(self, places: Places, cluster: ClusterRecord, supervisor: Supervisor, *, stopping: asyncio.Event, clock: Clock) -> None:
+    def __init__(self, places: Places, cluster: ClusterRecord, machines: Machines, *, stopping: asyncio.Event, clock: Clock) -> None:
         self._places = places
-        self._supervisor = supervisor
+        self._machines = machines
         self._stopping = stopping
         self._ended = asyncio.Event()
         self._clock = clock
         self._control: Server | None = None
-        self._nodes = LocalNodes(places, cluster, supervisor, clock=clock)
+        self._nodes = LocalNodes(places, cluster, machines, clock=clock)
 
     async def start(self) -> None:
         """Serve the control socket, and resume the nodes that have joined before."""
@@ -54,8 +55,10 @@ class ClusterServer:
             Route(method="GET", pattern="/ping", handler=self._ping),
             Route(method="GET", pattern="/status", handler=self._status),
             Route(method="GET", pattern="/nodes", handler=self._settled),
-            Route(method="GET", pattern="/words/{component}", handler=self._words),
             Route(method="GET", pattern="/logs/{component}", handler=self._logs),
+            Route(method="POST", pattern="/begin", handler=self._begin),
+            Route(method="POST", pattern="/rest", handler=self._rest),
+            Route(method="POST", pattern="/end", handler=self._end),
             Route(method="POST", pattern="/join", handler=self._join),
             Route(method="POST", pattern="/leave", handler=self._leave),
             Route(method="POST", pattern="/restart", handler=self._restart),
@@ -80,28 +83,45 @@ class ClusterServer:
         )
 
     def _components(self) -> list[dict[str, Any]]:
-        """Return the components; those that will not come up by themselves with the reason."""
-        refused = self._supervisor.refused()
-        found = [{**_component(state), "refused": state.pod in refused} for state in self._supervisor.snapshot()]
-        for component in found:
-            if component["state"] == ComponentPhase.CRASH_LOOP.value:
-                component["lastWords"] = [readable(line) for line in self._supervisor.last_words(component["name"])]
+        """Return the components of all machines; those that will not come up by themselves with the reason."""
+        found = []
+        for machine, supervisor, states in self._machines.snapshot():
+            refused = supervisor.refused()
+            for state in states:
+                row = {"machine": machine, **_component(state), "refused": state.pod in refused}
+                if state.phase is ComponentPhase.CRASH_LOOP:
+                    row["lastWords"] = [readable(line) for line in supervisor.last_words(state.name)]
+                found.append(row)
         return found
 
     async def _settled(self, request: Request) -> Response:
         return _json(await self._nodes.settled(within=min(float(request.query.get("within", "0")), LONGEST_WAIT)))
 
-    async def _words(self, request: Request) -> Response:
-        return _json({"lines": self._supervisor.last_words(request.parts["component"])})
-
     async def _logs(self, request: Request) -> Response | Streaming:
-        component = request.parts["component"]
+        component, machine = request.parts["component"], request.query.get("machine", "")
         tail = int(request.query.get("tail", "-1"))
         try:
-            lines = self._supervisor.read_log(component, tail=None if tail < 0 else tail, follow=request.query.get("follow") == "1")
+            supervisor = self._machines.supervisor(machine)
+            lines = supervisor.read_log(component, tail=None if tail < 0 else tail, follow=request.query.get("follow") == "1")
         except KeyError:
-            return Response(status=404, body=f"there is no component {component!r}\n".encode())
+            where = f" on the machine {machine}" if machine else ""
+            return Response(status=404, body=f"there is no component {component!r}{where}\n".encode())
         return Streaming(chunks=lines)
+
+    async def _begin(self, request: Request) -> Response:
+        machine = await self._machines.begin(json.loads(request.body)["machine"])
+        await self._nodes.begin(machine)
+        return _json({})
+
+    async def _rest(self, request: Request) -> Response:
+        await self._nodes.end([json.loads(request.body)["machine"]])
+        return _json({})
+
+    async def _end(self, request: Request) -> Response:
+        names = json.loads(request.body)["machines"]
+        await self._nodes.end(names)
+        await self._machines.end(names)
+        return _json({})
 
     async def _join(self, request: Request) -> Response:
         asked = json.loads(request.body)
@@ -117,12 +137,12 @@ class ClusterServer:
         return _json({})
 
     async def _retry(self, _: Request) -> Response:
-        self._supervisor.retry()
+        self._machines.retry()
         return _json({})
 
     async def _stop(self, _: Request) -> Response:
         await self.stop()
-        await self._supervisor.stop(DOWN)
+        await self._machines.stop()
         asyncio.get_running_loop().call_soon(self._stopping.set)
         return _json({})
 

@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from kubewright import binaries
 from kubewright.base.errors import APIError, BinariesError, HostError, KubewrightError, UsageError
-from kubewright.local import launch, record
+from kubewright.local import flags, launch, record
 from kubewright.local.control import Control
-from kubewright.local.flags import CHANGED_FLAGS
 from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord
+from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.supervisor.identities import search, stat_of
 
 SIMULATED: Final = (
@@ -29,9 +28,8 @@ def status(places: Places) -> dict[str, Any]:
     """Return everything that `local status` shows. Raises UsageError if there is no such cluster."""
     cluster = require(places)
     live = _live(places)
-    machine = cluster.control_plane
     components = live.get("components") or _orphans(places)
-    nodes = live.get("nodes", {"ready": 0, "total": cluster.nodes + 1})
+    nodes = live.get("nodes", {"ready": 0, "total": cluster.total})
     return {
         "name": cluster.name,
         "state": _state(places, components, nodes, running=bool(live)),
@@ -40,15 +38,27 @@ def status(places: Places) -> dict[str, Any]:
         "kubeconfig": str(kubeconfig(places, cluster)),
         "stateDirectory": str(places.root),
         "daemon": {"pid": live.get("pid"), "rssBytes": live.get("rssBytes", 0), "cpuSeconds": live.get("cpuSeconds", 0.0)},
-        "machines": [{"name": machine.name, "address": machine.address, "role": machine.role, "components": components}],
+        "machines": [_machine(machine, components) for machine in cluster.machines],
         "nodes": nodes,
         "timings": read_timings(places),
-        "changedFlags": [
-            {"component": row.component, "flag": row.flag, "value": row.value(machine.addresses), "reason": row.reason}
-            for row in CHANGED_FLAGS
-        ],
+        "changedFlags": _changed_flags(cluster),
         "simulated": list(SIMULATED),
     }
+
+
+def _machine(machine: Machine, components: list[dict[str, Any]]) -> dict[str, Any]:
+    mine = [{key: value for key, value in row.items() if key != "machine"} for row in components if row["machine"] == machine.name]
+    found = {"name": machine.name, "address": machine.address, "role": machine.role, "components": mine}
+    return {**found, "leaving": True} if machine.leaving else found
+
+
+def _changed_flags(cluster: ClusterRecord) -> list[dict[str, str]]:
+    """Return the changed flags, with the values of the first machine."""
+    addresses = cluster.control_plane.addresses
+    return [
+        {"component": row.component, "flag": row.flag, "value": row.value(addresses), "reason": row.reason}
+        for row in flags.rows(alone=cluster.alone)
+    ]
 
 
 def require(places: Places) -> ClusterRecord:
@@ -103,18 +113,23 @@ def environment(places: Places) -> dict[str, str]:
 
 
 def log(places: Places, component: str, *, machine: str = "", tail: int | None = None, follow: bool = False) -> Iterator[bytes]:
-    """Yield the log of a component, or the daemon's. Where the daemon does not run, what the component left is read from its file."""
+    """Yield the log of a component, or the daemon's. Without a name it is the first machine's.
+
+    Where the daemon does not run, what the component left is read from its file.
+    """
     cluster = require(places)
-    if machine not in {"", cluster.control_plane.name}:
-        raise UsageError(f"there is no machine {machine!r} with components", remedy=f"the machine is {cluster.control_plane.name}")
+    if machine and cluster.machine(machine) is None:
+        known = ", ".join(one.name for one in cluster.machines)
+        raise UsageError(f"there is no machine {machine!r} with components", remedy=f"the machines are: {known}")
+    machine = machine or cluster.control_plane.name
     if not component:
         yield from _file(places.daemon_log, tail)
         return
     try:
-        with Control(places).logs(component, tail=tail, follow=follow) as chunks:
+        with Control(places).logs(component, machine=machine, tail=tail, follow=follow) as chunks:
             yield from chunks
     except APIError:
-        path = places.logs(cluster.control_plane.name) / f"{component}.log"
+        path = places.logs(machine) / f"{component}.log"
         if not path.is_file():
             raise UsageError(f"there is no component {component!r}", remedy="`kubewright local status` lists the components") from None
         yield from _file(path, tail)
@@ -135,7 +150,15 @@ def _live(places: Places) -> dict[str, Any]:
 def _orphans(places: Places) -> list[dict[str, Any]]:
     """Return the components that go on without a daemon."""
     return [
-        {"name": one.component, "pid": one.identity.pid, "state": "Running", "restarts": 0, "rssBytes": facts.rss_bytes, "reason": ""}
+        {
+            "machine": one.machine,
+            "name": one.component,
+            "pid": one.identity.pid,
+            "state": "Running",
+            "restarts": 0,
+            "rssBytes": facts.rss_bytes,
+            "reason": "",
+        }
         for one in sorted(search(str(places.root)), key=lambda one: one.component)
         if one.leader and (facts := stat_of(one.identity.pid)) is not None
     ]

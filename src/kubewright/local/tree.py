@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from kubewright import tokens
@@ -15,18 +15,22 @@ from kubewright.base.records import replace
 from kubewright.http import handshake
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import joining, phases, waiting
+from kubewright.lifecycle.init import cluster, joining, phases, waiting
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.local.context import LocalContext
+from kubewright.lifecycle.waiting import until
+from kubewright.local.context import Invitation, LocalContext
 from kubewright.pki import pins, specs, table
 from kubewright.tokens import secrets
-from kubewright.workflow.phases import Phase, Phases
+from kubewright.workflow.phases import Phase, Phases, Step
 
 TOKEN_SECONDS: Final = 900
 """How long the token of a join lives if `up` is killed before it removes it, and never run again: then kube-controller-manager removes it."""
 
 TOKEN_PURPOSE: Final = "kubewright up: for the nodes that join now"  # noqa: S105 - a purpose, not a password
 """The description of such a token, by which a later run knows it."""
+
+CERTIFICATES: Final = "kubeadm-certs"
+"""The Secret of uploaded certificates."""
 
 BEGUN_WITHIN: Final = 30.0
 """Seconds after which a daemon that does not know its nodes is in trouble: it takes some hundredths once the API server listens."""
@@ -36,6 +40,7 @@ REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 
 STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
+_LEAVING: Final = "kubewright.local.leaving"
 _HANDSHAKE: Final = 0.5
 """Seconds until a handshake is given up, so that a component that dies is seen."""
 _ASK: Final = 0.5
@@ -55,7 +60,7 @@ def serving(ctx: InitContext) -> Iterable[Waited]:
     def serves() -> str | None:
         return None if handshake.serves(address, port, within=_HANDSHAKE) else f"nothing serves at port {port} of {address} yet"
 
-    yield waiting.until(ctx, serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
+    yield until(ctx, serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 
 
 def retry(ctx: InitContext) -> Iterable[Change]:
@@ -64,7 +69,7 @@ def retry(ctx: InitContext) -> Iterable[Change]:
     return ()
 
 
-def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
+def join_nodes(ctx: InitContext) -> Iterable[Step]:
     """Let nodes join that have not yet, with a token of their own; let those go that are too many; bring those back that were deleted."""
     local = cast("LocalContext", ctx)
     within = min(local.within, BEGUN_WITHIN)
@@ -83,18 +88,54 @@ def join_nodes(ctx: InitContext) -> Iterable[Change | Waited]:
         local.control.restart(nodes=lost)
         for name in lost:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="its Node was deleted")
-    if fresh:
-        token = replace(joining.short_lived(tokens.generate(ctx.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
-        yield from joining.token_secrets(ctx, [token])
-        yield joining.publish(ctx, [*ctx.configuration.init.bootstrap_tokens, token])
-        local.control.join(
-            nodes=fresh,
-            server=specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses),
+    yield from _invite(local, fresh)
+
+
+def _invite(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
+    """Let new workers join, and the further control planes, which are looked after in any case."""
+    planes = local.joins.newcomers if local.joins is not None else []
+    invitation = None
+    if fresh or planes:
+        token = replace(joining.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
+        yield from joining.token_secrets(local, [token])
+        yield joining.publish(local, [*local.configuration.init.bootstrap_tokens, token])
+        invitation = Invitation(
+            server=specs.server(table.Endpoint.CONTROL_PLANE, local.configuration, local.addresses),
             token=token.token,
-            pins=[str(pin) for pin in pins.of_bundle(ctx.certificates.read("ca.crt") or b"")],
+            pins=tuple(str(pin) for pin in pins.of_bundle(local.certificates.read("ca.crt") or b"")),
+            certificate_key=local.certificate_key if planes else "",
         )
+    if fresh and invitation is not None:
+        local.control.join(nodes=fresh, server=invitation.server, token=invitation.token, pins=invitation.pins)
         for name in fresh:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
+    if planes:
+        yield from cluster.upload_certs(local)
+    if local.joins is not None:
+        local.joins.start(invitation)
+
+
+def joined(ctx: InitContext) -> Iterable[Step]:
+    """Wait until the further control planes have joined."""
+    local = cast("LocalContext", ctx)
+    assert local.joins is not None
+    yield from local.joins.finish()
+    local.mark("controlPlanesReady")
+
+
+def only_joins(ctx: InitContext) -> str | None:
+    """Leave the phase out where there is one control plane only."""
+    return None if cast("LocalContext", ctx).joins is not None else "there are no further control planes"
+
+
+def only_leaving(ctx: InitContext) -> str | None:
+    """Leave the phase out where no machine leaves."""
+    return None if cast("LocalContext", ctx).record.leaving else "no control plane leaves"
+
+
+def only_free_leases(ctx: InitContext) -> str | None:
+    """Leave the phase out where the leases are those of processes that run, or there are none."""
+    return None if cast("LocalContext", ctx).free_leases else "whoever holds the leases runs"
 
 
 def _unknown(local: LocalContext) -> str | None:
@@ -105,7 +146,7 @@ def _unknown(local: LocalContext) -> str | None:
 
 def api_ready(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server is ready, and note when."""
-    yield from waiting.api_server(ctx)
+    yield from waiting.api_server(ctx, probe=ctx.probe)
     cast("LocalContext", ctx).mark("apiReady")
 
 
@@ -115,8 +156,8 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
 
     def ready() -> str | None:
         nodes = local.control.nodes(within=_ASK)
-        if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.nodes + 1:
-            return f"{nodes['ready']} of {local.record.nodes + 1} are ready{nodes.get('reason', '')}"
+        if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.total:
+            return f"{nodes['ready']} of {local.record.total} are ready{nodes.get('reason', '')}"
         return None
 
     yield ctx.waiter.until(ready, within=local.within, saying="all nodes to be ready", every=0.01, at_most=0.01)
@@ -128,12 +169,29 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
 
 
 def remove_tokens(ctx: InitContext) -> Iterable[Change]:
-    """Remove the tokens of joins: of this run, and of those that were killed."""
+    """Remove the tokens of joins, of this run and of those that were killed, and the certificates that were uploaded for them."""
     purpose = base64.b64encode(TOKEN_PURPOSE.encode()).decode()
     for secret in ctx.api.list(named("Secret"), secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}"):
         if secret.get("data", {}).get("description") == purpose:
-            change = remove_object(ctx.api, named("Secret"), secret["metadata"]["name"], secrets.NAMESPACE)
-            yield Change(target=change.target, action=change.action, lifetime=Lifetime.EPHEMERAL)
+            yield _remove_secret(ctx, secret["metadata"]["name"])
+    if cast("LocalContext", ctx).joins is not None:
+        yield from _remove_certificates(ctx)
+
+
+def _remove_certificates(ctx: InitContext) -> Iterable[Change]:
+    """Remove the uploaded certificates, and the token that they would go with in two hours."""
+    try:
+        found = ctx.probe.get(named("Secret"), CERTIFICATES, secrets.NAMESPACE)
+    except NotFound:
+        return
+    for owner in found["metadata"].get("ownerReferences", ()):
+        yield _remove_secret(ctx, owner["name"])
+    yield _remove_secret(ctx, CERTIFICATES)
+
+
+def _remove_secret(ctx: InitContext, name: str) -> Change:
+    change = remove_object(ctx.api, named("Secret"), name, secrets.NAMESPACE)
+    return Change(target=change.target, action=change.action, lifetime=Lifetime.EPHEMERAL)
 
 
 def _service_account(ctx: InitContext) -> str | None:
@@ -154,12 +212,15 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     Phase("retry", "Start components at once that wait for the end of their back-off", run=retry, hidden=True),
     Phase("serve", "Wait until the API server serves", run=serving, hidden=True),
     phases.WAIT,
+    Phase("free-leases", "Free leases that nobody holds any more", run=f"{_LEAVING}:free_leases", condition=only_free_leases, hidden=True),
+    Phase("leave", "Let control planes go that are too many", run=f"{_LEAVING}:leave", condition=only_leaving, hidden=True),
     phases.UPLOAD_CONFIG,
     phases.BOOTSTRAP_TOKEN,
-    Phase("join-nodes", "Let the worker nodes join", run=join_nodes, hidden=True),
+    Phase("join-nodes", "Let the other nodes join", run=join_nodes, hidden=True),
     phases.MARK,
     phases.KUBELET_FINALIZE,
     Phase("api-ready", "Wait until the API server is ready", run=api_ready, hidden=True),
+    Phase("joined", "Wait until the further control planes have joined", run=joined, condition=only_joins, hidden=True),
     Phase("nodes-ready", "Wait until all nodes are ready", run=nodes_ready, hidden=True),
     phases.ADDON,
     phases.CHECK,

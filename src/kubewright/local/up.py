@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from kubewright import binaries
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.errors import APIError, KubewrightError, PortInUse
+from kubewright.base.errors import APIError
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, replace
@@ -19,16 +19,14 @@ from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import RealNetwork
-from kubewright.local import launch, preflight, record
+from kubewright.local import choosing, launch, preflight, record
 from kubewright.local.claims import Claims
 from kubewright.local.launch import Launch
 from kubewright.local.machine import Daemon
 from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.record import ClusterRecord
 
 PRIVATE = 0o700
-NOBODYS = "127.255.255.254"
-"""An address where nobody listens: what blocks a port there listens on all addresses."""
 DYING = 0.1
 """Seconds between the end of a dying process's connections and its own."""
 
@@ -38,6 +36,7 @@ class Wish:
     """What the user asks for. None means: as it is, or the default for a new cluster."""
 
     nodes: int | None = None
+    control_planes: int | None = None
     kubernetes_version: str | None = None
     config: str | None = None
     """The text of a kubeadm configuration."""
@@ -79,7 +78,8 @@ def up(
         programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
         paths = {name: binary.path for name, binary in programs.items()}
         running = daemon.runs or preflight.components_run(places)
-        subject = preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running)
+        fresh = _names(cluster) - (_names(found) if found is not None else frozenset())
+        subject = preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running, fresh=fresh)
         preflight.run(subject, clock=clock)
         _write_down(places, cluster, found)
         if running and not daemon.runs:
@@ -100,8 +100,12 @@ def up(
                 waiter=PollingWaiter(clock=clock, reporter=reporter),
                 within=wish.within,
                 start=start,
+                free_leases=found is not None and not cluster.alone and (found.alone or not running),
             )
             changes, api_ready = bring_up(work)
+            if cluster.leaving:  # those that stay may have other flags now
+                cluster = cluster.settled()
+                changes += bring_up(replace(work, cluster=cluster, free_leases=cluster.alone))[0]
         if not cluster.made:
             record.save(replace(cluster, made=True), places.record)
         total = clock.monotonic() - start
@@ -127,9 +131,11 @@ def _locked(places: Places) -> Iterator[None]:
 def _wanted(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims) -> ClusterRecord:
     """Return the cluster as wished. One that never came up may change its configuration."""
     if found is None or not found.made:
-        return _fresh(places, wish, found, claims)
-    record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
-    return found.scaled(found.nodes if wish.nodes is None else wish.nodes)
+        base = _fresh(places, wish, found, claims)
+    else:
+        record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
+        base = found.scaled(found.nodes if wish.nodes is None else wish.nodes)
+    return base if wish.control_planes is None else choosing.resized(places, base, control_planes=wish.control_planes, claims=claims)
 
 
 def _require_valid(places: Places, cluster: ClusterRecord, random: Random) -> None:
@@ -162,53 +168,27 @@ def _write_down(places: Places, cluster: ClusterRecord, found: ClusterRecord | N
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
-    return (found.kubernetes_version, found.config, found.machines) == (wanted.kubernetes_version, wanted.config, wanted.machines)
+    return (found.kubernetes_version, found.config, found.control_plane) == (wanted.kubernetes_version, wanted.config, wanted.control_plane)
+
+
+def _names(cluster: ClusterRecord) -> frozenset[str]:
+    return frozenset(machine.name for machine in cluster.machines)
 
 
 def _fresh(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims) -> ClusterRecord:
     from kubewright.local.configuration import version_of
 
-    machine = found.control_plane if found is not None else _machine(places, claims)
-    claims.take(machine.address)
-    before = found or ClusterRecord(name=places.name, machines=(machine,))
-    config = before.config if wish.config is None else wish.config
-    return ClusterRecord(
-        name=places.name,
-        machines=(machine,),
-        nodes=before.nodes if wish.nodes is None else wish.nodes,
+    if found is None:
+        found = ClusterRecord(name=places.name, machines=(choosing.machine(places, record.first_name(places.name), claims=claims),))
+    for machine in found.machines:
+        claims.take(machine.address)
+    config = found.config if wish.config is None else wish.config
+    return replace(
+        found,
+        nodes=found.nodes if wish.nodes is None else wish.nodes,
         kubernetes_version=version_of(config, wish.kubernetes_version),
         config=config,
     )
-
-
-def _machine(places: Places, claims: Claims) -> Machine:
-    """Choose a name, a free address and ports for the first machine; addresses of clusters that do not run are left to them."""
-    others = [found for path in sorted(places.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
-    taken = [machine.address for other in others for machine in other.machines]
-    while True:
-        machine = _free(Machine(name=f"{places.name}-control-plane", address=""), taken)
-        if claims.take(machine.address):
-            return machine
-        taken.append(machine.address)
-
-
-def _free(blank: Machine, taken: list[str]) -> Machine:
-    """Give a machine the first address where all its ports are free; where something listens on all addresses, ports beside that."""
-    network, wanted = RealNetwork(), list(blank.ports.values())
-    try:
-        return replace(blank, address=network.free_loopback(wanted, avoid=taken))
-    except PortInUse:
-        possible = [port for port in wanted if network.owner_of_port(NOBODYS, port) is None]
-        address = network.free_loopback(possible, avoid=taken)
-        chosen = network.free_ports(address, wanted)
-        return replace(blank, address=address, ports=dict(zip(blank.ports, chosen, strict=True)))
-
-
-def _readable(path: Path) -> ClusterRecord | None:
-    try:
-        return record.load(path)
-    except KubewrightError:  # somebody else's broken record must not keep this cluster from starting
-        return None
 
 
 def _end_strays(places: Places) -> None:

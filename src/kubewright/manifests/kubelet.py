@@ -20,23 +20,27 @@ _ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\
 Patch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-def files(configuration: Configuration, layout: Layout, detected: Detected, *, patch: Patch = dict) -> dict[PurePosixPath, str]:
-    """Return the files of a control plane's kubelet by path, in kubeadm's order. `patch` makes the user's changes to the configuration.
+def files(
+    configuration: Configuration, layout: Layout, detected: Detected, *, patch: Patch = dict, worker: bool = False
+) -> dict[PurePosixPath, str]:
+    """Return the kubelet's files by path, in kubeadm's order. `patch` makes the user's changes to the configuration.
+
+    A `worker` registers with its taints; those of a control plane are written to its Node later.
 
     With the feature gate NodeLocalCRISocket off there is no instance-config.yaml, and the socket is a flag.
     """
-    found = {layout.kubelet_flags: flags_file(configuration, detected)}
+    found = {layout.kubelet_flags: flags_file(configuration, detected, worker=worker)}
     if features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):
         found[layout.kubelet_instance_config] = instance_config(configuration)
     return {**found, layout.kubelet_config: yaml.dump(config(configuration, detected, patch=patch))}
 
 
-def flags_file(configuration: Configuration, detected: Detected) -> str:
+def flags_file(configuration: Configuration, detected: Detected, *, worker: bool = False) -> str:
     """Return kubeadm-flags.env: one variable, quoted as Go does. Arguments are joined by blanks; nothing is quoted for a shell."""
-    return f"{ENVIRONMENT}={go_quoted(' '.join(arguments(configuration, detected)))}\n"
+    return f"{ENVIRONMENT}={go_quoted(' '.join(arguments(configuration, detected, worker=worker)))}\n"
 
 
-def arguments(configuration: Configuration, detected: Detected) -> list[str]:
+def arguments(configuration: Configuration, detected: Detected, *, worker: bool = False) -> list[str]:
     """Return the kubelet's flags: kubeadm's by name, then the user's in their order; the user's replace those of equal name."""
     node = configuration.init.node_registration
     mine = {}
@@ -44,9 +48,19 @@ def arguments(configuration: Configuration, detected: Detected) -> list[str]:
         mine["container-runtime-endpoint"] = node.cri_socket
     if node.name != detected.host_name.strip().lower():
         mine["hostname-override"] = node.name
+    if worker and node.taints:
+        mine["register-with-taints"] = ",".join(map(taint, node.taints))
     given = {arg.name for arg in node.kubelet_extra_args}
     defaults = [f"--{name}={mine[name]}" for name in sorted(mine) if name not in given]
     return [*defaults, *(f"--{arg.name}={arg.value}" for arg in node.kubelet_extra_args)]
+
+
+def taint(found: Mapping[str, object]) -> str:
+    """Write a taint as kubectl does: `key=value:Effect`, without `=` where it has no value."""
+    key, value, effect = (str(found.get(name) or "") for name in ("key", "value", "effect"))
+    if not effect:
+        return f"{key}={value}:" if value else key
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
 
 
 def instance_config(configuration: Configuration) -> str:

@@ -159,6 +159,10 @@ class KeyPool:
             started = [self._executor.submit(generate, chosen) for _ in range(count)]
             self._waiting.setdefault(chosen, []).extend(started)
 
+    def have(self, algorithm: Algorithm | str, count: int) -> None:
+        """Begin making keys until so many are reserved and not taken."""
+        self.reserve(algorithm, max(0, count - len(self._waiting.get(_algorithm(algorithm), []))))
+
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
         chosen = _algorithm(algorithm)
         waiting = self._waiting.get(chosen)

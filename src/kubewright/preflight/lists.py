@@ -53,24 +53,30 @@ def init(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *,
 
 
 def control_plane_join(
-    cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, has_certificate_key: bool
+    cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, has_certificate_key: bool, resumed: bool = False
 ) -> tuple[Check, ...]:
     """What a machine that joins as a control plane is checked for besides `join`, once the cluster's configuration is known."""
     external = cluster.etcd.external
-    of_etcd = () if external is not None and has_certificate_key else _etcd(cluster, addresses, layout)
-    return (*_control_plane(cluster, addresses, layout), *of_etcd)
+    of_etcd = () if external is not None and has_certificate_key else _etcd(cluster, addresses, layout, resumed=resumed)
+    return (*_control_plane(cluster, addresses, layout, resumed=resumed), *of_etcd)
 
 
 def join(
-    addresses: Addresses, layout: Layout, *, control_plane: bool, ca_path: PurePosixPath, endpoint_host: str = ""
+    addresses: Addresses,
+    layout: Layout,
+    *,
+    control_plane: bool,
+    ca_path: PurePosixPath,
+    endpoint_host: str = "",
+    resumed: bool = False,
 ) -> tuple[Check, ...]:
     """What `join` checks before it asks the cluster anything. `endpoint_host` is that of token discovery, empty for any other."""
+    written = (layout.kubeconfig("kubelet"), layout.kubeconfig("bootstrap-kubelet"))
     return (
         ROOT,
-        files.available(layout.kubeconfig("kubelet")),
-        files.available(layout.kubeconfig("bootstrap-kubelet")),
-        *common(addresses),
-        *(() if control_plane else (files.available(ca_path),)),
+        *(() if resumed else map(files.available, written)),
+        *common(addresses, resumed=resumed),
+        *(() if control_plane or resumed else (files.available(ca_path),)),
         *_towards(endpoint_host),
     )
 

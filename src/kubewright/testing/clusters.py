@@ -28,6 +28,7 @@ def obtain(run: Run, wanted: Settings, *, reporter: Reporter) -> LocalCluster:
         run.name,
         state_dir=run.state_dir,
         nodes=wanted.nodes,
+        control_planes=wanted.control_planes,
         kubernetes_version=wanted.kubernetes_version,
         config=wanted.config,
         binaries_dir=wanted.binaries_dir,

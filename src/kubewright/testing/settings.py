@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 MOST_NODES = 1000
+MOST_CONTROL_PLANES = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +20,7 @@ class Settings:
     """The cluster that the tests want. `config` is the text of a kubeadm configuration; None and '' mean the default."""
 
     nodes: int = 1
+    control_planes: int = 1
     kubernetes_version: str | None = None
     config: str | None = None
     binaries_dir: str = ""
@@ -28,7 +30,8 @@ class Settings:
 def settings(config: pytest.Config) -> Settings:
     """Read the settings. Raises UsageError or DocumentError, naming the setting."""
     return Settings(
-        nodes=_nodes(str(config.getini("kubewright_nodes"))),
+        nodes=_number(config, "kubewright_nodes", "nodes", 0, MOST_NODES),
+        control_planes=_number(config, "kubewright_control_planes", "control planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(config),
         config=_document(config),
         binaries_dir=str(config.getoption("kubewright_binaries_dir") or ""),
@@ -36,9 +39,10 @@ def settings(config: pytest.Config) -> Settings:
     )
 
 
-def _nodes(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) > MOST_NODES:
-        raise UsageError(f"kubewright_nodes = {text!r} is not a number of nodes", remedy=f"write 0 to {MOST_NODES}")
+def _number(config: pytest.Config, name: str, what: str, least: int, most: int) -> int:
+    text = str(config.getini(name))
+    if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
+        raise UsageError(f"{name} = {text!r} is not a number of {what}", remedy=f"write {least} to {most}")
     return int(text)
 
 

@@ -137,6 +137,19 @@ def verify(found: Mapping[str, object], *, token: BootstrapTokenString, pinned: 
     return _believed(text, tuple(pinned), server)
 
 
+def described(found: Mapping[str, object], *, server: str) -> VerifiedCluster:
+    """Read a ConfigMap that came over a verified connection. Raises UselessClusterInfo."""
+    text = _data(found).get(KUBECONFIG)
+    if text is None:
+        raise UselessClusterInfo(server=server, detail=f"the ConfigMap has no key {KUBECONFIG}")
+    return _believed(text, (), server)
+
+
+def is_signed(found: Mapping[str, object], *, by: str = "") -> bool:
+    """Whether the token with an id has signed, or any token."""
+    return any(name.startswith(f"{SIGNATURE_PREFIX}{by}") for name in _data(found))
+
+
 def _data(found: Mapping[str, object]) -> dict[str, str]:
     data = found.get("data")
     entries = data.items() if isinstance(data, Mapping) else ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -76,6 +76,28 @@ class MemoryJournal:
 
     def records(self) -> list[Record]:
         return list(self._records)
+
+
+class HeldJournal:
+    """Keeps records in memory until `release`, and then in the store that is made there: for a run that may be refused."""
+
+    def __init__(self, make: Callable[[], JournalStore]) -> None:
+        self._make = make
+        self._store: JournalStore = MemoryJournal()
+        self._released = False
+
+    def release(self) -> None:
+        """Write what was held, and everything from now on. Idempotent."""
+        if not self._released:
+            held, self._store, self._released = self._store.records(), self._make(), True
+            for record in held:
+                self._store.append(record)
+
+    def append(self, record: Record, /) -> None:
+        self._store.append(record)
+
+    def records(self) -> list[Record]:
+        return self._store.records()
 
 
 class FileJournal:

@@ -43,8 +43,12 @@ def run(
     journal: JournalStore | None = None,
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
+    order: Sequence[str] = (),
 ) -> Result:
     """Run the chosen phases of a tree in order (see `Phases.select`).
+
+    `order` names phases that run one after the other, from the place of the first of them on, whatever the tree has between them; the result
+    is in the order of the tree even so.
 
     What a phase raises is raised on unchanged, with the phase's name as a note (`failed_phase`, `explain`); background work is waited
     for first. Raises Interrupted for Ctrl-C, and UsageError before anything runs.
@@ -53,12 +57,20 @@ def run(
     skipped = frozenset(node.name for node in phases.nodes if node.within(frozenset(skip)))
     going = _Run(context, reporter=reporter, clock=clock, workflow=workflow, journal=journal or MemoryJournal())
     try:
-        going.walk(phases.nodes, chosen=frozenset(node.name for node in nodes), skipped=skipped)
+        going.walk(_ordered(phases.nodes, order), chosen=frozenset(node.name for node in nodes), skipped=skipped)
     except KeyboardInterrupt as stop:
         phase = failed_phase(stop)
         where = f" in phase {phase}" if phase else ""
         raise Interrupted(f"interrupted{where}", remedy="run the same command again: it finishes what was begun") from stop
-    return going.result()
+    return going.result([node.name for node in phases.nodes])
+
+
+def _ordered(nodes: Sequence[Node[Context]], order: Sequence[str]) -> list[Node[Context]]:
+    """Bring the named nodes into that order, at the place of the first of them."""
+    named = {node.name: node for node in nodes if node.name in order}
+    rest = [node for node in nodes if node.name not in named]
+    place = nodes.index(named[order[0]]) if named else 0
+    return [*rest[:place], *(named[name] for name in order), *rest[place:]]
 
 
 def failed_phase(error: BaseException) -> str | None:
@@ -115,9 +127,9 @@ class _Run(Generic[Context]):
             if self._threads is not None:
                 self._threads.shutdown()
 
-    def result(self) -> Result:
-        """Return what was done, in the order in which the phases began."""
-        done = self._phases.values()
+    def result(self, names: Sequence[str]) -> Result:
+        """Return what was done, in the order of these phases."""
+        done = [self._phases[name] for name in names if name in self._phases]
         return Result(
             changes=tuple(change for phase in done for change in phase.changes),
             waits=tuple(wait for phase in done for wait in phase.waits),
@@ -126,8 +138,8 @@ class _Run(Generic[Context]):
 
     def _visit(self, node: Node[Context]) -> None:
         with _naming(node.name):
-            action = node.phase.action()
             reason = self._left_out(node)
+            action = node.phase.action() if reason is None else None
         if reason is not None:
             self._reporter.emit(PhaseSkipped(phase=node.name, reason=reason))
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubewright.base.errors import CheckFailed, Locked, ValidationError
+from kubewright.base.errors import CheckFailed, Interrupted, Locked, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.cli import main as entry
 
@@ -42,20 +42,21 @@ def test_a_usage_error_is_one_line_with_a_remedy(capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "own"),
+    ("error", "own", "kubeadms"),
     [
-        (ValidationError("bad", [FieldError(path=FieldPath("a.b"), type=FieldErrorType.REQUIRED)]), 3),
-        (CheckFailed("no"), 4),
-        (Locked("busy"), 75),
+        (ValidationError("bad", [FieldError(path=FieldPath("a.b"), type=FieldErrorType.REQUIRED)]), 3, 1),
+        (CheckFailed("no"), 4, 1),
+        (Locked("busy"), 75, 1),
+        (Interrupted("stopped"), 130, 130),
     ],
 )
-def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(error, own, monkeypatch, capsys):
+def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(error, own, kubeadms, monkeypatch, capsys):
     def fail(_):
         raise error
 
     monkeypatch.setattr(entry, "_handler", lambda _: fail)
     assert entry.main(["local", "status"]) == own
-    assert entry.main(["version"]) == 1
+    assert entry.main(["version"]) == kubeadms
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -17,8 +17,6 @@ WITHOUT = {
     "completion": "a script for a shell",
     "help": "text for people",
     "local logs": "a log as the component wrote it",
-    "join*": "its phases come with a later release",
-    "reset*": "its phases come with a later release",
     "upgrade apply*": "its phases come with a later release",
     "upgrade node*": "its phases come with a later release",
 }

@@ -13,7 +13,7 @@ from kubewright.base import events
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import RecordingReporter
 from kubewright.cli.live import LiveDisplay
-from kubewright.cli.report import JsonLines, PlainLines, progress_text
+from kubewright.cli.report import JsonLines, KubeadmText, PlainLines, progress_text
 from kubewright.cli.reporting import progress
 from kubewright.cli.watching import Watch
 
@@ -95,6 +95,55 @@ def test_plain_lines_are_short_and_say_a_thing_once_in_a_while():
         "   3.0s  nodes: 2 of 4 ready\n"
         "warning: odd\n"
     )
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def waits(err, *elapsed: float, what="the API server", reason="etcd ended\nwith code 1"):
+    out = io.StringIO()
+    reporter = KubeadmText(out=out, err=err)
+    for seconds in elapsed:
+        reporter.emit(events.Waiting(what=what, reason=reason, elapsed=seconds))
+    reporter.emit(events.Waited(what=what, seconds=1.0))
+    reporter.emit(events.Line(topic="addons", text="done"))
+    assert out.getvalue() == "[addons] done\n"
+    return err.getvalue()
+
+
+def test_lines_are_seen_at_once_through_a_pipe():
+    pipe = io.BytesIO()
+    out = io.TextIOWrapper(pipe, encoding="utf-8")
+    KubeadmText(out=out).emit(events.Line(topic="certs", text="Generated"))
+    assert pipe.getvalue() == b"[certs] Generated\n"
+
+
+def test_a_log_is_told_of_long_waits_once_in_a_while():
+    told = waits(io.StringIO(), 1, 4.9, 5, 6, 14.9, 15, 16)
+    assert told == "waiting for the API server (5.0s): etcd ended with code 1\nwaiting for the API server (15.0s): etcd ended with code 1\n"
+
+
+def test_a_second_wait_of_the_same_name_is_told_too():
+    assert waits(io.StringIO(), 30, 6).count("\n") == 2
+
+
+def test_a_terminal_shows_one_line_that_goes_when_the_wait_is_over():
+    told = waits(Terminal(), 1, 2, reason="x" * 200)
+    first, second, rest = told.split("\x1b[1A\x1b[2K")
+    assert rest == ""
+    assert first.startswith("waiting for the API server (1.0s): xxx")
+    assert second.startswith("waiting for the API server (2.0s): xxx")
+    assert [len(line) for line in (first, second)] == [80, 80]
+
+
+def test_a_wait_that_fails_leaves_its_last_reason():
+    err = Terminal()
+    KubeadmText(out=io.StringIO(), err=err).emit(events.Waiting(what="it", reason="not yet", elapsed=1.0))
+    assert err.getvalue() == "waiting for it (1.0s): not yet\n"
 
 
 def test_json_lines_are_one_object_each():

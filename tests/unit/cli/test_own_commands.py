@@ -11,7 +11,7 @@ from kubewright.cli import commands
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
 OWN = {
-    "up": "binaries-dir config kubernetes-version name nodes output state-dir wait",
+    "up": "binaries-dir config control-planes kubernetes-version name nodes output state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",
@@ -33,7 +33,17 @@ OWN = {
     "help": "",
     "alpha": "",
 }
-MORE = {"output": 65, "plan": 39, "fail-within": 1, "token-file": 1, "print-bootstrap-kubeconfig": 1}
+MORE = {
+    "output": 82,
+    "plan": 56,
+    "adopt": 2,
+    "cleanup-cni": 1,
+    "cleanup-packet-filter": 1,
+    "delete-node": 1,
+    "fail-within": 1,
+    "token-file": 1,
+    "print-bootstrap-kubeconfig": 1,
+}
 """How many of kubeadm's commands have which flag besides kubeadm's."""
 
 

@@ -55,6 +55,9 @@ COMMANDS = (
     "certs generate-csr --cert-dir /csr --kubeconfig-dir /csr --config /kubeadm.yaml",
     "kubeconfig user --client-name me --config /kubeadm.yaml",
     "config migrate --old-config /kubeadm.yaml --new-config /new.yaml",
+    "reset --plan --delete-node --cleanup-cni --cleanup-packet-filter",
+    "reset phase remove-etcd-member --dry-run",
+    "reset phase preflight --force",
 )
 
 

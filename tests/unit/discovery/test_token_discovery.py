@@ -15,6 +15,7 @@ from kubewright.base.waiting import InstantWaiter, PollingWaiter
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import Question
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.pki.pins import Pin, PinMismatch, pin
 from kubewright.tokens import cluster_info, jws
@@ -40,8 +41,9 @@ def info(*, signer=TOKEN, server: str = NAMED, ca: bytes = CA, signed: bool = Tr
 class Cluster:
     """Answers reads from a script whose last line repeats, and keeps how it was asked."""
 
-    def __init__(self, *script: object) -> None:
+    def __init__(self, *script: object, date: str = "") -> None:
         self.script = list(script)
+        self.date = date
         self.asked: list[Access] = []
         self.open = 0
 
@@ -56,6 +58,10 @@ class Cluster:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def raw(self, method, path):
+        assert (method, path) == ("GET", "/version")
+        return Response(status=200, headers={"date": self.date} if self.date else {})
 
     def close(self) -> None:
         self.open -= 1
@@ -136,6 +142,40 @@ def test_an_unknown_token_is_not_waited_for_long(run: Run) -> None:
     assert TOKEN.secret not in str(caught.value)
     assert 25 <= len(cluster.asked) <= 40
     assert cluster.open == 0
+
+
+STRANGER = parse("zzzzzz.0123456789abcdef")
+MADE = "2026-11-21T18:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("found", "date", "seconds"),
+    [
+        (info(signer=STRANGER), "Sat, 21 Nov 2026 18:00:11 GMT", 2),
+        (info(signer=STRANGER), "Sat, 21 Nov 2026 18:00:09 GMT", 30),
+        (info(signed=False), "Sat, 21 Nov 2026 18:00:31 GMT", 2),
+        (info(signed=False), "Sat, 21 Nov 2026 18:00:29 GMT", 30),
+        (info(signer=STRANGER), "", 30),
+        (info(signer=STRANGER), "yesterday", 30),
+        # a clock that was set back tells nothing
+        (info(signer=STRANGER), "Sat, 21 Nov 2026 15:00:00 GMT", 30),
+    ],
+)
+def test_a_cluster_that_had_its_time_to_sign_is_believed_that_it_does_not_know_a_token(found: dict, date: str, seconds: float) -> None:
+    aged = {**found, "metadata": {**found["metadata"], "creationTimestamp": MADE}}
+    clock, cluster = FakeClock(), Cluster(aged, date=date)
+    with pytest.raises(MissingSignature):
+        discovery.discover(question(), connect=cluster.connect, waiter=PollingWaiter(clock=clock, reporter=SilentReporter()), clock=clock)
+    assert seconds <= clock.monotonic() < seconds + 0.5
+    assert cluster.open == 0
+
+
+def test_a_token_that_was_made_just_now_is_waited_for() -> None:
+    aged = {**info(signer=STRANGER), "metadata": {"creationTimestamp": MADE}}
+    clock, cluster = FakeClock(), Cluster(aged, aged, aged, aged, info(), date="Sun, 22 Nov 2026 18:00:00 GMT")
+    waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
+    assert discovery.discover(question(), connect=cluster.connect, waiter=waiter, clock=clock).server == NAMED
+    assert len(cluster.asked) == 5
 
 
 def test_a_silent_address_is_given_up_with_the_last_reason(run: Run) -> None:

@@ -38,6 +38,7 @@ class FakeRuntime(grpc.GenericRpcHandler):
         self.sandboxes: dict[str, tuple[str, str, bool]] = {}
         self.containers: list[api.Container] = []
         self.logs: dict[str, str] = {}
+        self.ends: dict[str, api.ContainerStatus] = {}
         self.conditions = [("RuntimeReady", True), ("NetworkReady", False)]
         self.info: dict[str, str] = {}
         self.driver: str | None = "CGROUPFS"
@@ -115,7 +116,8 @@ class FakeRuntime(grpc.GenericRpcHandler):
         return api.ListContainersResponse(containers=self.containers)
 
     def ContainerStatus(self, request):
-        return api.ContainerStatusResponse(status=api.ContainerStatus(log_path=self.logs[request.container_id]))
+        identifier = request.container_id
+        return api.ContainerStatusResponse(status=self.ends.get(identifier) or api.ContainerStatus(log_path=self.logs.get(identifier, "")))
 
 
 @contextmanager

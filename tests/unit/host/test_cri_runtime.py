@@ -17,7 +17,7 @@ from cri_kit import CALLS, FakeRuntime, serving
 
 from kubewright.base.change import Action
 from kubewright.base.errors import DiskFull, HostError, RuntimeUnavailable
-from kubewright.host.containers import Condition, Image, Sandbox
+from kubewright.host.containers import Condition, Container, ContainerState, Image, Sandbox
 from kubewright.host.cri import api_pb2 as api
 from kubewright.host.cri import client as client_module
 from kubewright.host.cri.client import Client
@@ -112,6 +112,38 @@ def test_the_last_lines_are_of_the_latest_container_of_the_static_pod(runtime, f
     assert runtime.last_lines("etcd", count=3) == []
     fake.fails["ListContainers"] = [("INTERNAL", "boom")]
     assert runtime.last_lines("etcd", count=3) == []
+
+
+def container(identifier, *, name="etcd", state=1, attempt=0, created=0):
+    labels = {"io.kubernetes.pod.name": f"{name}-one", "io.kubernetes.pod.namespace": "kube-system"}
+    metadata = api.ContainerMetadata(name=name, attempt=attempt)
+    return api.Container(id=identifier, metadata=metadata, state=state, created_at=created * 10**9, labels=labels)
+
+
+def test_containers_tell_what_they_do_and_how_they_ended(runtime, fake):
+    fake.containers = [container("1", state=2, created=10), container("2", attempt=1, created=20), container("3", state=7, created=5)]
+    fake.ends = {"1": api.ContainerStatus(exit_code=2, reason="Error", finished_at=12 * 10**9)}
+    latest, ended, odd = runtime.containers(namespace="kube-system")
+    assert fake.asked == {"io.kubernetes.pod.namespace": "kube-system"}
+    pod = {"name": "etcd", "pod": "etcd-one", "namespace": "kube-system"}
+    assert latest == Container(id="2", state=ContainerState.RUNNING, attempt=1, created=20, **pod)
+    assert ended == Container(id="1", state=ContainerState.EXITED, code=2, reason="Error", created=10, ended=12, **pod)
+    assert odd.state is ContainerState.UNKNOWN
+    assert fake.told["ContainerStatus"] == 1
+
+
+def test_a_container_that_is_removed_while_it_is_looked_at_keeps_what_is_known(runtime, fake):
+    fake.containers = [container("1", state=2)]
+    fake.fails["ContainerStatus"] = [("NOT_FOUND", "no such container")]
+    assert [one.code for one in runtime.containers(namespace="kube-system")] == [0]
+
+
+def test_a_life_that_has_said_nothing_yet_does_not_hide_the_one_before_it(runtime, fake, place):
+    (place / "0.log").write_text("t stderr F bind: address already in use\n")
+    (place / "1.log").write_text("")
+    fake.containers = [container("old", created=1), container("new", created=2)]
+    fake.logs = {"old": str(place / "0.log"), "new": str(place / "1.log")}
+    assert runtime.last_lines("etcd", count=3) == ["bind: address already in use"]
 
 
 def test_only_the_interfaces_own_calls_are_made(runtime, fake):
@@ -285,8 +317,14 @@ def test_a_full_disk_is_told_as_one(runtime, fake):
 def test_a_machine_without_grpc_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "kubewright.host.cri.client", None)
     with pytest.raises(HostError) as caught:
-        CRIRuntime("unix:///x").version()
+        CRIRuntime("unix:///dev/null").version()
     assert "kubewright[cri]" in caught.value.remedy
+
+
+def test_without_a_socket_grpc_is_not_loaded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kubewright.host.cri.client", None)
+    with pytest.raises(RuntimeUnavailable, match="no container runtime answers at unix:///no/such/socket"):
+        CRIRuntime("unix:///no/such/socket").sandboxes()
 
 
 def test_the_seam_loads_no_grpc():

@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError, TryAgain
+from kubewright.host import accounts
 from kubewright.host.accounts import Ids, Limits, add, find
 from kubewright.host.desired import Accounts, File, Ownership
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
+from kubewright.manifests import rootless
 
 WANTED = Accounts(users=("a", "b"), groups={"a": ("a",), "b": ("b",), "both": ("a", "b")})
 PASSWD = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:100:101::/:/usr/sbin/nologin\n"
@@ -194,3 +196,30 @@ def test_what_is_not_there_cannot_be_given_away(host, tmp_path, kind):
         path.symlink_to("/etc/passwd")
     with pytest.raises(HostError, match=r"is not there|symbolic link"):
         host.ensure(Ownership(path=PurePosixPath(path), owner=1, group=1))
+
+
+def test_accounts_are_removed_and_every_other_line_stays():
+    passwd = "root:x:0:0::/root:/bin/sh\n# a remark\nkubeadm-etcd:x:100:100:::/bin/false\nkubeadm-etcd2:x:101:101:::/bin/sh\nbroken\n"
+    group = "root:x:0:\nkubeadm-etcd:x:100:kubeadm-etcd\nreaders:x:102:a,b\n"
+    unwanted = Accounts(users=("kubeadm-etcd", "kubeadm-kas"), groups={"kubeadm-etcd": (), "readers": ()})
+    left = accounts.remove(passwd, group, unwanted=unwanted)
+    assert left.passwd == "root:x:0:0::/root:/bin/sh\n# a remark\nkubeadm-etcd2:x:101:101:::/bin/sh\nbroken\n"
+    assert left.group == "root:x:0:\n"
+    assert (left.users, left.groups) == (("kubeadm-etcd",), ("kubeadm-etcd", "readers"))
+
+
+def test_removed_accounts_are_those_that_were_made(tmp_path):
+    layout = Layout.below(PurePosixPath(tmp_path))
+    Path(layout.etc).mkdir()
+    before = {"passwd": "root:x:0:0::/root:/bin/sh\n", "group": "root:x:0:\n"}
+    for name, text in before.items():
+        Path(layout.etc / name).write_text(text)
+    host, wanted = RealHost(layout=layout, environment={}), rootless.accounts(layout)
+    host.ensure(wanted)
+    plan = OverlayHost(host).remove_accounts(wanted)
+    change = host.remove_accounts(wanted)
+    assert plan == change
+    assert change.reason.count("user ") == 4
+    assert change.reason.count("group ") == 5
+    assert {name: Path(layout.etc / name).read_text() for name in before} == before
+    assert not host.remove_accounts(wanted)

@@ -207,6 +207,22 @@ def test_a_port_that_is_taken_is_passed_over():
         assert RealNetwork().free_ports("127.0.0.1", [first])[0] > first
 
 
+def test_who_ends_while_it_is_looked_at_holds_no_port(tmp_path, monkeypatch):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/tcp").write_text(f"{HEAD}\n{row('0.0.0.0', 6443, user=0)}\n")
+    network, looks = RealNetwork(proc=tmp_path), []
+    look = network._owner
+
+    def owner(listener):
+        looks.append(listener)
+        (tmp_path / "net/tcp").write_text(f"{HEAD}\n")
+        return look(listener)
+
+    monkeypatch.setattr(network, "_owner", owner)
+    assert network.owner_of_port("127.0.0.1", 6443) is None
+    assert len(looks) == 1
+
+
 def test_an_owner_that_is_hidden_is_named_by_its_user(tmp_path):
     (tmp_path / "net").mkdir()
     (tmp_path / "net/tcp").write_text(f"{HEAD}\n{row('0.0.0.0', 6443, user=998)}\n")

@@ -57,6 +57,14 @@ class NoPause(SystemClock):
         assert seconds == 0
 
 
+class Pauses(SystemClock):
+    def __init__(self) -> None:
+        self.slept = []
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+
+
 def pull(runtime, *images: str, reporter=None, **how: object):
     changes = pull_images(images, runtime=runtime, how=Pull(**how), clock=NoPause(), reporter=reporter or SilentReporter())
     return [(change.target.removeprefix("image "), change.action) for change in changes]
@@ -132,10 +140,13 @@ def test_progress_is_told():
 
 
 def test_a_sandbox_that_cannot_be_removed_does_not_keep_the_others():
-    runtime = Images(broken={"a": (4, HostError), "b": (9, HostError)})
-    found = list(remove_sandboxes(runtime, clock=NoPause()))
+    runtime = Images(broken={"a": (4, HostError), "b": (99, HostError)})
+    clock = Pauses()
+    found = list(remove_sandboxes(runtime, clock=clock))
+    first = [0.1, 0.2, 0.4, 0.8]  # what is just being started can be removed a moment later
+    assert sorted(clock.slept) == sorted([*first, *first, *[1.0] * 7])
     assert [removal.change.target if removal.change else str(removal.error) for removal in found] == ["pod n/a", "b fails", "pod n/c"]
-    assert [runtime.told.count(name) for name in "abc"] == [5, 5, 1]
+    assert [runtime.told.count(name) for name in "abc"] == [5, 12, 1]
 
 
 def test_several_runtimes_are_an_error_that_lists_them():

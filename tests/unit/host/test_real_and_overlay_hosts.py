@@ -17,7 +17,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.host import facts
 from kubewright.host.certificates import HostCertificateStore
-from kubewright.host.containers import RuntimeStatus, Sandbox
+from kubewright.host.containers import Container, ContainerState, RuntimeStatus, Sandbox
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.dryrun import flat_name, materialise
 from kubewright.host.facts import Facts, Machine
@@ -59,6 +59,9 @@ class Manager:
     def reload(self):
         self.told.append("reload")
 
+    def last_lines(self, name, *, count):
+        return [f"{name} said"] * count
+
 
 class Runtime:
     """A container runtime with one image."""
@@ -83,6 +86,9 @@ class Runtime:
 
     def sandboxes(self):
         return [Sandbox(id="1", name="etcd", namespace="kube-system"), Sandbox(id="2", name="web", namespace="default")]
+
+    def containers(self, *, namespace):
+        return [Container(id="1", name="etcd", pod="etcd-one", namespace=namespace, state=ContainerState.RUNNING)]
 
     def remove_sandbox(self, sandbox):
         raise AssertionError("a plan removes nothing")
@@ -283,6 +289,14 @@ def test_an_overlay_removes_no_sandbox(tmp_path):
     assert [over.runtime.remove_sandbox(first).action for _ in range(2)] == [Action.DELETE, Action.NONE]
     assert over.runtime.sandboxes() == [second]
     assert [str(change.target) for change in over.changes if change] == ["pod kube-system/etcd"]
+
+
+def test_an_overlay_tells_what_services_and_containers_say(tmp_path):
+    below = machine(tmp_path, runtime=Runtime(), services=Manager(kubelet=True))
+    overlay = OverlayHost(below)
+    assert overlay.service_lines("kubelet", count=2) == below.service_lines("kubelet", count=2) == ["kubelet said"] * 2
+    assert overlay.runtime.containers(namespace="kube-system") == below.runtime.containers(namespace="kube-system")
+    assert machine(tmp_path).service_lines("kubelet", count=2) == []
 
 
 def test_an_overlay_sends_no_signal(host):

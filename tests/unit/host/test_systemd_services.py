@@ -23,14 +23,22 @@ from kubewright.host.systemd import Systemd
 class Systemctl:
     """What `systemctl` is asked, and a unit's state, which changes as it is told to."""
 
-    def __init__(self, *, loaded="loaded", active="inactive", sub="dead", file="disabled", stale="no", refuses="") -> None:
+    def __init__(self, *, loaded="loaded", active="inactive", sub="dead", file="disabled", stale="no", restarts="0", refuses="") -> None:
         self.unit = {"LoadState": loaded, "ActiveState": active, "SubState": sub, "UnitFileState": file, "NeedDaemonReload": stale}
+        self.unit["NRestarts"] = restarts
+        self.journal = []
         self.refuses = refuses
         self.told = []
 
     def run(self, argv, /, *, within):
-        assert argv[0] == "systemctl"
         assert within > 1
+        if argv[0] == "journalctl":
+            assert argv[1:4] == ["--quiet", "--no-pager", "--output=cat"]
+            assert argv[5:] == ["_SYSTEMD_INVOCATION_ID=1a2b", "+", "INVOCATION_ID=1a2b"]
+            return Ended(code=0, out="".join(f"{line}\n" for line in self.journal[-int(argv[4].removeprefix("--lines=")) :]))
+        assert argv[0] == "systemctl"
+        if argv[1:4] == ["show", "--property=InvocationID", "--value"]:
+            return Ended(code=0, out="1a2b\n" if self.journal else "\n")
         if argv[1] == "show":
             assert argv[2] == f"--property={','.join(self.unit)}"
             return Ended(code=0, out="".join(f"{name}={value}\n" for name, value in self.unit.items()))
@@ -56,9 +64,15 @@ class Systemctl:
         ({}, ServiceState(running=False, enabled=False)),
         ({"active": "active", "sub": "running", "file": "enabled"}, ServiceState(running=True, enabled=True)),
         ({"active": "activating", "sub": "start", "file": "static"}, ServiceState(running=True, enabled=True)),
-        ({"active": "activating", "sub": "auto-restart", "file": "enabled"}, ServiceState(running=False, enabled=True)),
-        ({"active": "activating", "sub": "auto-restart-queued", "file": "enabled"}, ServiceState(running=False, enabled=True)),
-        ({"active": "failed", "sub": "failed", "file": "masked"}, ServiceState(running=False, enabled=False)),
+        (
+            {"active": "activating", "sub": "auto-restart", "file": "enabled", "restarts": "2"},
+            ServiceState(running=False, enabled=True, failed=True, again=True, restarts=2),
+        ),
+        (
+            {"active": "activating", "sub": "auto-restart-queued", "file": "enabled", "restarts": ""},
+            ServiceState(running=False, enabled=True, failed=True, again=True),
+        ),
+        ({"active": "failed", "sub": "failed", "file": "masked"}, ServiceState(running=False, enabled=False, failed=True)),
         ({"active": "reloading", "sub": "reload", "file": "enabled-runtime", "stale": "yes"}, ServiceState(running=True, stale=True)),
         ({"loaded": "not-found", "file": ""}, None),
     ],
@@ -72,6 +86,21 @@ def test_a_unit_that_waits_for_its_next_start_is_restarted_at_once():
     for one in (waiting, stopped):
         Systemd(one).start("kubelet")
     assert (waiting.told, stopped.told) == (["restart kubelet.service"], ["start kubelet.service"])
+
+
+def test_the_last_lines_are_those_of_the_journal_about_the_latest_life():
+    asked = Systemctl()
+    assert Systemd(asked).last_lines("kubelet", count=2) == []
+    asked.journal = ["one", "two", "three"]
+    assert Systemd(asked).last_lines("kubelet", count=2) == ["two", "three"]
+
+
+def test_a_journal_that_cannot_be_read_is_no_error():
+    class Nothing:
+        def run(self, argv, /, *, within):
+            raise HostError("journalctl cannot be run")
+
+    assert Systemd(Nothing()).last_lines("kubelet", count=2) == []
 
 
 def test_every_verb_is_one_of_systemctl():
@@ -122,6 +151,16 @@ def test_systemd_is_found_where_it_is_the_init_system(kind, there):
             return None if kind is None else FileState(kind=kind, mode=0o755)
 
     assert (systemd.find(Look(), environment={}) is not None) is there
+
+
+def test_the_beginning_of_a_life_is_that_of_systemds_link(tmp_path):
+    class Look:
+        def state(self, path):
+            assert path == PurePosixPath("/run/systemd/units/invocation:kubelet.service")
+            return FileState(kind=Kind.LINK, mode=0o777, modified=12.5)
+
+    assert Systemd(Systemctl(active="active"), files=Look()).state("kubelet").since == 12.5
+    assert Systemd(Systemctl(active="active")).state("kubelet").since == 0.0
 
 
 def service(root, content=b"[Service]\n", **more: object):

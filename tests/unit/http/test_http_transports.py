@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
@@ -117,6 +118,18 @@ def test_a_wrong_name_is_told_as_such(call: Call, make_server: MakeServer, autho
         call(server.url, tls.client_context(ca_pem))
     assert caught.value.reason is Reason.UNTRUSTED
     assert "127.0.0.1" in str(caught.value)
+
+
+@pytest.mark.parametrize(("begins", "ends"), [(-2, -1), (1, 2)])
+def test_a_certificate_that_is_not_valid_now_makes_one_compare_the_clocks(
+    call: Call, make_server: MakeServer, authority: trustme.CA, trusting: ssl.SSLContext, begins: int, ends: int
+) -> None:
+    now = datetime.now(UTC)
+    leaf = authority.issue_cert("127.0.0.1", not_before=now + timedelta(days=begins), not_after=now + timedelta(days=ends))
+    server = make_server(context=tls.server_context(leaf.cert_chain_pems[0].bytes(), leaf.private_key_pem.bytes()))
+    with pytest.raises(NoAnswer, match="not yet valid" if begins > 0 else "has expired") as caught:
+        call(server.url, trusting)
+    assert caught.value.remedy.startswith("compare the clocks of both machines (`date -u`)")
 
 
 def test_a_server_without_tls_is_told_as_such(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:

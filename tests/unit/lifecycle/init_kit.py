@@ -46,10 +46,11 @@ class Services:
         self.running = running
         self.known = known
         self.makes = None
+        self.since = 0.0
         self.done = []
 
     def state(self, name, /):
-        return ServiceState(running=self.running, enabled=True) if self.known else None
+        return ServiceState(running=self.running, enabled=True, since=self.since) if self.known else None
 
     def start(self, name, /, *, verb="start"):
         self.done.append((verb, name))

@@ -18,6 +18,7 @@ from kubewright.base import yaml
 from kubewright.cli import certs, certs_rows, commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import rows
+from kubewright.lifecycle.means import LOCK
 from kubewright.pki import bundles, certificates, csr, keys, pairs
 
 PERIOD = "certificateValidityPeriod: 240h\n"
@@ -156,7 +157,7 @@ def test_two_at_once_are_refused(plane):
     before = plane.fill().snapshot()
     plane.run("certs", "renew", "apiserver-etcd-client", "--config", plane.config)
     before = plane.snapshot()
-    with Lock(plane.layout.run / "init.lock", doing="init"):
+    with Lock(plane.layout.run / LOCK, doing="init"):
         run = plane.run("certs", "renew", "all", "--config", plane.config)
     assert run.code == 1
     assert "another kubewright is at work" in run.err

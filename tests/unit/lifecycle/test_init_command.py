@@ -14,6 +14,7 @@ from kubewright.cli.main import main
 from kubewright.host.decide import roots
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.init.dry_run_directory import VARIABLE
+from kubewright.lifecycle.means import LOCK
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, 
     argv = ["init", "phase", "certs", "sa", "--cert-dir", str(tmp_path / "pki"), "--kubernetes-version=v1.36.2"]
     assert main(argv) == 0
     assert sorted(path.name for path in (tmp_path / "pki").iterdir()) == ["sa.key", "sa.pub"]
-    assert (tmp_path / "state/kubewright/init.lock").exists()
+    assert (tmp_path / f"state/kubewright/{LOCK}").exists()
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,15 @@ def test_files_are_told_with_their_content_and_secrets_are_not(box, tmp_path):
     assert "MDEyMzQ1Njc4OWFiY2RlZg==" not in text  # the token's secret in base64
 
 
+def test_a_password_in_a_manifest_is_written_and_not_told(box, tmp_path):
+    cluster = "apiServer: {extraEnvs: [{name: A_PASSWORD, value: horse}, {name: HTTPS_PROXY, value: 'http://me:stable@proxy'}]}\n"
+    dry_run(box, asked(cluster=cluster), tmp_path / "dry")
+    manifest = contents(tmp_path / "dry")["kube-apiserver.yaml"].decode()
+    assert ("horse" in manifest, "stable" in manifest) == (True, True)
+    text = "\n".join(box.lines("dryrun"))
+    assert ("A_PASSWORD" in text, "horse" in text, "stable" in text) == (True, False, False)
+
+
 def test_waits_and_services_are_told_and_not_done(box, tmp_path):
     dry_run(box, asked(), tmp_path / "dry")
     told = box.lines("dryrun")
@@ -147,7 +156,8 @@ def test_values_of_secrets_are_masked_in_requests():
 class TestDirectory:
     def given(self, tmp_path, *, environment, root=False):
         writer = RealHost(layout=Layout.below(PurePosixPath(tmp_path / "machine")))
-        return dry_run_directory.directory(writer, environment=environment, root=root, random=SeededRandom())
+        writer.facts.user = 0 if root else 1000
+        return dry_run_directory.directory(writer, environment=environment, random=SeededRandom())
 
     def test_a_named_one_stays(self, tmp_path):
         with self.given(tmp_path, environment={VARIABLE: str(tmp_path / "mine")}) as found:

@@ -19,6 +19,7 @@ from kubewright.base.events import Checked
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.means import LOCK
 from kubewright.pki import bundles
 from kubewright.preflight import lists, runtime
 from kubewright.preflight.model import Check
@@ -172,7 +173,7 @@ def test_a_certificate_that_does_not_fit_is_named_and_kept(box):
 
 def test_one_kubewright_at_a_time(box):
     Path(box.layout.run).mkdir(parents=True)
-    with Lock(box.layout.run / "init.lock", doing="init phase"), pytest.raises(Locked, match="another kubewright"):
+    with Lock(box.layout.run / LOCK, doing="init phase"), pytest.raises(Locked, match="another kubewright"):
         box.act(asked(only=("certs/ca",)))
     assert box.act(asked(only=("certs/ca",)))
 

@@ -49,6 +49,17 @@ def test_the_kubelet_is_restarted_only_where_its_files_change(box):
     assert box.services.done == [("restart", "kubelet")]
 
 
+def test_a_kubelet_that_began_before_its_files_were_written_is_restarted(box):
+    box.run(asked())
+    box.services.done, written = [], Path(box.layout.kubelet_config).stat().st_mtime
+    box.services.since = written + 0.5
+    assert names(box.run(asked())) == []
+    box.services.since = written - 0.5
+    assert names(box.run(asked(), overlay=True)) == ["service kubelet"]
+    assert names(box.run(asked())) == ["service kubelet"]
+    assert box.services.done == [("restart", "kubelet")]
+
+
 def test_without_a_service_manager_starting_the_kubelet_is_left_to_people(box):
     box.services.known = False
     assert "service kubelet" not in names(box.run(asked(only=("kubelet-start",))))
@@ -111,7 +122,7 @@ def test_a_feature_gate_chooses_the_algorithm_and_leaves_the_stored_one(box):
 
 def test_keys_of_certificates_and_kubeconfigs_are_made_ahead(box, monkeypatch):
     reserved = []
-    monkeypatch.setattr(KeyPool, "reserve", lambda self, algorithm, count=1: reserved.append(algorithm))
+    monkeypatch.setattr(KeyPool, "reserve", lambda self, algorithm, count=1: reserved.extend([algorithm] * count))
     box.run(asked(), overlay=True)
     assert len(reserved) == 11 + 5
     reserved.clear()
@@ -164,7 +175,8 @@ def test_a_certificate_key_and_tokens_can_be_withheld(box):
 def test_the_join_commands_have_the_shape_that_scripts_cut_out(box):
     box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n", init="certificateKey: " + "ab" * 32 + "\n", upload_certs=True))
     text = box.lines("")[0]
-    control_plane, worker = text.split("kubeadm join ")[1:]
+    before, control_plane, worker = text.split("kubeadm join ")
+    assert "`--token -` and `--certificate-key -` read\nstandard input" in before
     assert worker.startswith(f"lb.example:6443 --token {TOKEN} \\\n\t--discovery-token-ca-cert-hash sha256:")
     assert worker.endswith(" ")
     assert control_plane.split("\n")[:3][2] == "\t--control-plane --certificate-key " + "ab" * 32

@@ -142,15 +142,15 @@ def test_a_flag_reaches_the_configuration(flag):
 
 
 def test_every_flag_of_init_has_a_row_above_or_a_place_in_the_request():
-    placed = {"config", "upload-certs", "skip-token-print", "skip-certificate-key-print", "plan", "output", "patches"}
+    placed = {"config", "upload-certs", "skip-token-print", "skip-certificate-key-print", "plan", "output", "patches", "adopt"}
     assert {flag.name for flag in commands.command("init").flags} == {*FLAGS, *placed}
 
 
 def test_the_rest_of_the_flags_are_in_the_request():
-    made = of("--upload-certs", "--skip-token-print", "--skip-certificate-key-print")
-    assert (made.upload_certs, made.show_token, made.show_certificate_key, made.from_file) == (True, False, False, False)
+    made = of("--upload-certs", "--skip-token-print", "--skip-certificate-key-print", "--adopt")
+    assert (made.upload_certs, made.show_token, made.show_certificate_key, made.from_file, made.adopt) == (True, False, False, False, True)
     made = of()
-    assert (made.upload_certs, made.show_token, made.show_certificate_key) == (False, True, True)
+    assert (made.upload_certs, made.show_token, made.show_certificate_key, made.adopt) == (False, True, True, False)
     assert made.overrides == InitOverrides()
 
 

@@ -10,6 +10,7 @@ from init_kit import TOKEN, Box, asked
 
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.records import replace
+from kubewright.host.desired import File
 from kubewright.lifecycle import machine_record
 
 
@@ -76,3 +77,23 @@ def test_a_record_of_another_format_is_told(box):
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 2}))
     with pytest.raises(HostError, match="format 2"):
         machine_record.load(host)
+
+
+def test_a_secret_that_differs_is_told_without_its_value(box):
+    one, other = (
+        record(box, cluster=f"apiServer: {{extraEnvs: [{{name: A_PASSWORD, value: {value}}}]}}\n") for value in ("horse", "stable")
+    )
+    with pytest.raises(ConfigurationChanged) as refused:
+        machine_record.require_same(one, other)
+    assert "-    value: <masked>\n+    value: <masked>" in refused.value.detail
+    assert "horse" not in refused.value.detail
+
+
+def test_a_record_that_another_tool_s_reset_left_does_not_count(box):
+    host = box.call(asked()).host
+    machine_record.save(host, record(box))
+    assert machine_record.current(host) == record(box)  # a run that was killed at its beginning
+    machine_record.save(host, replace(record(box), finished=True))
+    assert machine_record.current(host) is None
+    host.ensure(File(path=host.layout.certificate("ca"), content=b"", mode=0o644, directory_mode=0o755))
+    assert machine_record.current(host) == machine_record.load(host)

@@ -21,7 +21,7 @@ from kubewright.binaries import Sources
 from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
-from kubewright.local import down, launch, preflight, record, status, up
+from kubewright.local import choosing, down, launch, preflight, record, status, up
 from kubewright.local.claims import Claims
 from kubewright.local.context import require_alive
 from kubewright.local.launch import Launch
@@ -126,6 +126,16 @@ def test_the_ports_of_a_cluster_that_runs_are_its_own(where: Places) -> None:
     preflight.run(subject(where, network=FakeNetwork(held), running=True), clock=FakeClock())
 
 
+def test_the_ports_of_a_machine_that_is_new_are_looked_at_while_the_others_run(where: Places) -> None:
+    held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
+    new = Machine(name="one-control-plane-2", address=MACHINE.address)
+    cluster = ClusterRecord(name="one", machines=(MACHINE, new))
+    wanted = subject(where, record=cluster, network=FakeNetwork(held), running=True, fresh=frozenset({new.name}))
+    with pytest.raises(CheckFailed) as caught:
+        preflight.run(wanted, clock=FakeClock())
+    assert len(caught.value.detail.splitlines()) == len(preflight.PORT_USERS)
+
+
 def test_the_table_of_ports_is_complete() -> None:
     assert set(preflight.PORT_USERS) == {one.name for one in fields(Ports)}
 
@@ -135,7 +145,7 @@ def test_more_nodes_than_open_files_are_refused(where: Places, monkeypatch: pyte
     preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=100)), clock=FakeClock())
     with pytest.raises(CheckFailed, match="not ready") as caught:
         preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=1000)), clock=FakeClock())
-    assert "open-files: 1000 nodes need 4260 open files, the hard limit is 1024" in caught.value.detail
+    assert "open-files: 1001 nodes need 4260 open files, the hard limit is 1024" in caught.value.detail
 
 
 @pytest.mark.parametrize(("mode", "fits"), [(0o700, True), (0o500, True), (0o710, False), (0o701, False), (0o777, False)])
@@ -170,7 +180,7 @@ def _listening(monkeypatch: pytest.MonkeyPatch, *pairs: tuple[str, int]) -> None
 
 
 def _chosen(where: Places, claims: Claims) -> Machine:
-    return up._machine(where, claims)
+    return choosing.machine(where, "one-control-plane", claims=claims)
 
 
 def test_a_machine_takes_the_first_address_that_is_free(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,6 +190,18 @@ def test_a_machine_takes_the_first_address_that_is_free(where: Places, monkeypat
     assert machine.name == "one-control-plane"
     assert machine.ports == Machine(name="", address="").ports
     assert machine.address == "127.0.0.13"
+
+
+def test_every_control_plane_has_an_address_of_its_own(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    _listening(monkeypatch, ("127.0.0.12", 6443))
+    with Claims() as claims:
+        found = choosing.resized(where, ClusterRecord(name="one", machines=(MACHINE,)), control_planes=4, claims=claims)
+        addresses = [machine.address for machine in found.machines]
+        assert addresses[0] == "127.0.0.11"
+        assert len(set(addresses)) == 4
+        assert "127.0.0.12" not in addresses
+        assert [machine.name for machine in found.further] == [f"one-control-plane-{number}" for number in (2, 3, 4)]
+        assert choosing.resized(where, found, control_planes=4, claims=claims) == found
 
 
 def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +279,14 @@ def test_a_started_process_may_be_forgotten_without_a_warning() -> None:
     launch.reap(identity)
 
 
+def test_a_process_whose_start_was_interrupted_may_be_forgotten_too() -> None:
+    never = launch.Started.__new__(launch.Started)
+    never.pid = None  # type: ignore[assignment]  # as the parent class leaves it until there is one
+    never.__del__()
+    del never.pid
+    never.__del__()
+
+
 # -- the machine
 
 
@@ -313,7 +343,7 @@ def test_a_dead_daemon_is_told_with_its_last_words(where: Places) -> None:
     ],
 )
 def test_the_remedy_follows_from_the_last_words(words: str, remedy: str) -> None:
-    component = {"name": "etcd", "state": "CrashLoop", "reason": "exit code 1", "lastWords": [words]}
+    component = {"machine": "one", "name": "etcd", "state": "CrashLoop", "reason": "exit code 1", "lastWords": [words]}
     with pytest.raises(ComponentFailed, match="etcd does not stay up") as caught:
         require_alive({"components": [component]})
     assert words in caught.value.detail
@@ -347,6 +377,17 @@ def test_clearing_removes_all_but_what_is_kept(where: Places) -> None:
     down.clear(where, keep_data=False)
     assert _tree(where.root) == {"lock"}
     down.clear(where, keep_data=False)
+
+
+def test_of_several_control_planes_what_makes_them_find_each_other_is_kept(where: Places) -> None:
+    _fill(where)
+    further = where.machine("one-control-plane-2")
+    for name in ("etcd/member/db", "kubernetes/manifests/etcd.yaml", "kubernetes/manifests/kube-scheduler.yaml", "kubernetes/kubelet.conf"):
+        (further / name).parent.mkdir(parents=True, exist_ok=True)
+        (further / name).write_text("")
+    down.clear(where, keep_data=True)
+    left = {path.removeprefix("machines/one-control-plane-2/") for path in _tree(where.root) if "-2/" in path}
+    assert left == {"etcd/member/db", "kubernetes/manifests/etcd.yaml", "kubernetes/kubelet.conf"}
 
 
 def test_clearing_follows_no_link(where: Places, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import ConfigurationChanged, HostError, UsageError
 from kubewright.base.records import asdict, replace
-from kubewright.local import record
+from kubewright.local import flags, record
 from kubewright.local.places import Places, places, state_directory
 from kubewright.local.record import ClusterRecord, Machine
 
@@ -95,6 +95,97 @@ def test_a_token_in_a_configuration_does_not_show_in_the_difference() -> None:
         record.require_same(secret, kubernetes_version=None, config="bootstrapTokens:\n- token: abcdef.fedcba9876543210\n")
     assert "0123456789abcdef" not in caught.value.detail
     assert "fedcba9876543210" not in caught.value.detail
+
+
+THREE = replace(
+    CLUSTER,
+    machines=(
+        MACHINE,
+        Machine(name="one-control-plane-2", address="127.0.0.12"),
+        Machine(name="one-control-plane-3", address="127.0.0.13"),
+    ),
+)
+
+
+def test_control_planes_are_numbered_from_two_and_the_first_one_stays() -> None:
+    assert record.first_name("one") == CLUSTER.control_plane.name == "one-control-plane"
+    assert CLUSTER.free_name() == "one-control-plane-2"
+    assert THREE.free_name() == "one-control-plane-4"
+    assert [machine.name for machine in THREE.further] == ["one-control-plane-2", "one-control-plane-3"]
+    assert (CLUSTER.alone, CLUSTER.total) == (True, 3)
+    assert (THREE.alone, THREE.total) == (False, 5)
+    assert THREE.machine("one-control-plane-3") == THREE.machines[2]
+    assert THREE.machine("one-worker-1") is None
+
+
+@pytest.mark.parametrize(("wanted", "leaving"), [(1, ["3", "2"]), (2, ["3"]), (3, []), (7, [])])
+def test_the_last_control_planes_leave_first(wanted: int, leaving: list[str]) -> None:
+    found = THREE.shrunk(wanted)
+    assert [machine.name.rpartition("-")[2] for machine in found.leaving] == leaving
+    assert found.total == 1 + min(wanted, 3) - 1 + THREE.nodes
+    assert not found.alone, "those that leave are still there"
+    settled = found.settled()
+    assert len(settled.machines) == min(wanted, 3)
+    assert settled.alone == (wanted == 1)
+    assert settled.leaving == ()
+
+
+def test_a_machine_that_leaves_keeps_its_name_until_it_is_gone(tmp_path: Path) -> None:
+    found = THREE.shrunk(2)
+    assert found.free_name() == "one-control-plane-4"
+    assert found.shrunk(3) == found, "it is not called back"
+    record.save(found, tmp_path / "cluster.json")
+    assert record.load(tmp_path / "cluster.json") == found
+    assert found.settled().free_name() == "one-control-plane-3"
+
+
+def test_members_of_etcd_are_known_by_their_addresses() -> None:
+    assert THREE.machines[1].etcd_client_url == "https://127.0.0.12:2379"
+    assert THREE.machines[1].etcd_peer_url == "https://127.0.0.12:2380"
+
+
+def test_a_record_of_an_earlier_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "one" / "cluster.json"
+    path.parent.mkdir()
+    old = asdict(CLUSTER) | {"format": 1}
+    for machine in old["machines"]:
+        del machine["leaving"]
+    path.write_text(json.dumps(old))
+    with pytest.raises(HostError, match="does not describe a cluster of this version") as caught:
+        record.load(path)
+    assert "format 1" in caught.value.detail
+    assert "kubewright down --name one" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "machines",
+    [
+        [],
+        [{**asdict(MACHINE), "leaving": True}],
+        [asdict(MACHINE), asdict(MACHINE)],
+        [asdict(MACHINE), {**asdict(MACHINE), "name": "x", "role": "worker"}],
+    ],
+)
+def test_machines_that_cannot_be_a_cluster_are_refused(tmp_path: Path, machines: list[object]) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(asdict(CLUSTER) | {"machines": machines}))
+    with pytest.raises(HostError, match="does not describe"):
+        record.load(path)
+
+
+def test_flags_that_need_a_single_control_plane_are_left_out_where_there_are_several() -> None:
+    alone, several = (
+        {
+            (row.component, name): value
+            for row in flags.CHANGED_FLAGS
+            for name, value in flags.overrides(row.component, MACHINE.addresses, alone=is_alone).items()
+        }
+        for is_alone in (True, False)
+    )
+    assert {name for _, name in alone.keys() - several.keys()} == {"election-timeout", "heartbeat-interval", "leader-elect"}
+    assert several.keys() - alone.keys() == {("etcd", "strict-reconfig-check")}
+    assert len(alone) == len(flags.rows(alone=True)) == len(flags.CHANGED_FLAGS) - 1
+    assert len(several) == len(flags.rows(alone=False)) == len(flags.CHANGED_FLAGS) - 4
 
 
 def test_workers_are_named_after_their_cluster() -> None:

@@ -38,7 +38,7 @@ def test_another_key_is_refused():
         pairs.parse(TEXT + keys.generate("ECDSA-P256").pem(), source="current.pem")
 
 
-@pytest.mark.parametrize("text", [b"", TEXT, KEY.pem(), TEXT[:100]])
+@pytest.mark.parametrize("text", [b"", TEXT, KEY.pem(), TEXT[:100]], ids=["nothing", "certificate", "key", "torn"])
 def test_half_a_pair_is_an_error_that_names_the_file(text):
     with pytest.raises(CertificateError, match=r"current\.pem"):
         pairs.parse(text, source="current.pem")

@@ -49,6 +49,15 @@ def test_commands_that_are_shown_exist():
     assert [(page, word) for page, word in sorted(shown) if word not in known] == []
 
 
+def test_every_fault_names_a_test_that_exists():
+    defined = re.compile(r"^def (test_\w+)", re.MULTILINE)
+    there = {name for path in (ROOT / "tests").rglob("test_*.py") for name in defined.findall(path.read_text())}
+    page = (ROOT / "docs" / "guide" / "troubleshooting.md").read_text()
+    named = re.findall(r"\| `(test_\w+)` \|$", page, re.MULTILINE)
+    assert len(named) > 60
+    assert [name for name in named if name not in there] == []
+
+
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.name)
 def test_pictures_are_small_and_load_nothing_from_elsewhere(picture):
     text = picture.read_text()

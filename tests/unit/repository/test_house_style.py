@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_classes_of_values_are_records():
     """Made by base.records, which costs nothing when a module is imported (docs/decisions/0011-records-without-generated-code.md)."""
     imports = re.compile(r"^(?:from dataclasses import (?!KW_ONLY$)|import dataclasses)", re.MULTILINE)
     assert [str(path.relative_to(ROOT)) for path in SOURCES if imports.search(path.read_text())] == []
+
+
+def test_helpers_of_the_tests_have_names_of_their_own():
+    """Pytest puts the directory of every test on the path: of two modules with one name, a whole run imports the first only."""
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path.name not in {"conftest.py", "__init__.py"}]
+    on_the_path = {path.parent for path in tests if path.name.startswith("test_")} | {ROOT / "tests"}
+    names = Counter(path.name for path in tests if path.parent in on_the_path)
+    assert len(names) > 200
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_locks_name_no_index_and_hash_everything():

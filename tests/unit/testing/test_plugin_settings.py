@@ -53,6 +53,7 @@ def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pyteste
     [
         ("kubewright_nodes = many", (), "kubewright_nodes = 'many' is not a number of nodes"),
         ("kubewright_nodes = -1", (), "kubewright_nodes = '-1' is not a number of nodes"),
+        ("kubewright_control_planes = 0", (), "kubewright_control_planes = '0' is not a number of control planes"),
         ("kubewright_wait = soon", (), "kubewright_wait = 'soon' is not a duration"),
         ("kubewright_config = none.yaml", (), "cannot read kubewright_config = none.yaml"),
         ("kubewright_version = 1.2.3", (), "Kubernetes v1.2.3 is not supported"),
@@ -78,11 +79,19 @@ def test_without_a_home_the_plugin_says_so_and_other_tests_run(pytester, monkeyp
 
 
 def test_the_command_line_beats_the_ini_file(pytester):
-    pytester.makeini("[pytest]\nkubewright_version = v1.35.4\nkubewright_nodes = 7\nkubewright_wait = 90s\nkubewright_config = one.yaml\n")
+    pytester.makeini(
+        "[pytest]\nkubewright_version = v1.35.4\nkubewright_nodes = 7\nkubewright_control_planes = 3\nkubewright_wait = 90s\n"
+        "kubewright_config = one.yaml\n"
+    )
     pytester.path.joinpath("one.yaml").write_text("kind: ClusterConfiguration\n")
     config = pytester.parseconfig(*PLUGIN, "--kubewright-version", "v1.36.3", "--kubewright-binaries-dir", "/binaries")
     assert settings.settings(config) == settings.Settings(
-        nodes=7, kubernetes_version="v1.36.3", config="kind: ClusterConfiguration\n", binaries_dir="/binaries", within=90.0
+        nodes=7,
+        control_planes=3,
+        kubernetes_version="v1.36.3",
+        config="kind: ClusterConfiguration\n",
+        binaries_dir="/binaries",
+        within=90.0,
     )
     assert settings.settings(pytester.parseconfig(*PLUGIN)).kubernetes_version == "v1.35.4"
 

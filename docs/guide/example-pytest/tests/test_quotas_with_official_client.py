@@ -12,7 +12,7 @@ def pod(name):
 def wait_until_counted(official, namespace):
     """Wait for kube-controller-manager to count what the quota is about; until then every pod is refused."""
     watch = kubernetes.watch.Watch()
-    for event in watch.stream(official.list_namespaced_resource_quota, namespace, timeout_seconds=10):
+    for event in watch.stream(official.list_namespaced_resource_quota, namespace, timeout_seconds=60):
         if event["object"].status.used:
             return
     pytest.fail("the quota was not counted")

@@ -98,6 +98,7 @@ def _token(token: BootstrapToken, random: Random) -> BootstrapToken:
     return replace(
         token,
         token=token.token or random_token(random),
+        made_up=not token.token,
         ttl=TOKEN_TTL if token.ttl is None and not token.expires else token.ttl,
         usages=token.usages or TOKEN_USAGES,
         groups=token.groups or (DEFAULT_GROUP,),

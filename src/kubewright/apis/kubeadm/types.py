@@ -148,7 +148,10 @@ class ClusterConfiguration:
 
 @dataclass(frozen=True, kw_only=True)
 class BootstrapToken:
-    """A bootstrap token as configured. `token` is `id.secret`; `ttl` 0 or None means that it does not expire."""
+    """A bootstrap token as configured. `token` is `id.secret`; `ttl` 0 or None means that it does not expire.
+
+    `made_up` says that nobody chose the token: another one of the same rights does as well.
+    """
 
     token: str = ""
     description: str = ""
@@ -156,6 +159,7 @@ class BootstrapToken:
     expires: str = ""
     usages: Sequence[str] = ("signing", "authentication")
     groups: Sequence[str] = (DEFAULT_GROUP,)
+    made_up: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)

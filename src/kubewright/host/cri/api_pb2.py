@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkubewright/host/cri/api.proto\x12\x11kubewright.cri.v1\"!\n\x0eVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"n\n\x0fVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1b\n\x13runtime_api_version\x18\x04 \x01(\t\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"\xaa\x01\n\x0eStatusResponse\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .kubewright.cri.v1.RuntimeStatus\x12\x39\n\x04info\x18\x02 \x03(\x0b\x32+.kubewright.cri.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"H\n\rRuntimeStatus\x12\x37\n\nconditions\x18\x01 \x03(\x0b\x32#.kubewright.cri.v1.RuntimeCondition\"Q\n\x10RuntimeCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x16\n\x14RuntimeConfigRequest\"T\n\x15RuntimeConfigResponse\x12;\n\x05linux\x18\x01 \x01(\x0b\x32,.kubewright.cri.v1.LinuxRuntimeConfiguration\"S\n\x19LinuxRuntimeConfiguration\x12\x36\n\rcgroup_driver\x18\x01 \x01(\x0e\x32\x1f.kubewright.cri.v1.CgroupDriver\"\x1a\n\tImageSpec\x12\r\n\x05image\x18\x01 \x01(\t\"J\n\x05Image\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\trepo_tags\x18\x02 \x03(\t\x12\x14\n\x0crepo_digests\x18\x03 \x03(\t\x12\x0c\n\x04size\x18\x04 \x01(\x04\"A\n\x12ImageStatusRequest\x12+\n\x05image\x18\x01 \x01(\x0b\x32\x1c.kubewright.cri.v1.ImageSpec\">\n\x13ImageStatusResponse\x12\'\n\x05image\x18\x01 \x01(\x0b\x32\x18.kubewright.cri.v1.Image\"\x13\n\x11ListImagesRequest\">\n\x12ListImagesResponse\x12(\n\x06images\x18\x01 \x03(\x0b\x32\x18.kubewright.cri.v1.Image\"?\n\x10PullImageRequest\x12+\n\x05image\x18\x01 \x01(\x0b\x32\x1c.kubewright.cri.v1.ImageSpec\"&\n\x11PullImageResponse\x12\x11\n\timage_ref\x18\x01 \x01(\t\"A\n\x12RemoveImageRequest\x12+\n\x05image\x18\x01 \x01(\x0b\x32\x1c.kubewright.cri.v1.ImageSpec\"\x15\n\x13RemoveImageResponse\"B\n\x12PodSandboxMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\"\x84\x01\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x37\n\x08metadata\x18\x02 \x01(\x0b\x32%.kubewright.cri.v1.PodSandboxMetadata\x12\x31\n\x05state\x18\x03 \x01(\x0e\x32\".kubewright.cri.v1.PodSandboxState\"\x17\n\x15ListPodSandboxRequest\"F\n\x16ListPodSandboxResponse\x12,\n\x05items\x18\x01 \x03(\x0b\x32\x1d.kubewright.cri.v1.PodSandbox\"/\n\x15StopPodSandboxRequest\x12\x16\n\x0epod_sandbox_id\x18\x01 \x01(\t\"\x18\n\x16StopPodSandboxResponse\"1\n\x17RemovePodSandboxRequest\x12\x16\n\x0epod_sandbox_id\x18\x01 \x01(\t\"\x1a\n\x18RemovePodSandboxResponse\"\x96\x01\n\x0f\x43ontainerFilter\x12M\n\x0elabel_selector\x18\x04 \x03(\x0b\x32\x35.kubewright.cri.v1.ContainerFilter.LabelSelectorEntry\x1a\x34\n\x12LabelSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"K\n\x15ListContainersRequest\x12\x32\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\".kubewright.cri.v1.ContainerFilter\"+\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\ncreated_at\x18\x07 \x01(\x03\"J\n\x16ListContainersResponse\x12\x30\n\ncontainers\x18\x01 \x03(\x0b\x32\x1c.kubewright.cri.v1.Container\".\n\x16\x43ontainerStatusRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"#\n\x0f\x43ontainerStatus\x12\x10\n\x08log_path\x18\x0f \x01(\t\"M\n\x17\x43ontainerStatusResponse\x12\x32\n\x06status\x18\x01 \x01(\x0b\x32\".kubewright.cri.v1.ContainerStatus*)\n\x0c\x43groupDriver\x12\x0b\n\x07SYSTEMD\x10\x00\x12\x0c\n\x08\x43GROUPFS\x10\x01*:\n\x0fPodSandboxState\x12\x11\n\rSANDBOX_READY\x10\x00\x12\x14\n\x10SANDBOX_NOTREADY\x10\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkubewright/host/cri/api.proto\x12\x11kubewright.cri.v1\"!\n\x0eVersionRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\"n\n\x0fVersionResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x14\n\x0cruntime_name\x18\x02 \x01(\t\x12\x17\n\x0fruntime_version\x18\x03 \x01(\t\x12\x1b\n\x13runtime_api_version\x18\x04 \x01(\t\" \n\rStatusRequest\x12\x0f\n\x07verbose\x18\x01 \x01(\x08\"\xaa\x01\n\x0eStatusResponse\x12\x30\n\x06status\x18\x01 \x01(\x0b\x32 .kubewright.cri.v1.RuntimeStatus\x12\x39\n\x04info\x18\x02 \x03(\x0b\x32+.kubewright.cri.v1.StatusResponse.InfoEntry\x1a+\n\tInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"H\n\rRuntimeStatus\x12\x37\n\nconditions\x18\x01 \x03(\x0b\x32#.kubewright.cri.v1.RuntimeCondition\"Q\n\x10RuntimeCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\x08\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\"\x16\n\x14RuntimeConfigRequest\"T\n\x15RuntimeConfigResponse\x12;\n\x05linux\x18\x01 \x01(\x0b\x32,.kubewright.cri.v1.LinuxRuntimeConfiguration\"S\n\x19LinuxRuntimeConfiguration\x12\x36\n\rcgroup_driver\x18\x01 \x01(\x0e\x32\x1f.kubewright.cri.v1.CgroupDriver\"\x1a\n\tImageSpec\x12\r\n\x05image\x18\x01 \x01(\t\"J\n\x05Image\x12\n\n\x02id\x18\x01 \x01(\t\x12\x11\n\trepo_tags\x18\x02 \x03(\t\x12\x14\n\x0crepo_digests\x18\x03 \x03(\t\x12\x0c\n\x04size\x18\x04 \x01(\x04\"A\n\x12ImageStatusRequest\x12+\n\x05image\x18\x01 \x01(\x0b\x32\x1c.kubewright.cri.v1.ImageSpec\">\n\x13ImageStatusResponse\x12\'\n\x05image\x18\x01 \x01(\x0b\x32\x18.kubewright.cri.v1.Image\"\x13\n\x11ListImagesRequest\">\n\x12ListImagesResponse\x12(\n\x06images\x18\x01 \x03(\x0b\x32\x18.kubewright.cri.v1.Image\"?\n\x10PullImageRequest\x12+\n\x05image\x18\x01 \x01(\x0b\x32\x1c.kubewright.cri.v1.ImageSpec\"&\n\x11PullImageResponse\x12\x11\n\timage_ref\x18\x01 \x01(\t\"A\n\x12RemoveImageRequest\x12+\n\x05image\x18\x01 \x01(\x0b\x32\x1c.kubewright.cri.v1.ImageSpec\"\x15\n\x13RemoveImageResponse\"B\n\x12PodSandboxMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03uid\x18\x02 \x01(\t\x12\x11\n\tnamespace\x18\x03 \x01(\t\"\x84\x01\n\nPodSandbox\x12\n\n\x02id\x18\x01 \x01(\t\x12\x37\n\x08metadata\x18\x02 \x01(\x0b\x32%.kubewright.cri.v1.PodSandboxMetadata\x12\x31\n\x05state\x18\x03 \x01(\x0e\x32\".kubewright.cri.v1.PodSandboxState\"\x17\n\x15ListPodSandboxRequest\"F\n\x16ListPodSandboxResponse\x12,\n\x05items\x18\x01 \x03(\x0b\x32\x1d.kubewright.cri.v1.PodSandbox\"/\n\x15StopPodSandboxRequest\x12\x16\n\x0epod_sandbox_id\x18\x01 \x01(\t\"\x18\n\x16StopPodSandboxResponse\"1\n\x17RemovePodSandboxRequest\x12\x16\n\x0epod_sandbox_id\x18\x01 \x01(\t\"\x1a\n\x18RemovePodSandboxResponse\"\x96\x01\n\x0f\x43ontainerFilter\x12M\n\x0elabel_selector\x18\x04 \x03(\x0b\x32\x35.kubewright.cri.v1.ContainerFilter.LabelSelectorEntry\x1a\x34\n\x12LabelSelectorEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"K\n\x15ListContainersRequest\x12\x32\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\".kubewright.cri.v1.ContainerFilter\"2\n\x11\x43ontainerMetadata\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\"\xfe\x01\n\tContainer\x12\n\n\x02id\x18\x01 \x01(\t\x12\x36\n\x08metadata\x18\x03 \x01(\x0b\x32$.kubewright.cri.v1.ContainerMetadata\x12\x30\n\x05state\x18\x06 \x01(\x0e\x32!.kubewright.cri.v1.ContainerState\x12\x12\n\ncreated_at\x18\x07 \x01(\x03\x12\x38\n\x06labels\x18\x08 \x03(\x0b\x32(.kubewright.cri.v1.Container.LabelsEntry\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"J\n\x16ListContainersResponse\x12\x30\n\ncontainers\x18\x01 \x03(\x0b\x32\x1c.kubewright.cri.v1.Container\".\n\x16\x43ontainerStatusRequest\x12\x14\n\x0c\x63ontainer_id\x18\x01 \x01(\t\"[\n\x0f\x43ontainerStatus\x12\x13\n\x0b\x66inished_at\x18\x06 \x01(\x03\x12\x11\n\texit_code\x18\x07 \x01(\x05\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x10\n\x08log_path\x18\x0f \x01(\t\"M\n\x17\x43ontainerStatusResponse\x12\x32\n\x06status\x18\x01 \x01(\x0b\x32\".kubewright.cri.v1.ContainerStatus*)\n\x0c\x43groupDriver\x12\x0b\n\x07SYSTEMD\x10\x00\x12\x0c\n\x08\x43GROUPFS\x10\x01*:\n\x0fPodSandboxState\x12\x11\n\rSANDBOX_READY\x10\x00\x12\x14\n\x10SANDBOX_NOTREADY\x10\x01*k\n\x0e\x43ontainerState\x12\x15\n\x11\x43ONTAINER_CREATED\x10\x00\x12\x15\n\x11\x43ONTAINER_RUNNING\x10\x01\x12\x14\n\x10\x43ONTAINER_EXITED\x10\x02\x12\x15\n\x11\x43ONTAINER_UNKNOWN\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,10 +35,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATUSRESPONSE_INFOENTRY']._serialized_options = b'8\001'
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._loaded_options = None
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._serialized_options = b'8\001'
-  _globals['_CGROUPDRIVER']._serialized_start=2242
-  _globals['_CGROUPDRIVER']._serialized_end=2283
-  _globals['_PODSANDBOXSTATE']._serialized_start=2285
-  _globals['_PODSANDBOXSTATE']._serialized_end=2343
+  _globals['_CONTAINER_LABELSENTRY']._loaded_options = None
+  _globals['_CONTAINER_LABELSENTRY']._serialized_options = b'8\001'
+  _globals['_CGROUPDRIVER']._serialized_start=2562
+  _globals['_CGROUPDRIVER']._serialized_end=2603
+  _globals['_PODSANDBOXSTATE']._serialized_start=2605
+  _globals['_PODSANDBOXSTATE']._serialized_end=2663
+  _globals['_CONTAINERSTATE']._serialized_start=2665
+  _globals['_CONTAINERSTATE']._serialized_end=2772
   _globals['_VERSIONREQUEST']._serialized_start=52
   _globals['_VERSIONREQUEST']._serialized_end=85
   _globals['_VERSIONRESPONSE']._serialized_start=87
@@ -101,14 +105,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONTAINERFILTER_LABELSELECTORENTRY']._serialized_end=1878
   _globals['_LISTCONTAINERSREQUEST']._serialized_start=1880
   _globals['_LISTCONTAINERSREQUEST']._serialized_end=1955
-  _globals['_CONTAINER']._serialized_start=1957
-  _globals['_CONTAINER']._serialized_end=2000
-  _globals['_LISTCONTAINERSRESPONSE']._serialized_start=2002
-  _globals['_LISTCONTAINERSRESPONSE']._serialized_end=2076
-  _globals['_CONTAINERSTATUSREQUEST']._serialized_start=2078
-  _globals['_CONTAINERSTATUSREQUEST']._serialized_end=2124
-  _globals['_CONTAINERSTATUS']._serialized_start=2126
-  _globals['_CONTAINERSTATUS']._serialized_end=2161
-  _globals['_CONTAINERSTATUSRESPONSE']._serialized_start=2163
-  _globals['_CONTAINERSTATUSRESPONSE']._serialized_end=2240
+  _globals['_CONTAINERMETADATA']._serialized_start=1957
+  _globals['_CONTAINERMETADATA']._serialized_end=2007
+  _globals['_CONTAINER']._serialized_start=2010
+  _globals['_CONTAINER']._serialized_end=2264
+  _globals['_CONTAINER_LABELSENTRY']._serialized_start=2219
+  _globals['_CONTAINER_LABELSENTRY']._serialized_end=2264
+  _globals['_LISTCONTAINERSRESPONSE']._serialized_start=2266
+  _globals['_LISTCONTAINERSRESPONSE']._serialized_end=2340
+  _globals['_CONTAINERSTATUSREQUEST']._serialized_start=2342
+  _globals['_CONTAINERSTATUSREQUEST']._serialized_end=2388
+  _globals['_CONTAINERSTATUS']._serialized_start=2390
+  _globals['_CONTAINERSTATUS']._serialized_end=2481
+  _globals['_CONTAINERSTATUSRESPONSE']._serialized_start=2483
+  _globals['_CONTAINERSTATUSRESPONSE']._serialized_end=2560
 # @@protoc_insertion_point(module_scope)

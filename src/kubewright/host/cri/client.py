@@ -15,17 +15,27 @@ import grpc
 from google.protobuf.message import Message
 
 from kubewright.base.errors import HostError
-from kubewright.host.containers import Condition, Image, Sandbox
+from kubewright.base.records import replace
+from kubewright.host.containers import Condition, Container, ContainerState, Image, Sandbox
 from kubewright.host.cri import api_pb2 as api
 from kubewright.host.cri import failures
 from kubewright.host.cri.failures import Refusal
 from kubewright.host.seam import RuntimeVersion
 
 CALL_TIMEOUT: Final = 2.0
+ENDING: Final = 15.0
+"""How many times longer ending a pod may take: its processes and its network have to go, on a machine that may be busy."""
+_SHORT: Final = 13
+"""What names a pod in messages, as in those of crictl; a whole identifier looks like a certificate key, and would be masked."""
 _RUNTIME: Final = "/runtime.v1.RuntimeService/"
 _IMAGES: Final = "/runtime.v1.ImageService/"
 _LARGEST_ANSWER: Final = 16 * 1024 * 1024
 """Bytes, as in the kubelet's client (k8s.io/cri-client): lists of a busy machine exceed gRPC's own 4 MiB."""
+
+_NANOSECONDS: Final = 1_000_000_000
+_POD_NAME: Final = "io.kubernetes.pod.name"
+_POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
+"""Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
 
 _OPTIONS: Final = (
     ("grpc.default_authority", "localhost"),  # a path is no host name, and containerd's HTTP/2 refuses it as one
@@ -111,28 +121,44 @@ class Client:
     def stop_sandbox(self, identifier: str) -> None:
         """Stop a sandbox with all that is in it; one that is stopped or gone is no error."""
         request = api.StopPodSandboxRequest(pod_sandbox_id=identifier)
-        self._call(f"{_RUNTIME}StopPodSandbox", request, api.StopPodSandboxResponse, doing=f"stop the pod {identifier}")
+        self._call(
+            f"{_RUNTIME}StopPodSandbox", request, api.StopPodSandboxResponse, doing=f"stop the pod {identifier[:_SHORT]}", longer=ENDING
+        )
 
     def remove_sandbox(self, identifier: str) -> None:
         """Remove a stopped sandbox with all that is in it; one that is gone is no error."""
         request = api.RemovePodSandboxRequest(pod_sandbox_id=identifier)
-        self._call(f"{_RUNTIME}RemovePodSandbox", request, api.RemovePodSandboxResponse, doing=f"remove the pod {identifier}")
+        self._call(
+            f"{_RUNTIME}RemovePodSandbox",
+            request,
+            api.RemovePodSandboxResponse,
+            doing=f"remove the pod {identifier[:_SHORT]}",
+            longer=ENDING,
+        )
 
-    def containers(self, labels: Mapping[str, str]) -> list[str]:
-        """Return the identifiers of the containers with these labels, running or not, the latest first."""
+    def containers(self, labels: Mapping[str, str]) -> list[Container]:
+        """Return the containers with these labels, running or not, the latest first. How one ended is told by `ended` alone."""
         request = api.ListContainersRequest(filter=api.ContainerFilter(label_selector=labels))
         found = self._call(f"{_RUNTIME}ListContainers", request, api.ListContainersResponse, doing="list its containers")
-        return [one.id for one in sorted(found.containers, key=lambda one: (-one.created_at, one.id))]
+        return sorted(map(_container, found.containers), key=lambda one: (-one.created, one.id))
+
+    def ended(self, container: Container) -> Container:
+        """Return a container with how it ended."""
+        status = self._status(container.id)
+        return replace(container, code=status.exit_code, reason=status.reason, ended=status.finished_at / _NANOSECONDS)
 
     def log_path(self, container: str) -> str:
         """Return where the log of a container is, empty if it has none."""
+        return self._status(container).log_path
+
+    def _status(self, container: str) -> api.ContainerStatus:
         request = api.ContainerStatusRequest(container_id=container)
         found = self._call(f"{_RUNTIME}ContainerStatus", request, api.ContainerStatusResponse, doing=f"find the container {container}")
-        return found.status.log_path
+        return found.status
 
-    def _call(self, path: str, request: Message, answer: type[A], *, doing: str, image: str = "") -> A:
+    def _call(self, path: str, request: Message, answer: type[A], *, doing: str, image: str = "", longer: float = 1.0) -> A:
         """Make one call. `image` is the image that is pulled: its errors are the registry's, and there is no limit of time."""
-        timeout = None if image else self._timeout
+        timeout = None if image else self._timeout * longer
         try:
             method = self._channel.unary_unary(path, request_serializer=_bytes, response_deserializer=answer.FromString)
             return method(request, timeout=timeout)
@@ -167,3 +193,22 @@ def _image(found: api.Image) -> Image:
 def _sandbox(found: api.PodSandbox) -> Sandbox:
     ready = found.state == api.PodSandboxState.SANDBOX_READY
     return Sandbox(id=found.id, name=found.metadata.name, namespace=found.metadata.namespace, ready=ready)
+
+
+def _container(found: api.Container) -> Container:
+    return Container(
+        id=found.id,
+        name=found.metadata.name,
+        pod=found.labels.get(_POD_NAME, ""),
+        namespace=found.labels.get(_POD_NAMESPACE, ""),
+        state=_STATES.get(found.state, ContainerState.UNKNOWN),
+        attempt=found.metadata.attempt,
+        created=found.created_at / _NANOSECONDS,
+    )
+
+
+_STATES: Final[Mapping[int, ContainerState]] = {
+    api.ContainerState.CONTAINER_CREATED: ContainerState.CREATED,
+    api.ContainerState.CONTAINER_RUNNING: ContainerState.RUNNING,
+    api.ContainerState.CONTAINER_EXITED: ContainerState.EXITED,
+}

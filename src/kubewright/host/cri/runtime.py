@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import HostError, KubewrightError
-from kubewright.host.containers import Image, RuntimeStatus, Sandbox
-from kubewright.host.cri import logs
+from kubewright.base.errors import HostError, KubewrightError, RuntimeUnavailable
+from kubewright.host.containers import Container, ContainerState, Image, RuntimeStatus, Sandbox
+from kubewright.host.cri import failures, logs
 
 if TYPE_CHECKING:
     from kubewright.host.cri.client import Client
     from kubewright.host.seam import RuntimeVersion
 
 _SCHEME: Final = "unix://"
-_STATIC_POD_LABELS: Final = {"io.kubernetes.pod.namespace": "kube-system"}
+_POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
+_STATIC_PODS: Final = "kube-system"
 _CONTAINER_NAME: Final = "io.kubernetes.container.name"
 """Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
 
@@ -35,13 +38,16 @@ class CRIRuntime:
 
     @cached_property
     def client(self) -> Client:
-        """The connection. Raises HostError for what is no local socket, or if gRPC is not installed."""
+        """The connection. Raises HostError for what is no local socket, RuntimeUnavailable where there is none, or if gRPC is not installed."""
         path = self.endpoint.removeprefix(_SCHEME)
         if not self.endpoint.startswith(_SCHEME) or not path.startswith("/"):
             raise HostError(
                 f"{self.endpoint} is no address of a container runtime on this machine",
                 remedy="name its socket as unix:///path/to/socket with --cri-socket or nodeRegistration.criSocket",
             )
+        # gRPC takes longer to load, and ends the process where there is no /dev
+        if len(os.fsencode(path)) <= failures.LONGEST_PATH and _missing(path):
+            raise failures.unreachable(self.endpoint, path, errno.ENOENT)
         try:
             from kubewright.host.cri.client import Client
         except ImportError as error:
@@ -74,14 +80,30 @@ class CRIRuntime:
     def sandboxes(self) -> list[Sandbox]:
         return self.client.sandboxes()
 
+    def containers(self, *, namespace: str) -> list[Container]:
+        found = self.client.containers({_POD_NAMESPACE: namespace})
+        return [self._told(one) for one in found]
+
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
-        """Never an error: whoever asks wants to explain another one."""
+        """Never an error: whoever asks wants to explain another one. A life that has said nothing yet does not hide the one before it."""
         try:
-            latest = self.client.containers({**_STATIC_POD_LABELS, _CONTAINER_NAME: pod})[:1]
-            paths = [path for container in latest if (path := self.client.log_path(container))]
-            return [line for path in paths for line in logs.texts(self._tail(PurePosixPath(path)))][-count:]
+            lives = self.client.containers({_POD_NAMESPACE: _STATIC_PODS, _CONTAINER_NAME: pod})
+            paths = (path for container in lives if (path := self.client.log_path(container.id)))
+            said = (logs.texts(self._tail(PurePosixPath(path))) for path in paths)
+            return next((lines for lines in said if lines), [])[-count:]
         except (KubewrightError, OSError):
             return []
+
+    def _told(self, container: Container) -> Container:
+        """Ask how a container ended, if it did. One that was removed in between keeps what is known."""
+        if container.state is not ContainerState.EXITED:
+            return container
+        try:
+            return self.client.ended(container)
+        except RuntimeUnavailable:
+            raise
+        except HostError:
+            return container
 
     def pull(self, image: str, /) -> Change:
         before = self.client.image(image)
@@ -114,6 +136,17 @@ def _read_tail(path: PurePosixPath) -> bytes:
         stream.seek(0, 2)
         stream.seek(max(0, stream.tell() - logs.TAIL))
         return stream.read()
+
+
+def _missing(path: str) -> bool:
+    """Tell whether there is certainly nothing at a path: one that cannot be looked at is the client's to explain."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _not_installed(error: ImportError) -> HostError:

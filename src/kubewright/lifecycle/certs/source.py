@@ -6,7 +6,7 @@ than any of them, and only if it is given: kubeadm's default value overrides the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kubewright.apis.detected import Detected
@@ -14,19 +14,17 @@ from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.apis.layout import Layout
-from kubewright.base import yaml
-from kubewright.base.errors import APIError, DocumentError, KubewrightError
+from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.resources import CONFIG_MAP
+from kubewright.lifecycle import stored as stored_documents
 
 NAME: Final = "kubeadm-config"
 NAMESPACE: Final = "kube-system"
-KEY: Final = "ClusterConfiguration"
 
 _ANYWHERE: Final = Detected(host_name="node", default_ipv4="192.0.2.1", cri_sockets=())
 """Stands for facts of a machine that certificates on disk do not depend on (an address of RFC 5737)."""
@@ -70,14 +68,9 @@ def stored(api: KubeAPI) -> Document:
 
     Its version is taken as ours: which versions can be deployed is no question of their certificates. Raises APIError and DocumentError.
     """
-    data = api.get(CONFIG_MAP, NAME, NAMESPACE).get("data")
-    text = data.get(KEY) if isinstance(data, Mapping) else None
-    if not isinstance(text, str):
-        raise APIError(f"the ConfigMap {NAMESPACE}/{NAME} has no {KEY}", remedy="upload it with `init phase upload-config kubeadm`")
-    value = yaml.load(text, source=f"{NAMESPACE}/{NAME}")
-    if not isinstance(value, dict):
-        raise DocumentError(f"{NAMESPACE}/{NAME} holds no map", remedy="upload it with `init phase upload-config kubeadm`")
-    return Document(value={**value, "kubernetesVersion": KUBERNETES}, source=f"{NAMESPACE}/{NAME}")
+    found = stored_documents.document(api, stored_documents.KUBEADM_CONFIG)
+    value = found.value if isinstance(found.value, dict) else {}
+    return Document(value={**value, "kubernetesVersion": KUBERNETES}, source=found.source)
 
 
 def _loaded(documents: Sequence[Document], asked: Asked, reporter: Reporter, layout: Layout) -> ClusterConfiguration:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
+from kubewright.base.events import SilentReporter
 from kubewright.base.records import replace
 from kubewright.base.waiting import Condition, PollingWaiter
 from kubewright.host.desired import Directory
@@ -15,14 +17,25 @@ from kubewright.host.seam import Host
 from kubewright.lifecycle.init import calls
 from kubewright.lifecycle.init.calls import Call
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.means import LOCK
+from kubewright.lifecycle.starting.ahead import AHEAD
+from kubewright.lifecycle.starting.turns import InTurn, Turn
 from kubewright.workflow.journal import FileJournal
+from kubewright.workflow.ordering import InTreeOrder
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
+    from kubewright.workflow.plan import Plan
 
 PRIVATE: Final = 0o700
 _CHECK: Final = "control-plane-check"
+_STARTING: Final = frozenset({"etcd/local", "kubeconfig/super-admin", "kubelet-start", "wait-control-plane", _CHECK})
+_LONG: Final = 30.0
+"""Seconds that one request may take."""
+_PATIENCE: Final = 3.0
+"""Seconds that one look of the turns may take."""
 
 
 def act(call: Call, *, lock_directory: PurePosixPath) -> tuple[Change, ...]:
@@ -32,7 +45,7 @@ def act(call: Call, *, lock_directory: PurePosixPath) -> tuple[Change, ...]:
     Raises CheckFailed for a machine that is not fit, and what the phases raise.
     """
     call.host.ensure(Directory(path=lock_directory, mode=PRIVATE))
-    with Lock(lock_directory / "init.lock", doing="init", clock=call.means.clock):
+    with Lock(lock_directory / LOCK, doing="init", clock=call.means.clock):
         return _phases(call) if call.request.only else _whole(call)
 
 
@@ -42,12 +55,13 @@ def _phases(call: Call) -> tuple[Change, ...]:
 
 
 def _whole(call: Call) -> tuple[Change, ...]:
-    from kubewright.lifecycle import machine_record  # single phases, many of which only write a file, load less
+    from kubewright.lifecycle import adopting, machine_record  # single phases, many of which only write a file, load less
 
     host, wanted = call.host, machine_record.of_init(call.configuration)
-    found = machine_record.load(host)
+    found = machine_record.current(host)
     if found is not None:
         machine_record.require_same(found, wanted)
+    adopted = adopting.check(host, adopts=call.request.adopt, plan=lambda: _plan(call), reporter=call.means.reporter)
 
     host.ensure(Directory(path=host.layout.state, mode=PRIVATE))
 
@@ -57,21 +71,51 @@ def _whole(call: Call) -> tuple[Change, ...]:
 
     if "preflight" not in call.phases:
         begin()
-    changes = _run(call, resumed=found is not None, passed=begin, journal=FileJournal(Path(host.layout.state / "journal")))
+    changes = _run(call, resumed=found is not None or adopted, passed=begin, journal=FileJournal(Path(host.layout.state / "journal")))
     machine_record.save(host, replace(wanted, finished=True))
     return changes
 
 
+def _plan(call: Call) -> Plan:
+    from kubewright.lifecycle.init import planning  # for a machine that is taken over
+
+    return planning.plan(replace(call, means=replace(call.means, reporter=SilentReporter())))
+
+
 def _run(call: Call, *, resumed: bool, passed: Callable[[], None], journal: FileJournal | None) -> tuple[Change, ...]:
-    with calls.context(
-        call,
-        call.host,
-        waiter=PollingWaiter(clock=call.means.clock, reporter=call.means.reporter),
-        connect=_connecting(call, call.host),
-        health_checks=_health_checks(call),
-        preflight=_preflight(resumed=resumed, passed=passed),
-    ) as ctx:
-        return tuple(change for change in calls.run(ctx, call, journal=journal).changes if change)
+    starting = call.phases >= _STARTING
+    reporter = _in_tree_order(call)
+    call = replace(call, means=replace(call.means, reporter=reporter))
+    with (
+        InTurn(call.host, _turns(call) if starting else {}) as turns,
+        closing(reporter),
+        calls.context(
+            call,
+            call.host,
+            waiter=PollingWaiter(clock=call.means.clock, reporter=reporter),
+            connect=_connecting(call, call.host),
+            health_checks=_health_checks(call),
+            preflight=_preflight(resumed=resumed, passed=passed),
+            turns=turns,
+        ) as ctx,
+    ):
+        result = calls.run(ctx, call, journal=journal, order=AHEAD if starting else ())
+        return tuple(change for change in result.changes if change)
+
+
+def _in_tree_order(call: Call) -> InTreeOrder:
+    """Return a reporter that tells of the phases in kubeadm's order."""
+    nodes = INIT.nodes
+    required = frozenset(node.name for node in nodes if node.name in call.phases and node.phase.run is not None)
+    return InTreeOrder(call.means.reporter, [node.name for node in nodes], required=required)
+
+
+def _turns(call: Call) -> Mapping[str, Turn]:
+    """Return the turns of a run that starts the components and waits for them; any other one writes manifests at once."""
+    from kubewright.lifecycle.starting import order  # single phases that only write files do without
+
+    connect = _connecting(call, call.host, timeout=_PATIENCE)
+    return order.first_control_plane(call.configuration.cluster, call.host, connect=lambda: connect("super-admin"))
 
 
 def _health_checks(call: Call) -> Mapping[str, Condition]:
@@ -85,14 +129,15 @@ def _health_checks(call: Call) -> Mapping[str, Condition]:
 
 def _preflight(*, resumed: bool, passed: Callable[[], None]) -> Callable[[InitContext], Iterable[Step]]:
     def preflight(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.init import checks  # phases that only write files do without
+        from kubewright.lifecycle.init import certificates, checks  # phases that only write files do without
 
+        certificates.reserve_keys(ctx)  # they are made beside the checks
         return checks.checked(ctx, resumed=resumed, passed=passed)
 
     return preflight
 
 
-def _connecting(call: Call, host: Host) -> Callable[[str], KubeAPI]:
+def _connecting(call: Call, host: Host, *, timeout: float = _LONG) -> Callable[[str], KubeAPI]:
     """Make clients from the machine's kubeconfigs that ask its own API server: a load balancer may not be there yet (spec/kubeadm.md 2.2)."""
 
     def connect(name: str) -> KubeAPI:
@@ -100,8 +145,8 @@ def _connecting(call: Call, host: Host) -> Callable[[str], KubeAPI]:
         from kubewright.kube.kubeconfigs import load_access
 
         if call.request.kubeconfig:
-            return KubeClient(load_access(PurePosixPath(call.request.kubeconfig), read=host.read), clock=call.means.clock)
+            return KubeClient(load_access(PurePosixPath(call.request.kubeconfig), read=host.read), clock=call.means.clock, timeout=timeout)
         access = load_access(host.layout.kubeconfig(name), read=host.read)
-        return KubeClient(replace(access, server=call.addresses.api_server), clock=call.means.clock)
+        return KubeClient(replace(access, server=call.addresses.api_server), clock=call.means.clock, timeout=timeout)
 
     return connect

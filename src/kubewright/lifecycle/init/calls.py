@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -11,9 +11,7 @@ from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
-from kubewright.base.clock import Clock
-from kubewright.base.events import Line, Reporter, Warned
-from kubewright.base.randomness import Random
+from kubewright.base.events import Line, Warned
 from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import Condition, Waiter
 from kubewright.host.desired import File
@@ -22,6 +20,8 @@ from kubewright.lifecycle.init import external
 from kubewright.lifecycle.init.context import InitContext, name_images
 from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.init.request import InitRequest, configure
+from kubewright.lifecycle.means import Means
+from kubewright.lifecycle.starting.turns import AT_ONCE, Turns
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
 from kubewright.workflow.journal import JournalStore
@@ -29,21 +29,10 @@ from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
+    from kubewright.lifecycle.means import Machine
 
 _KUBEADM_LAYOUT: Final = Layout()
 _NO_CHECKS: Final[Mapping[str, Condition]] = {}
-
-Machine = Callable[[Layout], Host]
-"""Gives this machine with a layout: the configuration, which is loaded with what the machine tells, may move places."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Means:
-    """The seams of a call besides the machine."""
-
-    clock: Clock
-    random: Random
-    reporter: Reporter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +102,7 @@ def context(
     kubelet_makes: tuple[File, ...] = (),
     health_checks: Mapping[str, Condition] = _NO_CHECKS,
     preflight: Callable[[InitContext], Iterable[Step]] = name_images,
+    turns: Turns = AT_ONCE,
 ) -> Iterator[InitContext]:
     """Give what the phases work with. Keys that are still being made at the end are dropped."""
     means, request = call.means, call.request
@@ -137,11 +127,12 @@ def context(
             kubelet_makes=kubelet_makes,
             health_checks=health_checks,
             preflight=preflight,
+            turns=turns,
         )
 
 
-def run(ctx: InitContext, call: Call, *, journal: JournalStore | None = None) -> runner.Result:
-    """Run the phases that were asked for.
+def run(ctx: InitContext, call: Call, *, journal: JournalStore | None = None, order: Sequence[str] = ()) -> runner.Result:
+    """Run the phases that were asked for, some of them in another `order` than the tree's (see `runner.run`).
 
     Raises, before any of them, as `external.check` does.
     """
@@ -157,4 +148,5 @@ def run(ctx: InitContext, call: Call, *, journal: JournalStore | None = None) ->
         journal=journal,
         only=call.request.only,
         skip=call.configuration.init.skip_phases,
+        order=order,
     )

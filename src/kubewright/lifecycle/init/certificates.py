@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kubewright.base.change import Action, Change
-from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.context import MachineContext
 from kubewright.pki import ensure, kubeconfigs, specs, table
+from kubewright.pki.keys import Algorithm
 
 
-def certificate_directory(ctx: InitContext) -> Iterable[Change]:
+def certificate_directory(ctx: MachineContext) -> Iterable[Change]:
     """Say where certificates go, and begin to make the keys that this run needs: RSA takes its time, in threads."""
     ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
-    wanted = specs.certificates_for(ctx.configuration, ctx.addresses)
-    missing = [spec for spec in wanted if ctx.runs(f"certs/{spec.name}") and ctx.certificates.read(spec.key_file) is None]
-    ctx.reserve_keys([spec.algorithm for spec in missing])
-    _reserve_for_kubeconfigs(ctx)
+    reserve_keys(ctx)
     return ()
 
 
-def certificate(row: table.Row) -> Callable[[InitContext], Iterable[Change]]:
+def reserve_keys(ctx: MachineContext) -> None:
+    """Begin to make the keys of certificates and kubeconfigs that this run lacks. A second time begins nothing anew."""
+    wanted = specs.certificates_for(ctx.configuration, ctx.addresses)
+    missing = [spec for spec in wanted if ctx.runs(f"certs/{spec.name}") and ctx.certificates.read(spec.key_file) is None]
+    ctx.reserve_keys([*(spec.algorithm for spec in missing), *_of_kubeconfigs(ctx)])
+
+
+def certificate(row: table.Row) -> Callable[[MachineContext], Iterable[Change]]:
     """Return the phase of one row of the certificate table."""
 
-    def run(ctx: InitContext) -> Iterable[Change]:
+    def run(ctx: MachineContext) -> Iterable[Change]:
         spec = specs.of(row, ctx.configuration, ctx.addresses)
         change = ensure.ensure(ctx.certificates, spec, clock=ctx.clock, random=ctx.random, key_source=ctx.keys, started=ctx.started)
         ctx.say("certs", f'{"Generated" if change else "Using existing"} "{row.base}" {_consisting_of(row)}')
@@ -38,29 +43,29 @@ def _consisting_of(row: table.Row) -> str:
     return "key and public key" if isinstance(row, table.KeyPair) else "certificate and key"
 
 
-def only_local_etcd(ctx: InitContext) -> str | None:
+def only_local_etcd(ctx: MachineContext) -> str | None:
     """Certificates of etcd are made for a local member only."""
     return None if ctx.cluster.etcd.external is None else "etcd is external"
 
 
-def kubeconfig_directory(ctx: InitContext) -> Iterable[Change]:
+def kubeconfig_directory(ctx: MachineContext) -> Iterable[Change]:
     """Say where kubeconfigs go."""
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
     if not ctx.runs("certs"):
-        _reserve_for_kubeconfigs(ctx)
+        ctx.reserve_keys(_of_kubeconfigs(ctx))
     return ()
 
 
-def _reserve_for_kubeconfigs(ctx: InitContext) -> None:
+def _of_kubeconfigs(ctx: MachineContext) -> list[Algorithm]:
     wanted = specs.kubeconfigs_for(ctx.configuration, ctx.addresses)
     missing = [spec for spec in wanted if ctx.runs(f"kubeconfig/{spec.name}") and ctx.kubeconfigs.read(spec.file) is None]
-    ctx.reserve_keys([spec.certificate.algorithm for spec in missing])
+    return [spec.certificate.algorithm for spec in missing]
 
 
-def kubeconfig(row: table.Kubeconfig) -> Callable[[InitContext], Iterable[Change]]:
+def kubeconfig(row: table.Kubeconfig) -> Callable[[MachineContext], Iterable[Change]]:
     """Return the phase of one row of the kubeconfig table."""
 
-    def run(ctx: InitContext) -> Iterable[Change]:
+    def run(ctx: MachineContext) -> Iterable[Change]:
         spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
         change = kubeconfigs.ensure_kubeconfig(
             ctx.kubeconfigs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 
 from kubewright.apis.addresses import Addresses
@@ -25,21 +24,21 @@ def named(ctx: InitContext) -> Iterable[Change]:
 
 
 def checked(ctx: InitContext, *, resumed: bool, passed: Callable[[], None]) -> Iterable[Change]:
-    """Check the machine, all at the same time, and get the images. `passed` is called when it is fit.
+    """Check the machine, all at the same time, and get the images. `passed` is called when it is fit and has them.
 
     Where a run is `resumed`, what the earlier one made does not stand in the way.
     """
     ctx.say("preflight", "Running pre-flight checks")
-    report = examine(ctx.configuration, host=ctx.host, addresses=ctx.addresses, user=os.geteuid(), resumed=resumed)
+    report = examine(ctx.configuration, host=ctx.host, addresses=ctx.addresses, user=ctx.host.facts.user, resumed=resumed)
     for result in report.results:
         for found in result.warnings:
             ctx.reporter.emit(Checked(check=result.name, text=found.text))
     report.require_passed()
-    passed()
     ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
     how = Pull(policy=Policy(registration.image_pull_policy), serial=registration.image_pull_serial)
     yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)
+    passed()  # not before: with the name of an image that does not exist, another configuration has to be possible
 
 
 def examine(configuration: Configuration, *, host: Host, addresses: Addresses, user: int, resumed: bool = False) -> Report:

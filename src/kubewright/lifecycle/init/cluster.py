@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
 from typing import Any
 
 from kubewright import tokens
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.durations import HOUR, Duration
-from kubewright.base.errors import APIError
 from kubewright.base.events import Waited
 from kubewright.kube import ensure
-from kubewright.kube.nodes import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import named
+from kubewright.lifecycle import node_marking
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.manifests import node, objects
+from kubewright.lifecycle.shared_files import shared_files
+from kubewright.manifests import objects
 from kubewright.pki import sealing
 from kubewright.tokens import secrets
 
@@ -69,39 +68,10 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
 
 def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
     """Return what every control plane needs, by its name in the Secret (spec/kubeadm.md 7.3)."""
-    names = ["ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key"]
-    external = ctx.cluster.etcd.external
-    if external is None:
-        names += ["etcd/ca.crt", "etcd/ca.key"]
-    files = {name.replace("/", "-"): ctx.certificates.read(name) or b"" for name in names}
-    if external is not None:
-        places = {"external-etcd-ca.crt": external.ca_file, "external-etcd.crt": external.cert_file, "external-etcd.key": external.key_file}
-        files |= {name: (ctx.host.read(PurePosixPath(path)) or b"") if path else b"" for name, path in places.items()}
-    return files
+    places = shared_files(ctx.cluster, ctx.layout)
+    return {name: (ctx.host.read(path) or b"") if path is not None else b"" for name, path in places.items()}
 
 
 def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
-    within = ctx.configuration.init.timeouts.kubernetes_api_call.seconds
-    yield ctx.waiter.until(lambda: _unregistered(ctx), within=within, saying=f"Node {ctx.node_name} to register", every=0.02, at_most=0.1)
-    taints = ctx.configuration.init.node_registration.taints or ()
-    ctx.say("mark-control-plane", f"Marking the Node {ctx.node_name} as a control plane with the labels [{' '.join(node.LABELS)}]")
-    if taints:
-        ctx.say("mark-control-plane", f"Marking the Node {ctx.node_name} with the taints [{' '.join(map(_taint, taints))}]")
-    marks = NodeMarks(name=ctx.node_name, labels=dict.fromkeys(node.LABELS, ""), taints=taints)
-    yield ensure_node_marks(ctx.api, marks)
-
-
-def _taint(taint: Mapping[str, object]) -> str:
-    """Write a taint as kubectl does: `key=value:Effect`, without `=` where it has no value."""
-    value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint.get('key')}{value}:{taint.get('effect')}"
-
-
-def _unregistered(ctx: InitContext) -> str | None:
-    try:
-        found = ctx.probe.get(named("Node"), ctx.node_name)
-    except APIError as error:
-        return str(error)
-    labels = found.get("metadata", {}).get("labels", {})
-    return None if "kubernetes.io/hostname" in labels else "it has no label kubernetes.io/hostname yet"
+    yield from node_marking.mark(ctx, look=ctx.probe, write=ctx.api)

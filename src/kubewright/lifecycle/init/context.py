@@ -1,38 +1,20 @@
-"""What the phases of init work with: configuration, places, seams, and what earlier phases obtain."""
+"""What the phases of init work with beside what every workflow has: the clients of the cluster that comes up."""
 
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.kubeadm.types import BootstrapToken, Configuration
 from kubewright.apis.layout import Layout
-from kubewright.base.clock import Clock
-from kubewright.base.events import Line, Reporter
-from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.base.waiting import Condition, Waiter
-from kubewright.host.certificates import HostCertificateStore
-from kubewright.host.desired import File
-from kubewright.host.seam import Host
-from kubewright.pki import authorities
-from kubewright.pki.keys import Algorithm, KeyPool
-from kubewright.pki.store import CertificateStore
+from kubewright.base.waiting import Condition
+from kubewright.lifecycle.context import MachineContext
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
-    from kubewright.manifests.patches import Patches
-
-
-def no_overrides(_: str, /) -> Mapping[str, str]:
-    """A real machine changes none of kubeadm's flags."""
-    return {}
 
 
 def name_images(ctx: InitContext) -> Iterable[Step]:
@@ -43,26 +25,12 @@ def name_images(ctx: InitContext) -> Iterable[Step]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitContext:
-    """One run of init. Frozen; what a phase obtains for later ones comes from the lazy properties.
+class InitContext(MachineContext):
+    """One run of init. `connect` makes a client from the kubeconfig of a name (`admin`, `super-admin`)."""
 
-    `connect` makes a client from the kubeconfig of a name (`admin`, `super-admin`); `overrides` gives the flags of a component that this
-    machine changes. `started` is the moment that certificates count from.
-    """
-
-    configuration: Configuration
     layout: Layout
-    addresses: Addresses
-    detected: Detected
-    host: Host
-    keys: KeyPool
-    clock: Clock
-    random: Random
-    waiter: Waiter
-    reporter: Reporter
+    configuration: Configuration
     connect: Callable[[str], KubeAPI]
-    started: datetime
-    overrides: Callable[[str], Mapping[str, str]] = no_overrides
     health_checks: Mapping[str, Condition] = field(default_factory=dict)
     """How to see that a component other than the API server is healthy, by its name."""
     preflight: Callable[[InitContext], Iterable[Step]] = name_images
@@ -70,50 +38,6 @@ class InitContext:
     upload_certs: bool = False
     show_token: bool = True
     show_certificate_key: bool = True
-    phases: frozenset[str] | None = None
-    """Full names of the phases that this run goes through; None: all of them."""
-    kubelet_makes: tuple[File, ...] = ()
-    """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
-
-    @property
-    def cluster(self) -> ClusterConfiguration:
-        """The ClusterConfiguration."""
-        return self.configuration.cluster
-
-    @property
-    def node_name(self) -> str:
-        """The name of this machine's Node."""
-        return self.configuration.init.node_registration.name
-
-    @functools.cached_property
-    def certificates(self) -> CertificateStore:
-        """The files below the certificate directory."""
-        return HostCertificateStore(self.host, directory=self.layout.pki)
-
-    @functools.cached_property
-    def kubeconfigs(self) -> CertificateStore:
-        """The kubeconfigs of the Kubernetes directory."""
-        return HostCertificateStore(self.host, directory=self.layout.kubernetes)
-
-    @functools.cached_property
-    def patches(self) -> Patches:
-        """The user's patches, read at first use. Raises as `patching.read` does."""
-        from kubewright.lifecycle.init import patching  # what it needs of other packages takes 10 ms, and few have patches
-
-        return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=os.geteuid())
-
-    def patched(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
-        if not self.configuration.init.patches_directory:
-            return dict(body)
-        from kubewright.lifecycle.init import patching
-
-        return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
-
-    @functools.cached_property
-    def external_ca(self) -> bool:
-        """Whether the CA's key is kept elsewhere: its certificate is on this machine and its key is not."""
-        return authorities.is_external(self.certificates)
 
     @functools.cached_property
     def probe(self) -> KubeAPI:
@@ -123,11 +47,19 @@ class InitContext:
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The client that init writes with: it tries again while the control plane settles."""
+        """The client that init writes with: it tries again while the control plane settles, and gives up where that does not stay up."""
         from kubewright.lifecycle.settling import SettlingKube  # phases that only write files have no API
 
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
-        return SettlingKube(self.probe, clock=self.clock, within=within)
+        hopeful = self.reasons(("etcd", "kube-apiserver")).beside(lambda: "it settles")
+        return SettlingKube(self.probe, clock=self.clock, within=within, look=hopeful)
+
+    @functools.cached_property
+    def bootstrap_tokens(self) -> tuple[BootstrapToken, ...]:
+        """The configured tokens; for one that is made up, one of an earlier run where it still lives long enough."""
+        from kubewright.lifecycle.init import joining
+
+        return joining.tokens(self)
 
     @functools.cached_property
     def certificate_key(self) -> str:
@@ -135,20 +67,3 @@ class InitContext:
         from kubewright.pki import sealing
 
         return self.configuration.init.certificate_key or sealing.new_key(self.random)
-
-    def runs(self, phase: str) -> bool:
-        """Whether this run goes through a phase."""
-        return self.phases is None or phase in self.phases
-
-    def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
-        """Begin to make keys that later phases will need."""
-        for algorithm in algorithms:
-            self.keys.reserve(algorithm)
-
-    def say(self, topic: str, text: str) -> None:
-        """Report one line of kubeadm's progress text."""
-        self.reporter.emit(Line(topic=topic, text=text))
-
-    def tell(self, text: str) -> None:
-        """Report a text for people that stands without a topic."""
-        self.reporter.emit(Line(topic="", text=text))

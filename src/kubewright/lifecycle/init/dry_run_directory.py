@@ -1,4 +1,4 @@
-"""Where `init --dry-run` writes (spec/kubeadm.md 2.5): a directory that the environment names, or a new one that is removed again."""
+"""Where a dry run writes (spec/kubeadm.md 2.5): a directory that the environment names, or a new one that is removed again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis.layout import Layout
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.host.desired import Directory
@@ -16,37 +15,49 @@ from kubewright.host.seam import Host
 
 VARIABLE: Final = "KUBEADM_INIT_DRYRUN_DIR"
 PREFIX: Final = "kubeadm-init-dryrun"
+JOIN_VARIABLE: Final = "KUBEADM_JOIN_DRYRUN_DIR"
+JOIN_PREFIX: Final = "kubeadm-join-dryrun"
 _TRIES: Final = 20
 
 
 @contextmanager
 def directory(
-    writer: Host, *, environment: Mapping[str, str], root: bool, random: Random, remove: Callable[[PurePosixPath], None] | None = None
+    writer: Host,
+    *,
+    environment: Mapping[str, str],
+    random: Random,
+    remove: Callable[[PurePosixPath], None] | None = None,
+    variable: str = VARIABLE,
+    prefix: str = PREFIX,
 ) -> Iterator[PurePosixPath]:
     """Give the directory of one dry run.
 
-    The one that KUBEADM_INIT_DRYRUN_DIR names stays; a new one is removed at the end. As root it is below /etc/kubernetes/tmp, else below
+    The one that the variable names stays; a new one is removed at the end. As root it is below /etc/kubernetes/tmp, else below
     $XDG_STATE_HOME/kubewright/dryrun. Raises UsageError for a relative name.
     """
-    named = environment.get(VARIABLE, "")
+    named = environment.get(variable, "")
     if named:
-        yield _absolute(named)
+        yield _absolute(named, variable)
         return
-    made = _new(writer, parent(writer.layout, environment=environment, root=root), random)
+    made = _new(writer, parent(writer, environment=environment), random, prefix)
     try:
         yield made
     finally:
         (remove or _remove)(made)
 
 
-def parent(layout: Layout, *, environment: Mapping[str, str], root: bool) -> PurePosixPath:
+def parent(host: Host, *, environment: Mapping[str, str]) -> PurePosixPath:
     """Return the directory in which directories of dry runs are made."""
-    return layout.kubernetes / "tmp" if root else state_home(environment) / "dryrun"
+    return host.layout.kubernetes / "tmp" if _is_root(host) else state_home(environment) / "dryrun"
 
 
-def lock_directory(layout: Layout, *, environment: Mapping[str, str], root: bool) -> PurePosixPath:
+def lock_directory(host: Host, *, environment: Mapping[str, str]) -> PurePosixPath:
     """Return where the lock of a machine lies: that of all users, or, for who may not write there, of one."""
-    return layout.run if root else state_home(environment)
+    return host.layout.run if _is_root(host) else state_home(environment)
+
+
+def _is_root(host: Host) -> bool:
+    return host.facts.user == 0
 
 
 def state_home(environment: Mapping[str, str]) -> PurePosixPath:
@@ -60,15 +71,15 @@ def state_home(environment: Mapping[str, str]) -> PurePosixPath:
     return PurePosixPath(home) / ".local" / "state" / "kubewright"
 
 
-def _absolute(named: str) -> PurePosixPath:
+def _absolute(named: str, variable: str) -> PurePosixPath:
     if not named.startswith("/"):
-        raise UsageError(f"{VARIABLE}={named} is not an absolute path", remedy="give a full path")
+        raise UsageError(f"{variable}={named} is not an absolute path", remedy="give a full path")
     return PurePosixPath(named)
 
 
-def _new(writer: Host, above: PurePosixPath, random: Random) -> PurePosixPath:
+def _new(writer: Host, above: PurePosixPath, random: Random, prefix: str) -> PurePosixPath:
     for _ in range(_TRIES):
-        made = above / f"{PREFIX}{int.from_bytes(random.token_bytes(4), 'big')}"
+        made = above / f"{prefix}{int.from_bytes(random.token_bytes(4), 'big')}"
         if writer.state(made) is None:
             writer.ensure(Directory(path=above, mode=0o700))
             writer.ensure(Directory(path=made, mode=0o700))

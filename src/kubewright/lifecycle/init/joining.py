@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
+from kubewright.base.durations import SECOND
 from kubewright.base.errors import NotFound
 from kubewright.base.records import replace
 from kubewright.kube import ensure
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.tokens import stored
 from kubewright.manifests import objects, rbac
 from kubewright.pki import authorities, pins, specs, table
 from kubewright.tokens import cluster_info, secrets
+from kubewright.tokens.secrets import StoredToken
 
 WITHHELD = "<value withheld>"
 _KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
@@ -26,16 +30,42 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     cluster-info is signed here as well: kube-controller-manager would do it a second later, and a machine that joins right after init
     would find no signature until then.
     """
-    tokens = ctx.configuration.init.bootstrap_tokens
-    shown = [token.token if ctx.show_token else WITHHELD for token in tokens]
-    if tokens:
+    wanted = ctx.bootstrap_tokens
+    shown = [token.token if ctx.show_token else WITHHELD for token in wanted]
+    if wanted:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
-    yield from token_secrets(ctx, tokens)
+    yield from token_secrets(ctx, wanted)
     ctx.say("bootstrap-token", "Configuring the rights of machines that join")
     yield from apply(ctx, objects.joining())
     ctx.say("bootstrap-token", "Creating the ConfigMap cluster-info in the namespace kube-public")
-    yield publish(ctx, tokens)
+    yield publish(ctx, wanted)
     yield from apply(ctx, rbac.grants(rbac.Purpose.CLUSTER_INFO))
+
+
+def tokens(ctx: InitContext) -> tuple[BootstrapToken, ...]:
+    """Return the configured tokens; a made-up one gives way to a token of an earlier run, so that runs that are repeated heap up none."""
+    configured = tuple(ctx.configuration.init.bootstrap_tokens)
+    if not any(token.made_up for token in configured):
+        return configured
+    there = list(stored(ctx.api).tokens)
+    chosen = []
+    for token in configured:
+        found = next((one for one in there if token.made_up and _does_for(token, one, now=ctx.clock.now())), None)
+        if found is not None:
+            there.remove(found)
+            token = replace(token, token=found.token.text, expires=found.expiration, ttl=None)  # noqa: PLW2901 - the same, as it is stored
+        chosen.append(token)
+    return tuple(chosen)
+
+
+def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
+    """Tell whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
+    same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
+    until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None
+    end = secrets.parse_moment(wanted.expires) if wanted.expires else until
+    if end is None or found.expires is None:
+        return same and end is found.expires
+    return same and found.expires - now >= (end - now) / 2
 
 
 def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:
@@ -50,8 +80,8 @@ def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
     authority = authorities.require(ctx.certificates, "ca", wanted=cluster_info.NAME)
     body = cluster_info.config_map(server=server, ca_pem=authority.pem)
-    stored = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
-    signed = cluster_info.signed(body, stored, now=ctx.clock.now()) or body
+    signing = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
+    signed = cluster_info.signed(body, signing, now=ctx.clock.now()) or body
     lifetime = Lifetime.EPHEMERAL if _published(ctx) == _data(body).get(cluster_info.KUBECONFIG) else Lifetime.DURABLE
     return ensure.ensure_object(ctx.api, ensure.Object(signed, write=ensure.Write.MUTATE_DATA_KEYS, lifetime=lifetime))
 
@@ -89,8 +119,11 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
         f"  export KUBECONFIG={admin}",
         "",
         "Then install a pod network for the cluster.",
+        "",
+        "Machines join with these commands, or with the same words after `kubewright join`. There, `--token -` and `--certificate-key -` read",
+        "standard input, so that no other user of the machine can see them.",
     ]
-    for token in ctx.configuration.init.bootstrap_tokens:
+    for token in ctx.bootstrap_tokens:
         shown = token.token if ctx.show_token else WITHHELD
         command = f"kubeadm join {server} --token {shown} \\\n\t{hashes}"
         if ctx.cluster.control_plane_endpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
 from kubewright.base import yaml
@@ -10,38 +11,67 @@ from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.base.events import Warned
 from kubewright.host.desired import Directory, File, Service
-from kubewright.lifecycle.init.context import InitContext
-from kubewright.manifests import kubelet, patches
+from kubewright.host.found import ServiceState
+from kubewright.lifecycle.context import MachineContext
+from kubewright.lifecycle.reasons import looking
+from kubewright.manifests import kubelet, kubelet_unit, patches
 
 SERVICE = "kubelet"
 FILE_MODE = 0o644
 PRIVATE = 0o700
 
 
-def start(ctx: InitContext) -> Iterable[Change]:
-    """Write the kubelet's three files, then start it; it is restarted where one of them changed.
+def start(ctx: MachineContext) -> Iterable[Change]:
+    """Write the kubelet's three files, then start it; it is restarted where one of them changed, also in a run that was killed before it did.
 
-    Starting is best effort, as with kubeadm: where no service manager knows a kubelet, that is only said.
+    It is restarted too where a static pod that it has begun with does not run: it pauses for minutes before it tries again, though what was
+    missing may have come. Where no package brought a unit for it, that is installed. Starting is best effort, as with kubeadm: where there
+    is no service manager, that is only said.
     """
     yield ctx.host.ensure(Directory(path=ctx.layout.kubelet, mode=PRIVATE))
     changed = False
-    wanted = kubelet.files(ctx.configuration, ctx.layout, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
+    wanted = kubelet.files(
+        ctx.configuration,
+        ctx.layout,
+        ctx.detected,
+        patch=lambda body: ctx.patched(patches.KUBELET, body),
+        worker=not ctx.control_plane,
+    )
     for path, content in wanted.items():
         change = ctx.host.ensure(File(path=path, content=content.encode(), mode=FILE_MODE))
         ctx.say("kubelet-start", f'Wrote "{path}"' if change else f'"{path}" is as it should be')
         changed = changed or bool(change)
         yield change
-    if ctx.host.service(SERVICE) is None:
+    found = ctx.host.service(SERVICE)
+    units = _units(ctx, found)
+    if found is None and not units:
         ctx.say("kubelet-start", "No service manager that knows the kubelet was found: start it by hand")
         return
     ctx.say("kubelet-start", "Starting the kubelet")
+    again = changed or (found is not None and found.running and (_missed(ctx, wanted, found) or bool(looking.not_running(ctx.host))))
+    enabled = True if units else None
     try:
-        yield ctx.host.ensure(Service(name=SERVICE, running=True, restart=changed, stand_ins=ctx.kubelet_makes))
+        yield ctx.host.ensure(Service(name=SERVICE, restart=again, enabled=enabled, units=units, stand_ins=ctx.kubelet_makes))
     except HostError as error:
         ctx.reporter.emit(Warned(text=f"{error}: run `systemctl restart {SERVICE}`"))
 
 
-def finalize(ctx: InitContext) -> Iterable[Change]:
+def _missed(ctx: MachineContext, paths: Iterable[PurePosixPath], found: ServiceState) -> bool:
+    """Tell whether the kubelet has begun before one of its files was written as it is."""
+    states = [ctx.host.state(path) for path in paths]
+    return bool(found.since) and any(state is not None and state.modified > found.since for state in states)
+
+
+def _units(ctx: MachineContext, found: ServiceState | None) -> tuple[File, ...]:
+    """Return the kubelet's unit and drop-in where no package has brought a unit and systemd is there to read it; else nothing."""
+    theirs = found is not None and not kubelet_unit.is_ours(ctx.host.read(kubelet_unit.UNIT))
+    program = None if theirs or not ctx.host.facts.systemd else ctx.host.programs.path(SERVICE)
+    if program is None:
+        return ()
+    return tuple(File(path=path, content=text.encode(), mode=FILE_MODE) for path, text in kubelet_unit.files(program, ctx.layout).items())
+
+
+def finalize(ctx: MachineContext) -> Iterable[Change]:
     """Let kubelet.conf name the certificate that the kubelet rotates, once it has one, in place of the embedded one."""
     path, current = ctx.layout.kubeconfig("kubelet"), str(ctx.layout.kubelet_client_current)
     content = ctx.host.read(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -35,7 +34,7 @@ _ADD_ONS: Final[Mapping[str, tuple[Callable[[Call], list[Body]], tuple[str, ...]
 def manifest(call: Call, phase: str) -> str:
     """Return the objects of an add-on's phase as YAML documents, each after a separator; those of a disabled one too, as kubeadm does."""
     render, order = _ADD_ONS[phase]
-    found = patching.read(call.host, call.configuration, say=_silent, user=os.geteuid())
+    found = patching.read(call.host, call.configuration, say=_silent, user=call.host.facts.user)
     wanted = with_patches(render(call), found.apply)
     bodies = sorted(map(_printed, wanted), key=lambda body: order.index(body["kind"]))
     return "".join(f"---\n{yaml.dump(body)}" for body in bodies)

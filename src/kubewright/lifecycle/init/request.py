@@ -33,6 +33,7 @@ class InitRequest:
     - `only` names the phases to run (all if empty), `overrides.skip_phases` those to leave out.
     - `looks_for_runtime`: a command without `--cri-socket` does not look for one (spec/kubeadm.md 1.3).
     - `kubeconfig_directory` and `kubeconfig` are other places than kubeadm's, '' if not given.
+    - `adopt`: a machine that something else made a part of a cluster is taken over.
     """
 
     documents: Sequence[Document] = ()
@@ -45,6 +46,7 @@ class InitRequest:
     looks_for_runtime: bool = True
     kubeconfig_directory: str = ""
     kubeconfig: str = ""
+    adopt: bool = False
 
 
 def configure(request: InitRequest, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:

@@ -8,13 +8,13 @@ from typing import Any
 from kubewright.apis.kubeadm import features
 from kubewright.base.change import Change
 from kubewright.host.accounts import find
-from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.context import MachineContext
 from kubewright.manifests import rootless
 
 Body = dict[str, Any]
 
 
-def harden(ctx: InitContext, component: str, pod: Body) -> Generator[Change, None, Body]:
+def harden(ctx: MachineContext, component: str, pod: Body) -> Generator[Change, None, Body]:
     """Yield what is done for a component that does not run as root, and return its pod; the same one without the gate.
 
     Where the users are only told and not made, as in a dry run, there are no numbers, and the pod stays as it is.

@@ -14,13 +14,16 @@ from kubewright.apis.layout import Layout
 from kubewright.host.desired import File
 
 
-def _node(configuration: Configuration) -> dict[str, Any]:
-    """The Node that the kubelet registers; mark-control-plane waits for its label."""
-    name = configuration.init.node_registration.name
+def node(name: str) -> dict[str, Any]:
+    """Return the Node that the kubelet registers; mark-control-plane waits for its label."""
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/hostname": name}, "name": name}, "spec": {}}
 
 
-OBJECTS: Final[tuple[Callable[[Configuration], dict[str, Any]], ...]] = (_node,)
+def _own_node(configuration: Configuration) -> dict[str, Any]:
+    return node(configuration.init.node_registration.name)
+
+
+OBJECTS: Final[tuple[Callable[[Configuration], dict[str, Any]], ...]] = (_own_node,)
 """Objects that others make in the cluster."""
 
 KUBELET_FILES: Final[tuple[Callable[[Layout], PurePosixPath], ...]] = (lambda layout: layout.kubelet_client_current,)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from kubewright.base.change import Action as ChangeAction
 from kubewright.base.change import Change
 from kubewright.base.events import Line, Reporter, Waited
+from kubewright.base.masking import mask
 from kubewright.base.waiting import Condition
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
 from kubewright.host.facts import Facts
@@ -47,7 +48,7 @@ class TellingHost(OverlayHost):
     def _tell(self, desired: Desired, change: Change) -> None:
         match desired:
             case File(show=Show.DIFF):
-                text = desired.content.decode(errors="replace").rstrip("\n")
+                text = mask(desired.content.decode(errors="replace").rstrip("\n"))
                 announce(self._reporter, f'Would write file "{desired.path}" with content:\n{text}')
             case Directory():
                 announce(self._reporter, f'Would make sure that the directory "{desired.path}" is there')

@@ -1,1 +1,1 @@
-"""`join`: the tree of its phases, and the configuration that comes of files and flags. What the phases do comes with a later release."""
+"""`join`: the tree of its phases, what they do, and the configuration that comes of files, flags and the cluster."""

@@ -46,6 +46,7 @@ class JoinRequest:
     - `documents` are those of the configuration file; `from_file` tells whether there is one. The discovery and the control plane are then
       the file's alone.
     - `looks_for_runtime`: a command without `--cri-socket` does not look for one.
+    - `adopt`: a machine that something else made a part of a cluster is taken over.
     - `discovers`: a phase command without discovery flags works with the admin kubeconfig, which has to be there.
     """
 
@@ -55,6 +56,7 @@ class JoinRequest:
     only: tuple[str, ...] = ()
     looks_for_runtime: bool = True
     discovers: bool = True
+    adopt: bool = False
 
 
 def configure(

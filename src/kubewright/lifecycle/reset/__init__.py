@@ -1,1 +1,1 @@
-"""`reset`: the tree of its phases, and the configuration that comes of files and flags. What the phases do comes with a later release."""
+"""`reset`: undoing on a machine what init or join did, and nothing else. Every step is tried; what fails is told at the end."""

@@ -26,13 +26,20 @@ class ResetFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class ResetRequest:
-    """One call of `reset` or of one of its phases; `looks_for_runtime` as for `join`."""
+    """One call of `reset` or of one of its phases; `looks_for_runtime` as for `join`. `kubeconfig` is '' if none was named.
+
+    The others are ours: files of CNI, rules of the packet filter, the Node object go as well.
+    """
 
     documents: Sequence[Document] = ()
     from_file: bool = False
     flags: ResetFlags = ResetFlags()
     only: tuple[str, ...] = ()
     looks_for_runtime: bool = True
+    kubeconfig: str = ""
+    cleanup_cni: bool = False
+    cleanup_packet_filter: bool = False
+    delete_node: bool = False
 
 
 def configure(request: ResetRequest, *, detected: Detected) -> LoadedKind[ResetConfiguration]:

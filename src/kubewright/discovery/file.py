@@ -1,0 +1,107 @@
+"""Finding a cluster with a kubeconfig, from a file of this machine or from an https URL (spec/kubeadm.md 8.2).
+
+What came from a URL was written by whoever serves it: it may not run a program or name files of this machine (`resolve_discovery`). kubeadm
+looks at neither the status nor the size of the answer, and follows any redirect; here an error page is told as one, and the rest is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.kubeconfig import Kubeconfig, parse, resolve_discovery
+from kubewright.base import yaml
+from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
+from kubewright.base.records import dataclass, replace
+from kubewright.discovery.token import Client
+from kubewright.kube.credentials import Access, Anonymous
+from kubewright.kube.kubeconfigs import ReadFile, access_of
+from kubewright.kube.resources import CONFIG_MAP
+from kubewright.kube.retrying import persist
+from kubewright.tokens import cluster_info
+
+if TYPE_CHECKING:
+    from kubewright.base.clock import Clock
+    from kubewright.http.sync import Downloads
+
+MOST: Final = 1 << 20
+"""Bytes that a kubeconfig from a URL may have."""
+
+
+def load(path: PurePosixPath, *, read: ReadFile) -> Access:
+    """Read a kubeconfig of this machine. Raises CertificateError without it, DocumentError and ValidationError for a broken one."""
+    content = read(path)
+    if content is None:
+        raise CertificateError(f"the discovery file {path} does not exist", remedy="check the path")
+    return _access(parse(yaml.load_one(content, source=str(path))), read=read, base=path.parent)
+
+
+def fetch(url: str, *, downloads: Downloads) -> Access:
+    """Get a kubeconfig from a URL. Raises APIError for an answer that is none, DocumentError and ValidationError for a broken one."""
+    with downloads.get(url, most=MOST) as answer:
+        content = answer.read()
+    if answer.status != 200:
+        raise APIError(
+            f"{url} answers {answer.status} where a kubeconfig should be",
+            detail=content[:200].decode(errors="replace"),
+            remedy="check the URL, and what the server's log says",
+        )
+    return _access(parse(yaml.load_one(content, source=url)), read=None, base=PurePosixPath("/"))
+
+
+def _access(found: Kubeconfig, *, read: ReadFile | None, base: PurePosixPath) -> Access:
+    resolved = resolve_discovery(found, fetched=read is None)
+    return access_of(resolved, read=read, base=base, source=found.source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refreshed:
+    """The access that a file gives, completed by what the cluster says of itself, and what the user should know."""
+
+    access: Access
+    warnings: tuple[str, ...] = ()
+
+
+def refresh(access: Access, *, connect: Callable[[Access], Client], clock: Clock, within: float, host_trust: bytes | None) -> Refreshed:
+    """Read cluster-info as the file says, for up to `within` seconds: it proves that the file leads to a cluster.
+
+    A file without a CA is completed from it; the connection is then verified with `host_trust`, what this machine trusts. That it may not
+    be read is only a warning. Raises APIError where it cannot be read, TrustError where no CA is known in the end.
+    """
+    client = connect(access if access.ca_pem is not None else replace(access, ca_pem=host_trust))
+    try:
+        found = persist(lambda: client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE), clock=clock, within=within, on=_passing)
+    except Forbidden:
+        return _complete(access, ("cluster-info may not be read with the discovery file: what it says is taken as it is",))
+    finally:
+        client.close()
+    said = cluster_info.described(found, server=access.server)
+    warnings = () if said.server == access.server else (f"the discovery file names {access.server}, and the cluster itself {said.server}",)
+    return _complete(access if access.ca_pem is not None else replace(access, ca_pem=said.ca_pem), warnings)
+
+
+def _passing(error: Exception) -> bool:
+    from kubewright.kube.retrying import worth_retrying
+
+    return worth_retrying(error) and not isinstance(error, Forbidden)
+
+
+def _complete(access: Access, warnings: tuple[str, ...]) -> Refreshed:
+    if access.ca_pem is None:
+        raise TrustError(
+            f"nothing tells the certificate authority of {access.server}",
+            detail="the discovery file has none, and neither has cluster-info",
+            remedy="put certificate-authority-data into the discovery file",
+        )
+    return Refreshed(access=access, warnings=warnings)
+
+
+def is_url(path: str) -> bool:
+    """Tell whether what names a discovery file is a URL."""
+    return path.lower().startswith("https://")
+
+
+def anonymous(access: Access) -> bool:
+    """Tell whether a file brings no credentials."""
+    return isinstance(access.identity, Anonymous)

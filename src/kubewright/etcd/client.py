@@ -1,0 +1,152 @@
+"""The client: JSON over HTTPS to any of several endpoints; thread-safe. Opens nothing before the first call."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.errors import APIError, Unreachable
+from kubewright.etcd.failures import NoQuorum, StillLearning, nobody, refusal
+from kubewright.etcd.members import Alarm, Member, Status, read_member, read_status
+from kubewright.http.messages import Limits, Transport
+
+T = TypeVar("T")
+
+TIMEOUT: Final = 2.0
+"""Seconds that one endpoint is given for one answer, as kubeadm's client gives (spec/kubeadm.md, Constants)."""
+_LIMITS: Final = Limits(body=1 << 20, connections=2, connect=TIMEOUT)
+
+
+class EtcdClient:
+    """Talks to one etcd cluster. Implements `api.Etcd`.
+
+    `endpoints` are URLs, of which one that answers is enough; the one that answered last is asked first. `context` is None for an etcd
+    without TLS.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        context: ssl.SSLContext | None,
+        clock: Clock | None = None,
+        timeout: float = TIMEOUT,
+        transport: Callable[[str], Transport] | None = None,
+    ) -> None:
+        self._context = context
+        self._clock = clock or SystemClock()
+        self._timeout = timeout
+        self._make = transport or self._default_transport
+        self._lock = threading.Lock()
+        self._endpoints = list(dict.fromkeys(endpoints))
+        self._transports: dict[str, Transport] = {}
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where it asks, in order."""
+        with self._lock:
+            return tuple(self._endpoints)
+
+    def members(self, *, agreed: bool = True) -> list[Member]:
+        return self._any("list its members", "/v3/cluster/member/list", {"linearizable": agreed}, _members)
+
+    def statuses(self) -> list[Status]:
+        endpoints = self.endpoints
+        with ThreadPoolExecutor(max_workers=max(1, len(endpoints))) as threads:
+            return list(threads.map(self.status, endpoints))
+
+    def status(self, endpoint: str, /) -> Status:
+        try:
+            return self._ask(endpoint, "tell its status", "/v3/maintenance/status", {}, lambda value: read_status(value, endpoint=endpoint))
+        except APIError as error:
+            return Status(endpoint=endpoint, problem=str(error))
+
+    def alarms(self) -> list[Alarm]:
+        return self._any("tell its alarms", "/v3/maintenance/alarm", {"action": "GET"}, _alarms)
+
+    def add_learner(self, peer_url: str, /) -> list[Member]:
+        body = {"peerURLs": [peer_url], "isLearner": True}
+        return self._any(f"add a member at {peer_url}", "/v3/cluster/member/add", body, _members)
+
+    def promote(self, member_id: int, /) -> list[Member]:
+        return self._any(f"promote member {member_id:x}", "/v3/cluster/member/promote", {"ID": str(member_id)}, _members)
+
+    def remove(self, member_id: int, /) -> list[Member]:
+        return self._any(f"remove member {member_id:x}", "/v3/cluster/member/remove", {"ID": str(member_id)}, _members)
+
+    def follow(self, members: Sequence[Member]) -> None:
+        """From now on ask the members that have started, learners last; without any, those that were asked so far."""
+        ordered = sorted(members, key=lambda member: member.learner)
+        found = list(dict.fromkeys(url for member in ordered for url in member.client_urls))
+        with self._lock:
+            self._endpoints = found or self._endpoints
+
+    def close(self) -> None:
+        with self._lock:
+            old, self._transports = list(self._transports.values()), {}
+        for transport in old:
+            transport.close()
+
+    def _any(self, doing: str, path: str, body: Mapping[str, object], read: Callable[[Any], T]) -> T:
+        """Ask one endpoint after the other until one answers or refuses. Raises what they said, if all fail."""
+        failed: list[APIError] = []
+        for endpoint in self.endpoints:
+            try:
+                found = self._ask(endpoint, doing, path, body, read)
+            except (Unreachable, NoQuorum, StillLearning) as error:
+                failed.append(error)
+                continue
+            self._prefer(endpoint)
+            return found
+        if len(failed) == 1:
+            raise failed[0]
+        raise (
+            nobody(failed, doing=doing)
+            if failed
+            else Unreachable(f"nobody can be asked to {doing}", remedy="see that the pods of etcd run")
+        )
+
+    def _ask(self, endpoint: str, doing: str, path: str, body: Mapping[str, object], read: Callable[[Any], T]) -> T:
+        answer = self._transport(endpoint).request(
+            "POST", path, headers={"content-type": "application/json"}, body=json.dumps(body).encode(), timeout=self._timeout
+        )
+        try:
+            value = json.loads(answer.body)
+            if answer.status == 200:
+                return read(value)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Unreachable(
+                f"{endpoint} did not answer as etcd does when asked to {doing}",
+                detail=f"status {answer.status}, {type(error).__name__}",
+                remedy="see what listens there",
+            ) from error
+        raise refusal(value, server=endpoint, doing=doing)
+
+    def _prefer(self, endpoint: str) -> None:
+        with self._lock:
+            if endpoint in self._endpoints:
+                self._endpoints.sort(key=lambda other: other != endpoint)
+
+    def _transport(self, endpoint: str) -> Transport:
+        with self._lock:
+            if endpoint not in self._transports:
+                self._transports[endpoint] = self._make(endpoint)
+            return self._transports[endpoint]
+
+    def _default_transport(self, endpoint: str) -> Transport:
+        from kubewright.http.sync import Transport as SyncTransport  # urllib3: only who really calls pays for it
+
+        return SyncTransport(endpoint, context=self._context, limits=_LIMITS, clock=self._clock)
+
+
+def _members(value: Mapping[str, Any]) -> list[Member]:
+    return [read_member(member) for member in value.get("members", ())]
+
+
+def _alarms(value: Mapping[str, Any]) -> list[Alarm]:
+    return [Alarm(member_id=int(row.get("memberID", 0)), kind=str(row.get("alarm", ""))) for row in value.get("alarms", ())]

@@ -1,0 +1,199 @@
+"""A machine's member is there and votes: what `join` wants. Decisions are pure; what they come to is looked for, waited for, and done."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, Unreachable
+from kubewright.base.records import dataclass
+from kubewright.base.retry import retry
+from kubewright.base.waiting import Waiter
+from kubewright.etcd.api import Etcd
+from kubewright.etcd.failures import PASSING, LearnerNotInSync, MemberExists, MemberNotFound, NotLearner, TooManyLearners
+from kubewright.etcd.members import Member, by_peer_url
+from kubewright.etcd.removing import PAUSES, target
+
+_LOOK: Final = 0.05
+_LOOK_AT_MOST: Final = 0.1
+_QUEUE_AT_MOST: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class EtcdMember:
+    """A member that should be there. `has_data`: its data directory holds what a member has written."""
+
+    name: str
+    peer_url: str
+    has_data: bool = False
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return target(self.peer_url, name=self.name)
+
+
+class Step(enum.Enum):
+    """What has to happen before its etcd may start."""
+
+    ADD = "add"
+    KEEP = "keep"
+    REPLACE = "replace"
+
+
+def decide(members: Sequence[Member], desired: EtcdMember) -> Step:
+    """Tell what a machine's member needs. Pure.
+
+    A member that has started once and whose data is gone must not start again under its old id: it has promised what it forgot.
+    """
+    found = by_peer_url(members, desired.peer_url)
+    if found is None:
+        return Step.ADD
+    return Step.REPLACE if found.name and not desired.has_data else Step.KEEP
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joining:
+    """How members are added: the cluster, the clock and the patience of `timeouts.etcdAPICall`, in seconds, for each step."""
+
+    etcd: Etcd
+    clock: Clock
+    waiter: Waiter
+    within: float
+
+    def look(self) -> list[Member]:
+        """Return the members, trying again while too few of them answer."""
+        return retry(self.etcd.members, clock=self.clock, on=(*PASSING, Unreachable), within=self.within, backoff=PAUSES)
+
+    def add(self, desired: EtcdMember) -> Change:
+        """Make the machine's member be there, as a learner if it is new. Waits for its turn where another one is learning.
+
+        Raises WaitTimeout, which names the learner that is in the way.
+        """
+        members = self.look()
+        step = decide(members, desired)
+        if step is Step.KEEP:
+            return Change(target=desired.target, action=Action.NONE)
+        if step is Step.REPLACE and (old := by_peer_url(members, desired.peer_url)) is not None:
+            retry(lambda: self._drop(old), clock=self.clock, on=(*PASSING, Unreachable), within=self.within, backoff=PAUSES)
+        queue = _Queue(self.etcd, desired)
+        while not queue.done:
+            queue.turn()
+            if not queue.done:
+                self.waiter.until(
+                    queue.moved,
+                    within=self.within,
+                    saying=f"etcd to take {desired.target}",
+                    every=_LOOK,
+                    at_most=_QUEUE_AT_MOST,
+                    diagnose=queue.diagnosis,
+                    remedy=queue.remedy,
+                )
+        reason = "its data was gone, so it is made anew" if step is Step.REPLACE else "a learner first, then with a vote"
+        return Change(target=desired.target, action=Action.UPDATE if step is Step.REPLACE else Action.CREATE, reason=reason)
+
+    def promote(self, desired: EtcdMember) -> Change:
+        """Give the machine's member its vote as soon as it has started and caught up; one that votes is left alone.
+
+        Raises WaitTimeout with the reason, MemberNotFound if it is no member any more.
+        """
+        found = self._own(self.look(), desired)
+        if not found.learner:
+            return Change(target=desired.target, action=Action.NONE)
+        self.waiter.until(
+            lambda: self._promote(found.id),
+            within=self.within,
+            saying=f"{desired.target} to catch up with the leader",
+            every=_LOOK,
+            at_most=_LOOK_AT_MOST,
+            remedy="look at the log of etcd on this machine, and see that it reaches the peer ports of the others (2380)",
+        )
+        return Change(target=desired.target, action=Action.UPDATE, reason="from learner to voting member")
+
+    def _drop(self, member: Member) -> None:
+        with contextlib.suppress(MemberNotFound):
+            self.etcd.remove(member.id)
+
+    def _own(self, members: Sequence[Member], desired: EtcdMember) -> Member:
+        found = by_peer_url(members, desired.peer_url)
+        if found is None:
+            raise MemberNotFound(
+                f"etcd has no {desired.target} any more",
+                remedy="somebody has removed it: reset this machine, and join again",
+            )
+        return found
+
+    def _promote(self, member_id: int) -> str | None:
+        try:
+            self.etcd.promote(member_id)
+        except NotLearner:
+            return None
+        except LearnerNotInSync:
+            return "it has not started, or is not in sync with the leader yet"
+        except (*PASSING, Unreachable) as error:
+            return str(error)
+        return None
+
+
+class _Queue:
+    """Waits until etcd takes a member. The patience begins again whenever another learner is in the way than before."""
+
+    def __init__(self, etcd: Etcd, desired: EtcdMember) -> None:
+        self._etcd = etcd
+        self._desired = desired
+        self._ahead: Member | None = None
+        self._said = ""
+        self.done = False
+
+    def turn(self) -> None:
+        """Try once."""
+        try:
+            self._etcd.add_learner(self._desired.peer_url)
+            self.done = True
+        except MemberExists:
+            self.done = True
+        except TooManyLearners as error:
+            self._said = str(error)
+            self._ahead = self._learner()
+            if self._ahead is not None:
+                self._said = f"etcd takes one learner at a time, and {_about(self._ahead)}"
+        except (*PASSING, MemberNotFound, Unreachable) as error:  # the last one is what etcd 3.6 may answer right after a removal
+            self._said, self._ahead = str(error), None
+
+    def moved(self) -> str | None:
+        """Try again; None once it is done, or another one is ahead."""
+        before = self._ahead
+        self.turn()
+        if self.done or (self._ahead is not None and before is not None and self._ahead.id != before.id):
+            return None
+        return self._said
+
+    def diagnosis(self) -> str:
+        """Say what is known of the learner that is in the way."""
+        return "" if self._ahead is None else f"its id is {self._ahead.hex_id}"
+
+    @property
+    def remedy(self) -> str:
+        """Say how the learner goes away."""
+        one = self._ahead
+        if one is None:
+            return "see that all members of etcd run"
+        where = one.name or ", ".join(one.peer_urls)
+        return (
+            f"run the same join again on {where}, or reset that machine; if there is no such machine any more, "
+            f"remove its member in a pod of etcd: etcdctl member remove {one.hex_id}"
+        )
+
+    def _learner(self) -> Member | None:
+        try:
+            return next((member for member in self._etcd.members() if member.learner), None)
+        except APIError:
+            return None
+
+
+def _about(learner: Member) -> str:
+    return f"{learner.shown} is one" + ("" if learner.name else " that has not started yet")

@@ -1,0 +1,139 @@
+"""What the phases of every workflow on one machine work with: its places and seams, its files, and the configuration of its cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.base.clock import Clock
+from kubewright.base.events import Line, Reporter
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
+from kubewright.base.waiting import Waiter
+from kubewright.host.certificates import HostCertificateStore
+from kubewright.host.desired import File
+from kubewright.host.seam import Host
+from kubewright.lifecycle.starting.turns import AT_ONCE, Turns
+from kubewright.pki import authorities
+from kubewright.pki.keys import Algorithm, KeyPool
+from kubewright.pki.store import CertificateStore
+
+if TYPE_CHECKING:
+    from kubewright.apis.layout import Layout
+    from kubewright.lifecycle.reasons.model import Reasons
+    from kubewright.manifests.patches import Patches
+
+
+def no_overrides(_: str, /) -> Mapping[str, str]:
+    """A real machine changes none of kubeadm's flags."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineContext:
+    """One run of a workflow on a machine. Frozen; what a phase obtains for later ones comes from lazy properties.
+
+    `overrides` gives the flags of a component that this machine changes. `started` is the moment that certificates count from.
+    """
+
+    addresses: Addresses
+    detected: Detected
+    host: Host
+    keys: KeyPool
+    clock: Clock
+    random: Random
+    waiter: Waiter
+    reporter: Reporter
+    started: datetime
+    overrides: Callable[[str], Mapping[str, str]] = no_overrides
+    phases: frozenset[str] | None = None
+    """Full names of the phases that this run goes through; None: all of them."""
+    turns: Turns = AT_ONCE
+    """Who writes the manifests of static pods when."""
+    kubelet_makes: tuple[File, ...] = ()
+    """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def layout(self) -> Layout:
+            """Where everything of this machine lies."""
+            ...
+
+        @property
+        def configuration(self) -> Configuration:
+            """What this machine's part of the cluster is made from: given to `init`, read from the cluster by `join`."""
+            ...
+
+    @property
+    def control_plane(self) -> bool:
+        """Whether this machine is, or becomes, a control plane."""
+        return True
+
+    @property
+    def cluster(self) -> ClusterConfiguration:
+        """The ClusterConfiguration."""
+        return self.configuration.cluster
+
+    @property
+    def node_name(self) -> str:
+        """The name of this machine's Node."""
+        return self.configuration.init.node_registration.name
+
+    @functools.cached_property
+    def certificates(self) -> CertificateStore:
+        """The files below the certificate directory."""
+        return HostCertificateStore(self.host, directory=self.layout.pki)
+
+    @functools.cached_property
+    def kubeconfigs(self) -> CertificateStore:
+        """The kubeconfigs of the Kubernetes directory."""
+        return HostCertificateStore(self.host, directory=self.layout.kubernetes)
+
+    @functools.cached_property
+    def patches(self) -> Patches:
+        """The user's patches, read at first use. Raises as `patching.read` does."""
+        from kubewright.lifecycle.init import patching  # what it needs of other packages takes 10 ms, and few have patches
+
+        return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=self.host.facts.user)
+
+    def patched(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
+        if not self.configuration.init.patches_directory:
+            return dict(body)
+        from kubewright.lifecycle.init import patching
+
+        return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
+
+    @functools.cached_property
+    def external_ca(self) -> bool:
+        """Whether the CA's key is kept elsewhere: its certificate is on this machine and its key is not."""
+        return authorities.is_external(self.certificates)
+
+    def runs(self, phase: str) -> bool:
+        """Whether this run goes through a phase."""
+        return self.phases is None or phase in self.phases
+
+    def reasons(self, names: Sequence[str]) -> Reasons:
+        """Return what tells of static pods of this machine why they are not there yet, from now on. The order is that of their needs."""
+        from kubewright.lifecycle.reasons.watching import Watching  # for those that wait
+
+        return Watching(names, host=self.host, clock=self.clock)
+
+    def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
+        """Begin to make keys that later phases will need, less those that are under way already."""
+        for algorithm in dict.fromkeys(algorithms):
+            self.keys.have(algorithm, algorithms.count(algorithm))
+
+    def say(self, topic: str, text: str) -> None:
+        """Report one line of kubeadm's progress text."""
+        self.reporter.emit(Line(topic=topic, text=text))
+
+    def tell(self, text: str) -> None:
+        """Report a text for people that stands without a topic."""
+        self.reporter.emit(Line(topic="", text=text))

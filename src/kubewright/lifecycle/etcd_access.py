@@ -1,0 +1,105 @@
+"""The etcd of a cluster whose members are static pods of its control planes: where it is, and a client that is let in (spec/kubeadm.md 8.6)."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.addresses import Addresses, url
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, CertificateError, ServerError, TooManyRequests, Unreachable
+from kubewright.base.retry import retry
+from kubewright.etcd.client import EtcdClient
+from kubewright.etcd.failures import PASSING
+from kubewright.host.seam import FileReader
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import POD
+from kubewright.kube.retrying import persist
+from kubewright.manifests.etcd import CLIENT_URLS
+
+NAMESPACE: Final = "kube-system"
+SELECTOR: Final = "component=etcd,tier=control-plane"
+QUORUM_REMEDY: Final = "see that most of the other control planes run, and that this machine reaches their ports 2379 and 2380; then run the same command again"
+"""What to do where etcd keeps a joining machine waiting: it agrees to nothing without most of its members."""
+
+_CLIENT: Final = "healthcheck-client"
+
+
+def peer_url(addresses: Addresses) -> str:
+    """Return where the member of a machine is for the others: what tells the members apart."""
+    return url(addresses.advertise, addresses.ports.etcd_peer)
+
+
+def client_url(addresses: Addresses) -> str:
+    """Return where the member of a machine answers clients."""
+    return url(addresses.advertise, addresses.ports.etcd_client)
+
+
+def endpoints(api: KubeAPI) -> list[str]:
+    """Return where the members answer clients, as their pods say it. Raises APIError where there is none, or one does not say."""
+    found = []
+    for pod in api.list(POD, NAMESPACE, label_selector=SELECTOR):
+        name = pod["metadata"].get("name", "")
+        urls = pod["metadata"].get("annotations", {}).get(CLIENT_URLS, "")
+        if not urls:
+            raise APIError(
+                f"the pod {NAMESPACE}/{name} does not say where its etcd is",
+                detail=f"it has no annotation {CLIENT_URLS}",
+                remedy="write its manifest again: init phase etcd local, on its machine",
+            )
+        found += [one for one in urls.split(",") if one]
+    if found:
+        return list(dict.fromkeys(found))
+    raise APIError(
+        "no pod of etcd is known to the cluster",
+        detail=f"looked for pods of {NAMESPACE} with the labels {SELECTOR}",
+        remedy="see that the kubelets of the control planes run: they tell the cluster of their static pods",
+    )
+
+
+def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clock) -> EtcdClient:
+    """Return a client with the certificate that is made for looking after etcd. Raises CertificateError where a file is missing."""
+    from kubewright.http import tls
+
+    names = ("ca.crt", f"{_CLIENT}.crt", f"{_CLIENT}.key")
+    paths = [pki / "etcd" / name for name in names]
+    contents = [files.read(path) for path in paths]
+    missing = [str(path) for path, content in zip(paths, contents, strict=True) if content is None]
+    if missing:
+        raise CertificateError(
+            "etcd lets nobody in without a client certificate, and this machine has none",
+            detail=f"missing: {', '.join(missing)}",
+            remedy="make it: certs of etcd are made by the phase control-plane-prepare certs of join, and by init phase certs",
+        )
+    return EtcdClient(urls, context=tls.client_context(*contents), clock=clock)
+
+
+def connect(
+    api: KubeAPI, *, pki: PurePosixPath, files: FileReader, clock: Clock, api_within: float, within: float, follow: bool = True
+) -> EtcdClient:
+    """Find the members through their pods, and return a client for all those that etcd itself lists. The caller closes it.
+
+    Both are tried again: the cluster for `api_within` seconds, etcd for `within`. `follow` off leaves it with what the pods say.
+    Raises APIError, CertificateError.
+    """
+    urls = _told(api, clock=clock, within=api_within)
+    made = client(urls, pki=pki, files=files, clock=clock)
+    if follow:
+        try:
+            made.follow(retry(lambda: made.members(agreed=False), clock=clock, on=(*PASSING, Unreachable), within=within))
+        except BaseException:
+            made.close()
+            raise
+    return made
+
+
+def _told(api: KubeAPI, *, clock: Clock, within: float) -> list[str]:
+    """Return `endpoints`. Raises APIError: an API server whose etcd has no quorum refuses in words that do not say so."""
+    try:
+        return persist(lambda: endpoints(api), clock=clock, within=within)
+    except (ServerError, TooManyRequests, Unreachable) as error:
+        raise APIError(
+            "the cluster does not tell where the members of its etcd are",
+            detail=str(error),
+            remedy="see that most of the other control planes run: without them etcd answers nobody; then run the same command again",
+        ) from error

@@ -1,0 +1,114 @@
+"""What the phase `preflight` does: checks of this machine, discovery, the cluster's configuration, and a control plane's images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.kubeadm.image_names import images
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, ValidationError
+from kubewright.base.events import Checked
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.lifecycle import checking
+from kubewright.lifecycle.ahead import Ahead
+from kubewright.lifecycle.join import reading, registration
+from kubewright.preflight import lists, running
+from kubewright.preflight.model import Report, Subject
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+TOPIC: Final = "preflight"
+
+
+def named(ctx: JoinContext) -> Iterable[Change]:
+    """Say where checks are made, and read the cluster's configuration: a plan is not the place to check a machine."""
+    ctx.say(TOPIC, "The machine is checked when join really runs, or by `preflight join`")
+    _require_possible(ctx)
+    return ()
+
+
+def checked(ctx: JoinContext, *, passed: Callable[[], None]) -> Iterable[Change]:
+    """Check the machine, find the cluster and read its configuration; `passed` is called when this machine can join it.
+
+    The cluster is looked for and its configuration read beside the checks, which mostly wait. For a control plane there are more checks then, and
+    its images are pulled.
+    """
+    ctx.say(TOPIC, "Running pre-flight checks")
+    user, found = ctx.host.facts.user, Ahead(lambda: reading.ahead(ctx))
+    found.begin()
+    _require(ctx, checking.for_join(ctx.join, host=ctx.host, user=user, resumed=ctx.resumed))
+    found.result()
+    _require_possible(ctx)
+    if not registration.is_done(ctx) and ctx.runs("kubelet-start"):
+        registration.require_free(ctx)  # now: another name would be another configuration once this one is kept
+    if ctx.control_plane:
+        from kubewright.lifecycle.join.control_plane import reserve_keys  # with what makes certificates
+
+        reserve_keys(ctx)
+        ctx.say(TOPIC, "Running pre-flight checks before initializing the new control plane instance")
+        _require(ctx, _control_plane(ctx, user=user))
+    passed()
+    if ctx.control_plane:
+        yield from _images(ctx)
+
+
+def _require(ctx: JoinContext, report: Report) -> None:
+    """Tell the warnings of a report. Raises CheckFailed for its errors."""
+    for result in report.results:
+        for found in result.warnings:
+            ctx.reporter.emit(Checked(check=result.name, text=found.text))
+    report.require_passed()
+
+
+def _require_possible(ctx: JoinContext) -> None:
+    """Read the cluster's configuration. Raises ValidationError or HostError where it cannot have another control plane from here."""
+    cluster = ctx.cluster
+    if not ctx.control_plane:
+        return
+    if not cluster.control_plane_endpoint:
+        problem = FieldError(
+            path=FieldPath() / "controlPlaneEndpoint", type=FieldErrorType.REQUIRED, reason="a further control plane needs it", value=""
+        )
+        raise ValidationError(
+            "the cluster cannot have another control plane: it was made without a stable address of its control plane",
+            [problem],
+            remedy="set controlPlaneEndpoint in the ConfigMap kube-system/kubeadm-config, once certificates and clients know that address",
+        )
+    if not ctx.configuration.init.certificate_key:
+        _require_authorities(ctx)
+
+
+def _require_authorities(ctx: JoinContext) -> None:
+    """Require what control planes share, where nothing opens the uploaded copies of it."""
+    names = ["ca.crt", "sa.key", "front-proxy-ca.crt"] + (["etcd/ca.crt"] if ctx.cluster.etcd.external is None else [])
+    missing = [name for name in names if ctx.certificates.read(name) is None]
+    if missing:
+        raise HostError(
+            f"this machine lacks what all control planes of the cluster share: {', '.join(missing)} in {ctx.layout.pki}",
+            remedy="copy it from a control plane, or run `kubeadm init phase upload-certs --upload-certs` there and join with --certificate-key",
+        )
+
+
+def _control_plane(ctx: JoinContext, *, user: int) -> Report:
+    """Check this machine as a control plane, now that the cluster's configuration is known."""
+    registration = ctx.configuration.init.node_registration
+    more = lists.control_plane_join(
+        ctx.cluster,
+        ctx.addresses,
+        ctx.layout,
+        has_certificate_key=bool(ctx.configuration.init.certificate_key),
+        resumed=ctx.resumed,
+    )
+    subject = Subject(host=ctx.host, node=registration, addresses=ctx.addresses, cluster=ctx.cluster, user=user)
+    return running.run(more, subject, ignored=registration.ignore_preflight_errors)
+
+
+def _images(ctx: JoinContext) -> Iterable[Change]:
+    from kubewright.host.pulling import Policy, Pull, pull_images
+
+    ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
+    registration = ctx.configuration.init.node_registration
+    how = Pull(policy=Policy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)

@@ -1,0 +1,101 @@
+"""Finding the cluster as the JoinConfiguration says: by token, by a file, or by a kubeconfig from a URL (spec/kubeadm.md 8.1, 8.2).
+
+A machine that is part of the cluster already needs none of that: a control plane has its admin.conf, and any node its kubelet.conf, also when
+the token has long expired.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery
+from kubewright.base.errors import TrustError
+from kubewright.base.events import Warned
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.lifecycle.join import identity
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+
+def find(ctx: JoinContext) -> Access:
+    """Find the cluster and return how to talk to it with the identity that asks for the node's certificate.
+
+    Raises TrustError for a cluster that cannot be believed, WaitTimeout or APIError for one that does not answer.
+    """
+    known = _known(ctx)
+    return known if known is not None else be_let_in(ctx)
+
+
+def be_let_in(ctx: JoinContext) -> Access:
+    """Find the cluster as `find` does, but not with what this machine has: its own API server may not be up yet."""
+    discovery = ctx.join.discovery
+    if discovery.bootstrap_token is not None:
+        found = _by_token(ctx, discovery.bootstrap_token)
+    else:
+        found = _by_file(ctx, discovery.file.kube_config_path if discovery.file is not None else "")
+    return found.as_identity(BearerToken(discovery.tls_bootstrap_token)) if discovery.tls_bootstrap_token else found
+
+
+def _known(ctx: JoinContext) -> Access | None:
+    """Return what a machine of the cluster talks with."""
+    from kubewright.kube.kubeconfigs import load_access
+
+    admin = ctx.host.layout.kubeconfig("admin")
+    if ctx.control_plane and ctx.host.state(admin) is not None:
+        return load_access(admin, read=ctx.host.read)
+    return identity.of_node(ctx.host, now=ctx.clock.now()) if ctx.resumed else None
+
+
+def _by_token(ctx: JoinContext, asked: BootstrapTokenDiscovery) -> Access:
+    from kubewright.discovery import token as by_token
+    from kubewright.pki.pins import Pin
+    from kubewright.tokens import strings
+
+    question = by_token.Question(
+        server=by_token.server_url(asked.api_server_endpoint),
+        token=strings.parse(asked.token),
+        pins=[Pin.parse(text) for text in asked.ca_cert_hashes],
+        within=ctx.join.timeouts.discovery.seconds,
+    )
+    return by_token.discover(question, connect=ctx.connect, waiter=ctx.waiter, clock=ctx.clock)
+
+
+def _by_file(ctx: JoinContext, place: str) -> Access:
+    from kubewright.discovery import file as by_file
+
+    access = _fetched(place) if by_file.is_url(place) else by_file.load(PurePosixPath(place), read=ctx.host.read)
+    found = by_file.refresh(
+        access,
+        connect=ctx.connect,
+        clock=ctx.clock,
+        within=ctx.join.timeouts.discovery.seconds,
+        host_trust=_host_trust(ctx),
+    )
+    for warning in found.warnings:
+        ctx.reporter.emit(Warned(text=warning))
+    if by_file.anonymous(found.access) and not ctx.join.discovery.tls_bootstrap_token:
+        raise TrustError(f"{place} holds no credentials", remedy="give a token with --tls-bootstrap-token")
+    return found.access
+
+
+def _fetched(url: str) -> Access:
+    from kubewright.discovery import file as by_file
+    from kubewright.http import tls
+    from kubewright.http.proxies import Proxies
+    from kubewright.http.sync import Downloads
+
+    downloads = Downloads(tls.host_context(), proxies=Proxies.from_environment(os.environ))
+    try:
+        return by_file.fetch(url, downloads=downloads)
+    finally:
+        downloads.close()
+
+
+def _host_trust(ctx: JoinContext) -> bytes | None:
+    """Return the CA certificates that this machine trusts."""
+    from kubewright.http.tls import SYSTEM_BUNDLES
+
+    return next((content for path in SYSTEM_BUNDLES if (content := ctx.host.read(PurePosixPath(path)))), None)

@@ -1,0 +1,159 @@
+"""The phases `check-etcd` and `etcd-join`: this machine's member of the cluster's etcd (spec/kubeadm.md 8.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Change
+from kubewright.base.errors import APIError, HostError, KubewrightError, WaitTimeout
+from kubewright.base.events import Waited, Warned
+from kubewright.etcd.joining import EtcdMember, Joining, Step, decide
+from kubewright.etcd.members import by_peer_url, initial_cluster, quorum
+from kubewright.etcd.removing import remove_member
+from kubewright.host.desired import Directory
+from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
+from kubewright.lifecycle.init import static_pods
+from kubewright.lifecycle.join import ending, learning
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+TOPIC: Final = "etcd"
+COMPONENT: Final = "etcd"
+CHECK: Final = "check-etcd"
+EXISTING: Final = "existing"
+_CLUSTER: Final = "initial-cluster"
+_STATE: Final = "initial-cluster-state"
+_WITHDRAWING: Final = 10.0
+"""Seconds for taking back a member: the command has failed already."""
+
+
+def check(ctx: JoinContext) -> Iterable[Waited]:
+    """Wait until more than half of the others are healthy. Raises WaitTimeout, which names those that are not.
+
+    The member of this machine does not count: a run that was killed may have left it without an etcd, which this one starts.
+    """
+    if ctx.cluster.etcd.external is not None:
+        ctx.say(CHECK, "Skipping etcd check in external mode")
+        return
+    ctx.say(CHECK, "Checking that the etcd cluster is healthy")
+
+    def healthy() -> str | None:
+        statuses = [status for status in ctx.etcd.statuses() if status.endpoint != client_url(ctx.addresses)]
+        return None if quorum(statuses) else "; ".join(status.reason for status in statuses if status.reason)
+
+    yield ctx.waiter.until(
+        healthy,
+        within=_patience(ctx),
+        saying="etcd to be healthy",
+        remedy=QUORUM_REMEDY,
+    )
+
+
+def join(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """Make this machine's member be there, start its etcd, and give it its vote once it has caught up.
+
+    A member that has never voted is removed again where its etcd does not come up. Whoever is killed leaves a learner that the same join
+    goes on with. Raises WaitTimeout, ComponentFailed, APIError.
+    """
+    if ctx.cluster.etcd.external is not None:
+        return
+    yield from learning.end(ctx)
+    joining = Joining(etcd=ctx.etcd, clock=ctx.clock, waiter=ctx.waiter, within=_patience(ctx))
+    desired = _desired(ctx)
+    if decide(joining.look(), desired) is not Step.KEEP or not desired.has_data:
+        yield from _clear(ctx)
+        desired = _desired(ctx)
+    ctx.say(TOPIC, f"Adding this machine's etcd member at {desired.peer_url}")
+    yield joining.add(desired)
+    try:
+        yield from _started(ctx, joining, desired)
+    except (WaitTimeout, HostError, APIError) as error:
+        _withdraw(ctx, desired, error)
+        raise
+
+
+def _patience(ctx: JoinContext) -> float:
+    return ctx.configuration.init.timeouts.etcd_api_call.seconds
+
+
+def _desired(ctx: JoinContext) -> EtcdMember:
+    has_data = bool(ctx.host.entries(ctx.layout.etcd_data / "member"))
+    return EtcdMember(name=ctx.node_name, peer_url=peer_url(ctx.addresses), has_data=has_data)
+
+
+def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """Remove what an earlier attempt left: a manifest and data of a member that the cluster does not know any more.
+
+    Raises HostError for data that this join did not make.
+    """
+    data = ctx.layout.etcd_data
+    left = ctx.host.entries(data)
+    if left and not ctx.resumed:
+        raise HostError(
+            f"{data} holds the data of another etcd",
+            detail=f"the cluster has no member at {peer_url(ctx.addresses)} that it belongs to",
+            remedy="reset this machine first, or move the data away",
+        )
+    manifest = ctx.layout.manifest(COMPONENT)
+    if ctx.host.state(manifest) is not None:
+        yield ctx.host.remove(manifest)
+        yield from ending.gone(ctx, pods=(COMPONENT,))
+    if left:
+        yield ctx.host.empty(data)
+
+
+def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterable[Change | Waited]:
+    """Start etcd and wait until it serves; only then may it vote: a voter that is not up would stop a cluster of two."""
+    flags = _flags(ctx, joining, desired)
+    yield ctx.host.ensure(Directory(path=ctx.layout.etcd_data, mode=static_pods.PRIVATE))
+    if not desired.has_data and learning.possible(ctx):
+        ctx.say(TOPIC, "Letting the new etcd member take over the data of the cluster")
+        yield from learning.learn(ctx, flags)
+    ctx.say(TOPIC, f'Creating the static pod manifest of local etcd in "{ctx.layout.manifests}"')
+    yield from static_pods.write(ctx, COMPONENT, more=flags)
+    ctx.say(TOPIC, "Waiting for the new etcd member to join the cluster")
+    yield learning.serving(ctx)
+    promoted = joining.promote(desired)
+    if desired.has_data:
+        yield promoted  # else it is part of making the member
+
+
+def _flags(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Mapping[str, str]:
+    """Return the flags that tell a new member of the others. One that has data does not look at them: they stay as they were."""
+    found = _written(ctx) if desired.has_data else None
+    members = initial_cluster(joining.look(), name=desired.name, peer_url=desired.peer_url)
+    return {_CLUSTER: found or members, _STATE: EXISTING}
+
+
+def _written(ctx: JoinContext) -> str | None:
+    """Return the initial cluster that this machine's manifest names."""
+    content = ctx.host.read(ctx.layout.manifest(COMPONENT))
+    if content is None:
+        return None
+    prefix = f"--{_CLUSTER}="
+    try:
+        pod = yaml.load_one(content, source="etcd.yaml").value
+        command = pod["spec"]["containers"][0]["command"]  # type: ignore[index]
+        return next((word.removeprefix(prefix) for word in command if word.startswith(prefix)), None)
+    except (KubewrightError, KeyError, IndexError, TypeError, AttributeError):
+        return None
+
+
+def _withdraw(ctx: JoinContext, desired: EtcdMember, why: KubewrightError) -> None:
+    """Take back a member that has never voted, so that etcd takes the next one; and its manifest, which would start it in vain."""
+    try:
+        found = by_peer_url(ctx.etcd.members(), desired.peer_url)
+        if found is None or not found.learner:
+            return
+        for name in (learning.NAME, COMPONENT):
+            ctx.host.remove(ctx.layout.manifest(name))
+        remove_member(ctx.etcd, desired.peer_url, clock=ctx.clock, within=_WITHDRAWING)
+    except KubewrightError as error:
+        ctx.reporter.emit(
+            Warned(text=f"{desired.target}, which did not come up, could not be removed: {error}. Run the same join again, or reset")
+        )
+        return
+    ctx.say(TOPIC, f"Removed {desired.target} again, because it did not come up: {why.what}")

@@ -1,0 +1,122 @@
+"""A new etcd member takes over the data of its cluster in a pod of its own, before the one that stays.
+
+An etcd that starts without data first tells the cluster its name, and serves nobody until it sees that this came through. The leader sends
+it all data at the same moment, the name included, so it never sees that happen, and tries again only after its request timed out: seven
+seconds in which its API server waits (etcd v3.6: EtcdServer.publishV3). Started again, with data, it serves at once. A pod of another name
+makes that a start and not a restart, which counts as one and may be paused before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Change
+from kubewright.base.errors import APIError
+from kubewright.base.events import Waited
+from kubewright.etcd.members import by_peer_url
+from kubewright.host.desired import Directory, File
+from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
+from kubewright.lifecycle.init import static_pods
+from kubewright.lifecycle.join import ending, local_endpoint
+from kubewright.lifecycle.waiting import until
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+NAME: Final = "etcd-learner"
+_GRACE: Final = 2
+"""Seconds that it gets to end: it serves nobody, and what it has written is safe."""
+_SNAPSHOT: Final = 1.5
+"""Seconds after which a member that the others know gets no snapshot any more: the leader had the whole log for it."""
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def possible(ctx: JoinContext) -> bool:
+    """Tell whether a pod that is taken away would end.
+
+    A kubelet ends no static pod before it has heard from an API server. One that asks the server of its own machine hears nothing until
+    etcd is there.
+    """
+    for name in ("kubelet", "bootstrap-kubelet"):
+        content = ctx.host.read(ctx.layout.kubeconfig(name))
+        if content:
+            return local_endpoint.pointed(content, ctx.addresses.api_server) is not None
+    return True
+
+
+def learn(ctx: JoinContext, flags: Mapping[str, str]) -> Iterable[Change | Waited]:
+    """Let etcd run until it has the data of the cluster, and end it. Nothing of it stays but the data."""
+    pod = _apart(ctx.patched("etcd", static_pods.rendered(ctx, "etcd", more=flags)))
+    path = ctx.layout.manifest(NAME)
+    ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
+    ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=static_pods.MANIFEST_MODE))
+    yield until(
+        ctx, _Learned(ctx), saying="the new etcd member to take over the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
+    )
+    yield from end(ctx)
+
+
+def end(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """End the pod in which etcd learns, also one that a killed run left."""
+    if ctx.host.remove(ctx.layout.manifest(NAME)):
+        yield from ending.gone(ctx, pods=(NAME,))
+
+
+def serving(ctx: JoinContext) -> Waited:
+    """Wait until this machine's etcd serves clients and follows a leader."""
+    endpoint = client_url(ctx.addresses)
+    return until(
+        ctx,
+        lambda: ctx.etcd.status(endpoint).reason or None,
+        saying="the new etcd member to serve",
+        blame=("etcd",),
+        within=_patience(ctx),
+        remedy=QUORUM_REMEDY,
+    )
+
+
+def _patience(ctx: JoinContext) -> float:
+    return ctx.configuration.init.timeouts.etcd_api_call.seconds
+
+
+class _Learned:
+    """Whether the data of the cluster is there. The new member itself is not asked: it lets whoever asks wait."""
+
+    def __init__(self, ctx: JoinContext) -> None:
+        self._ctx = ctx
+        self._known: float | None = None
+
+    def __call__(self) -> str | None:
+        if _has_data(self._ctx):
+            return None
+        if self._known is None:
+            return self._look_for_name()
+        if self._ctx.clock.monotonic() - self._known < _SNAPSHOT:
+            return "its data is on the way"
+        return None
+
+    def _look_for_name(self) -> str:
+        """See whether the others know it by its name, which means that it has begun."""
+        try:
+            own = by_peer_url(self._ctx.etcd.members(agreed=False), peer_url(self._ctx.addresses))
+        except APIError as error:
+            return str(error)
+        if own is None or not own.name:
+            return "it has not begun yet"
+        self._known = self._ctx.clock.monotonic()
+        return "its data is on the way"
+
+
+def _has_data(ctx: JoinContext) -> bool:
+    """Whether a snapshot of the leader has arrived, and its database is in its place."""
+    names = [path.name for path in ctx.host.entries(ctx.layout.etcd_data / "member" / "snap")]
+    return any(name.endswith(".snap") for name in names) and not any(name.endswith(".snap.db") for name in names)
+
+
+def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return etcd's pod and container under another name: nobody takes it for the member's own, and nobody probes it."""
+    containers = [{**{key: value for key, value in one.items() if key not in _PROBES}, "name": NAME} for one in pod["spec"]["containers"]]
+    spec = {**pod["spec"], "containers": containers, "terminationGracePeriodSeconds": _GRACE}
+    return {**pod, "metadata": {"name": NAME, "namespace": pod["metadata"]["namespace"]}, "spec": spec}

@@ -1,0 +1,131 @@
+"""Reading the cluster's configuration with the bootstrap identity (spec/kubeadm.md 8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from kubewright.apis.kubeadm.loading import load_init
+from kubewright.apis.kubeadm.node_types import JoinConfiguration
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.types import Configuration, InitConfiguration, LocalAPIEndpoint
+from kubewright.base.errors import APIError, Forbidden, KubewrightError, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
+from kubewright.base.events import Warned
+from kubewright.base.records import replace
+from kubewright.base.retry import Backoff, retry
+from kubewright.base.yaml import Document
+from kubewright.lifecycle import stored
+
+if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
+    from kubewright.lifecycle.join.context import JoinContext
+
+T = TypeVar("T")
+
+TOPIC: Final = "preflight"
+REFUSED: Final = 2.0
+"""Seconds that a refusal may last: a new token, and new rights, are known to an API server a moment after they were written."""
+_PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
+_STARTING: Final = frozenset({403, 500, 503})
+"""What `/readyz` answers while a server starts; 401 is about who asks, and 404 comes from something else."""
+_STAND_IN: Final = "abcdef.0123456789abcdef"
+"""Stands for the token of `init`, of which join has none."""
+
+
+def configuration(ctx: JoinContext) -> Configuration:
+    """Return the cluster's configuration with this machine's part in `init`.
+
+    Raises APIError for what cannot be read within `timeouts.kubernetesAPICall`, ValidationError for what cannot be used.
+    """
+    api = ctx.bootstrap
+    ctx.say(TOPIC, 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"...')
+    ctx.say(TOPIC, "Use 'kubeadm init phase upload-config kubeadm --config your-config-file' to re-upload it.")
+    found = [_document(ctx, api, row) for row in (stored.KUBEADM_CONFIG, stored.KUBELET_CONFIG)]
+    return _loaded(ctx, [*found, *_kube_proxy(ctx, api)])
+
+
+def ahead(ctx: JoinContext) -> None:
+    """Find the cluster, and read what `configuration` will ask for, with one try for each: what fails is left to it.
+
+    Raises what finding the cluster raises.
+    """
+    api = ctx.bootstrap
+    for row in (stored.KUBEADM_CONFIG, stored.KUBELET_CONFIG, stored.KUBE_PROXY):
+        with suppress(KubewrightError):
+            ctx.read_ahead[row] = stored.document(api, row)
+
+
+def _document(ctx: JoinContext, api: KubeAPI, row: stored.Row) -> Document:
+    return ctx.read_ahead.pop(row, None) or patiently(ctx, lambda: stored.document(api, row))
+
+
+def _kube_proxy(ctx: JoinContext, api: KubeAPI) -> list[Document]:
+    """Read what kube-proxy works with; a cluster may do without."""
+    try:
+        return [_document(ctx, api, stored.KUBE_PROXY)]
+    except (NotFound, Forbidden):
+        ctx.reporter.emit(Warned(text="the cluster has no ConfigMap kube-system/kube-proxy that can be read: it does without kube-proxy"))
+        return []
+
+
+def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
+    """Call until it succeeds: for `timeouts.kubernetesAPICall` where the server fails or is not ready, for `REFUSED` where it refuses us."""
+
+    def passes(error: Exception) -> bool:
+        return isinstance(error, (Unreachable, ServerError, TooManyRequests)) or (isinstance(error, Forbidden) and _knows_no_rights(ctx))
+
+    return retry(
+        lambda: retry(call, clock=ctx.clock, on=(Unauthorized, Forbidden), within=REFUSED, backoff=_PAUSES),
+        clock=ctx.clock,
+        on=passes,
+        within=ctx.join.timeouts.kubernetes_api_call.seconds,
+        backoff=_PAUSES,
+    )
+
+
+def _knows_no_rights(ctx: JoinContext) -> bool:
+    """Tell whether the server has not read yet who may do what: it was just started, and refuses everybody.
+
+    It is then not ready, or even that is refused, which anybody may ask for otherwise (ClusterRoleBinding system:public-info-viewer).
+    """
+    try:
+        return ctx.bootstrap.raw("GET", "/readyz").status in _STARTING
+    except APIError:  # it is being started again
+        return True
+
+
+def _loaded(ctx: JoinContext, documents: list[Document]) -> Configuration:
+    init = machine_part(ctx.join, advertise=ctx.addresses.advertise)
+    endpoint, registration = init.local_api_endpoint, init.node_registration
+    loaded = load_init(
+        documents,
+        overrides=InitOverrides(
+            advertise_address=endpoint.advertise_address,
+            bind_port=endpoint.bind_port,
+            node_name=registration.name,
+            cri_socket=registration.cri_socket,
+            token=_STAND_IN,
+        ),
+        detected=ctx.detected,
+        random=ctx.random,
+        strict=False,
+        from_file=True,
+        allow_loopback_advertise=True,
+    )
+    # what is advised against was told where the cluster was made; kubeadm tells it again to everybody who joins
+    return replace(loaded.configuration, init=init)
+
+
+def machine_part(join: JoinConfiguration, *, advertise: str) -> InitConfiguration:
+    """Return what a JoinConfiguration says of a machine, in the form that all phases read. `advertise` stands in on a worker."""
+    plane = join.control_plane
+    return InitConfiguration(
+        node_registration=join.node_registration,
+        local_api_endpoint=plane.local_api_endpoint if plane is not None else LocalAPIEndpoint(advertise_address=advertise),
+        certificate_key=plane.certificate_key if plane is not None else "",
+        dry_run=join.dry_run,
+        skip_phases=join.skip_phases,
+        patches_directory=join.patches_directory,
+        timeouts=join.timeouts,
+    )

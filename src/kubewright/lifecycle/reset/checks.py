@@ -1,0 +1,66 @@
+"""The phase `preflight`: the list of what goes, the user's word, and root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kubewright.base.change import Change
+from kubewright.base.errors import CheckFailed, UsageError
+from kubewright.base.events import Line
+from kubewright.lifecycle.reset.context import ResetContext
+
+ROOT = "IsPrivilegedUser"
+QUESTION = "[reset] Are you sure you want to proceed? [y/N]: "
+_CLEANUP = "cleanup-node"
+_YES = frozenset({"y", "yes"})
+
+
+def run(ctx: ResetContext) -> Iterator[Change]:
+    """Do what this run does before anything else."""
+    ctx.examine(ctx)
+    yield from ()
+
+
+def asked(ask: Callable[[str], str] | None) -> Callable[[ResetContext], None]:
+    """Return the check of a run that changes the machine: it lists what goes, and asks with `ask` unless that is None."""
+
+    def examine(ctx: ResetContext) -> None:
+        if ask is None:
+            checked(ctx)
+            _hurry(ctx)
+        lines = ctx.remains.listing()
+        if not lines:
+            ctx.say("There is nothing of a cluster on this machine")
+        else:
+            ctx.say("What goes from this machine:\n" + "\n".join(f"\t{line}" for line in lines))
+            confirm(ask)
+        if ask is not None:
+            checked(ctx)
+
+    return examine
+
+
+def _hurry(ctx: ResetContext) -> None:
+    """Begin what takes time and will be done: nobody is asked."""
+    if _CLEANUP in ctx.phases and ctx.remains.kubelet is not None:
+        ctx.stopping.begin()
+
+
+def confirm(ask: Callable[[str], str] | None) -> None:
+    """Ask whether to go on. Raises UsageError for any other answer than y or yes."""
+    if ask is not None and ask(QUESTION).rstrip("\r\n").lower() not in _YES:
+        raise UsageError("nothing was reset: the answer was not y", remedy="answer y, or give --force, which does not ask")
+
+
+def checked(ctx: ResetContext) -> None:
+    """Check that the user may do this. Raises CheckFailed."""
+    ctx.reporter.emit(Line(topic="preflight", text="Running pre-flight checks"))
+    ignored = {name.lower() for name in ctx.configuration.ignore_preflight_errors}
+    if ctx.host.facts.user != 0 and not ignored & {ROOT.lower(), "all"}:
+        raise CheckFailed(
+            "this machine cannot be reset by this user", detail=f"[ERROR {ROOT}]: user is not running as root", remedy="run it with sudo"
+        )
+
+
+def nothing(_: ResetContext) -> None:
+    """Check nothing: a plan changes nothing."""

@@ -1,0 +1,88 @@
+"""What the phases of reset work with, and how they go on when a step fails."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kubewright.base.change import Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import KubewrightError
+from kubewright.base.events import Line, Reporter, Warned
+from kubewright.base.records import dataclass, field
+from kubewright.host.desired import Service
+from kubewright.host.seam import Host
+from kubewright.lifecycle.ahead import Ahead
+from kubewright.lifecycle.reset.remains import SERVICE, Remains
+
+if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.node_types import ResetConfiguration
+    from kubewright.etcd.api import Etcd
+    from kubewright.kube.api import KubeAPI
+
+TOPIC = "reset"
+
+Voice = Callable[[str, str], Line | None]
+"""Chooses between what is said of a step that is done, and of one that would be done; None: neither."""
+
+
+def doing(text: str, _: str, /) -> Line | None:
+    """Say what is done."""
+    return Line(topic=TOPIC, text=text) if text else None
+
+
+def would(_: str, text: str, /) -> Line | None:
+    """Say what would be done, as a dry run does."""
+    return Line(topic="dryrun", text=text) if text else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResetContext:
+    """One run of reset. `connect` makes a client of the cluster with the kubeconfig; `reach_etcd` one of etcd, from its endpoints.
+
+    `examine` checks the machine and asks the user; it raises where reset is not to go on. `phases` are the full names of those that run.
+    """
+
+    configuration: ResetConfiguration
+    host: Host
+    remains: Remains
+    clock: Clock
+    reporter: Reporter
+    connect: Callable[[], KubeAPI]
+    reach_etcd: Callable[[ResetContext, tuple[str, ...]], Etcd]
+    examine: Callable[[ResetContext], None]
+    phases: frozenset[str]
+    voice: Voice = doing
+    failures: list[KubewrightError] = field(default_factory=list)
+
+    @functools.cached_property
+    def stopping(self) -> Ahead[Change]:
+        """Stopping the kubelet: begun while the container runtime is asked, where nobody is asked whether to go on."""
+        return Ahead(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
+
+    def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
+        """Yield the changes of a step. What it raises is told and kept for the end, and the next step follows."""
+        try:
+            yield from work()
+        except KubewrightError as error:
+            self.failures.append(error)
+            self.warn(str(error))
+
+    def tell(self, done: str, planned: str) -> None:
+        """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said."""
+        line = self.voice(done, planned)
+        if line is not None:
+            self.reporter.emit(line)
+
+    def tell_people(self, text: str) -> None:
+        """Report a text that stands without a topic."""
+        self.reporter.emit(Line(topic="", text=text))
+
+    def say(self, text: str) -> None:
+        """Report one line of progress, whatever the run is for."""
+        self.reporter.emit(Line(topic=TOPIC, text=text))
+
+    def warn(self, text: str) -> None:
+        """Report what the user should know, and what is no failure of the run."""
+        self.reporter.emit(Warned(text=text))

@@ -1,0 +1,38 @@
+"""The configuration that a cluster keeps of itself, as documents (spec/kubeadm.md 7.2, 8.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kubewright.base import yaml
+from kubewright.base.errors import APIError, DocumentError, NotFound
+from kubewright.base.yaml import Document
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import CONFIG_MAP
+
+NAMESPACE: Final = "kube-system"
+KUBEADM_CONFIG: Final = ("kubeadm-config", "ClusterConfiguration", "upload it with `init phase upload-config kubeadm`")
+KUBELET_CONFIG: Final = ("kubelet-config", "kubelet", "upload it with `init phase upload-config kubelet`")
+KUBE_PROXY: Final = ("kube-proxy", "config.conf", "write it again with `init phase addon kube-proxy`")
+
+Row = tuple[str, str, str]
+"""A ConfigMap, the key of it that holds a document, and how it comes back when it is gone."""
+
+
+def document(api: KubeAPI, row: Row) -> Document:
+    """Read one document. Raises NotFound without the ConfigMap, APIError without its key, DocumentError for what is no map."""
+    name, key, remedy = row
+    try:
+        data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
+    except NotFound as error:
+        error.remedy = remedy
+        raise
+    text = data.get(key) if isinstance(data, Mapping) else None
+    if not isinstance(text, str):
+        raise APIError(f"the ConfigMap {NAMESPACE}/{name} has no {key}", remedy=remedy)
+    source = f"{NAMESPACE}/{name}"
+    value = yaml.load(text, source=source)
+    if not isinstance(value, dict):
+        raise DocumentError(f"{source} holds no map", remedy=remedy)
+    return Document(value=value, source=source)

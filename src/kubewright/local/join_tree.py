@@ -1,0 +1,94 @@
+"""The tree of a further control plane's join, and its context: join's phases on a local machine. One join, many machines."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, cast
+
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError
+from kubewright.base.events import SilentReporter
+from kubewright.base.records import dataclass, replace
+from kubewright.etcd.members import by_peer_url
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.credentials import Access
+from kubewright.lifecycle import etcd_access
+from kubewright.lifecycle.join import phases, reading
+from kubewright.lifecycle.join.context import JoinContext
+from kubewright.lifecycle.reasons.model import LastWords, Reasons
+from kubewright.lifecycle.settling import SettlingKube
+from kubewright.workflow.phases import Phase, Phases
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalJoinContext(JoinContext):
+    """One join in an `up`.
+
+    `first` is the API server of the first machine, at which the cluster is reached until this machine's own is up; `administrator` reaches it
+    as whoever need not be let in. `joined_before` says that an earlier run has come to its end.
+    """
+
+    first: str
+    joined_before: bool
+    administrator: Callable[[JoinContext], Access]
+    look: Callable[[], None]
+
+    def reasons(self, names: Sequence[str]) -> Reasons:
+        """Return last words only: `look` tells what becomes of the processes."""
+        return LastWords(names, host=self.host)
+
+    @functools.cached_property
+    def configuration(self) -> Configuration:
+        """The cluster's configuration with this machine's places.
+
+        It is read as the administrator: whoever joins waits for the rights to read what comes with kube-proxy, which `up` makes later. Of
+        what there is to warn, `up` has warned for the first machine.
+        """
+        quiet = replace(self, reporter=SilentReporter(), discover=self.administrator)
+        return self.adapt(reading.configuration(quiet))
+
+    @functools.cached_property
+    def admin(self) -> KubeAPI:
+        """The administrator's client of the first machine: without an endpoint for all, a machine's admin.conf names its own API server."""
+        return self.connect(replace(self._administrator, server=self.first))
+
+    @functools.cached_property
+    def api(self) -> KubeAPI:
+        """The client that join writes with; it gives up where the daemon or a component does."""
+        return SettlingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds, look=self.look)
+
+
+def no_checks(_: JoinContext) -> Iterable[Change]:
+    """Check nothing: `up` has looked at this machine, and every program is there."""
+    return ()
+
+
+def keep_data(ctx: JoinContext) -> Iterable[Change]:
+    """Refuse to go on where etcd has forgotten a member that once was one: join would make it anew, and its data may be the only copy.
+
+    Raises HostError.
+    """
+    local = cast("LocalJoinContext", ctx)
+    data = ctx.layout.etcd_data / "member"
+    if local.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), etcd_access.peer_url(ctx.addresses)) is None:
+        raise HostError(
+            f"etcd does not know the member on {ctx.node_name}, which has the data of one",
+            detail="the first control plane's etcd may have lost its data, and begun with none",
+            remedy=f"save what {data} holds if you need it, then remove the cluster with `kubewright down`",
+        )
+    return ()
+
+
+LOCAL_JOIN: Final[Phases[JoinContext]] = Phases(
+    Phase("preflight", "Nothing: `up` has checked this machine", run=no_checks, hidden=True),
+    phases.PREPARE,
+    Phase("keep-data", "Require that etcd knows the members that once were", run=keep_data, hidden=True),
+    phases.CHECK_ETCD,
+    phases.KUBELET_START,
+    phases.ETCD_JOIN,
+    phases.WAIT_BOOTSTRAP,
+    phases.CONTROL_PLANE_JOIN,
+    phases.WAIT,
+)

@@ -1,0 +1,214 @@
+"""Further control planes of a local cluster: the phases of `join` on each of their machines, all at once, beside the first one's phases.
+
+One join, many machines: nothing of it is written twice. Etcd takes one learner at a time; everything else overlaps.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, JoinConfiguration, JoinControlPlane
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.change import Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import Unreachable
+from kubewright.base.events import Reporter
+from kubewright.base.records import replace
+from kubewright.base.retry import retry
+from kubewright.base.waiting import PollingWaiter
+from kubewright.etcd.api import Etcd
+from kubewright.etcd.client import EtcdClient
+from kubewright.etcd.failures import PASSING
+from kubewright.host.desired import Directory
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle import etcd_access
+from kubewright.lifecycle.join import discovering, identity, phases
+from kubewright.lifecycle.join.context import JoinContext
+from kubewright.local import configuration, flags
+from kubewright.local.bringing_up import HEALTHY, Work, healthy, require_well
+from kubewright.local.context import Invitation, WatchfulWaiter
+from kubewright.local.control import Control
+from kubewright.local.join_tree import LOCAL_JOIN, LocalJoinContext
+from kubewright.local.machine import local_machine
+from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.threads import EndingClock, NamedReporter
+from kubewright.pki.keys import KeyPool
+from kubewright.workflow import runner
+from kubewright.workflow.journal import FileJournal, Mark
+
+PRIVATE: Final = 0o700
+SHARED: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key", "etcd/ca.crt", "etcd/ca.key")
+"""What a control plane cannot make, but has from the others."""
+
+
+class MachineJoins:
+    """The joins of one `up`. Implements `context.Joins`.
+
+    made ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── call_off() ──> nothing runs
+    """
+
+    def __init__(self, work: Work, configured: Configuration) -> None:
+        self._work = work
+        self._configured = configured
+        self._called_off = threading.Event()
+        self._threads = ThreadPoolExecutor(max_workers=len(work.cluster.further), thread_name_prefix="join")
+        self._joins: list[Future[tuple[Change, ...]]] = []
+
+    @functools.cached_property
+    def newcomers(self) -> tuple[str, ...]:
+        now = self._work.clock.now()
+        return tuple(machine.name for machine in self._work.cluster.further if not _has_all(self._host(machine), now=now))
+
+    def start(self, invitation: Invitation | None) -> None:
+        self._joins = [
+            self._threads.submit(self._join, machine, invitation if machine.name in self.newcomers else None)
+            for machine in self._work.cluster.further
+        ]
+
+    def finish(self) -> Iterable[Change]:
+        done, _ = wait(self._joins, return_when=FIRST_EXCEPTION)
+        for failed in (join for join in done if join.exception() is not None):
+            self._called_off.set()
+            failed.result()
+        return [change for join in self._joins for change in join.result()]
+
+    def call_off(self) -> None:
+        self._called_off.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _host(self, machine: Machine) -> RealHost:
+        work = self._work
+        return local_machine(work.places, machine.name, programs=work.programs, daemon=work.daemon, further=True)
+
+    def _join(self, machine: Machine, invitation: Invitation | None) -> tuple[Change, ...]:
+        """Run the phases of join on one machine. Runs in a thread."""
+        work, reporter = self._work, NamedReporter(machine.name, self._work.reporter)
+        clock = EndingClock(work.clock, self._called_off)
+        directory = work.places.machine(machine.name)
+        Files(durable=False).make(Directory(path=PurePosixPath(directory), mode=PRIVATE))
+        journal = FileJournal(directory / "journal.jsonl", durable=False)
+        with KeyPool() as keys, ExitStack() as opened:
+            ctx = self._context(machine, invitation, keys=keys, clock=clock, reporter=reporter, opened=opened, journal=journal)
+            done = runner.run(LOCAL_JOIN, ctx, reporter=reporter, clock=clock, workflow="join", journal=journal)
+        return tuple(change for change in done.changes if change)
+
+    def _context(
+        self,
+        machine: Machine,
+        invitation: Invitation | None,
+        *,
+        keys: KeyPool,
+        clock: Clock,
+        reporter: Reporter,
+        opened: ExitStack,
+        journal: FileJournal,
+    ) -> LocalJoinContext:
+        work, host, control = self._work, self._host(machine), Control(self._work.places)
+        first = work.cluster.control_plane
+
+        def connect(access: Access) -> KubeClient:
+            return opened.enter_context(closing(KubeClient(access, clock=clock)))
+
+        def reach(ctx: JoinContext) -> Etcd:
+            return opened.enter_context(closing(_etcd(ctx, work.cluster)))
+
+        def look() -> None:
+            require_well(work, control)
+
+        return LocalJoinContext(
+            join=wanted(machine, host, self._configured, invitation),
+            addresses=machine.addresses,
+            detected=host.facts.detected,
+            host=host,
+            keys=keys,
+            clock=clock,
+            random=work.random,
+            waiter=WatchfulWaiter(PollingWaiter(clock=clock, reporter=reporter), look=look, monotonic=clock.monotonic),
+            reporter=reporter,
+            connect=connect,
+            reach_etcd=reach,
+            health_checks=lambda _: {name: functools.partial(healthy, control, machine.name, name) for name in HEALTHY},
+            discover=self._administrator if invitation is None else discovering.be_let_in,
+            adapt=functools.partial(adapted, mine=self._mine(machine, host)),
+            started=clock.now(),
+            overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
+            resumed=True,
+            first=first.addresses.api_server,
+            joined_before=_has_joined(journal),
+            administrator=self._administrator,
+            look=look,
+        )
+
+    def _administrator(self, _: JoinContext) -> Access:
+        """Reach the cluster as a machine that is a part of it does, not as one that has to be let in."""
+        return load_access(self._work.host.layout.kubeconfig("admin"), read=self._work.host.read)
+
+    def _mine(self, machine: Machine, host: RealHost) -> Configuration:
+        work = self._work
+        return configuration.load(
+            work.cluster.config,
+            machine=machine,
+            layout=host.layout,
+            version=work.cluster.kubernetes_version,
+            detected=host.facts.detected,
+            random=work.random,
+        ).configuration
+
+
+def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
+    """Reach etcd where the record says that it is: the pods that tell it on a real machine come a moment later."""
+    urls = [machine.etcd_client_url for machine in cluster.machines]
+    made = etcd_access.client(urls, pki=ctx.layout.pki, files=ctx.host, clock=ctx.clock)
+    made.follow(retry(made.members, clock=ctx.clock, on=(*PASSING, Unreachable), within=ctx.join.timeouts.etcd_api_call.seconds))
+    return made
+
+
+def wanted(machine: Machine, host: RealHost, configured: Configuration, invitation: Invitation | None) -> JoinConfiguration:
+    """Return what `join` is to do on a machine: what the user's InitConfiguration says of the first one holds for all."""
+    init = configured.init
+    endpoint = replace(init.local_api_endpoint, advertise_address=machine.address, bind_port=machine.ports["api_server"])
+    return JoinConfiguration(
+        node_registration=replace(init.node_registration, name=machine.name),
+        ca_cert_path=str(host.layout.certificate("ca")),
+        discovery=_discovery(invitation),
+        control_plane=JoinControlPlane(local_api_endpoint=endpoint, certificate_key=invitation.certificate_key if invitation else ""),
+        patches_directory=init.patches_directory,
+        timeouts=init.timeouts,
+    )
+
+
+def _discovery(invitation: Invitation | None) -> Discovery:
+    if invitation is None:
+        return Discovery()
+    by_token = BootstrapTokenDiscovery(
+        token=invitation.token, api_server_endpoint=invitation.server.removeprefix("https://"), ca_cert_hashes=invitation.pins
+    )
+    return Discovery(bootstrap_token=by_token, tls_bootstrap_token=invitation.token)
+
+
+def adapted(found: Configuration, *, mine: Configuration) -> Configuration:
+    """Put a machine's own places into the cluster's configuration, which names those of the first one."""
+    places = replace(found.cluster, certificates_dir=mine.cluster.certificates_dir, etcd=mine.cluster.etcd)
+    return replace(found, cluster=places, kubelet=mine.kubelet)
+
+
+def _has_all(host: RealHost, *, now: datetime) -> bool:
+    """Whether a machine has what only others can give it."""
+    pki: PurePosixPath = host.layout.pki
+    return all(host.state(pki / name) is not None for name in SHARED) and identity.of_node(host, now=now) is not None
+
+
+def _has_joined(journal: FileJournal) -> bool:
+    last = phases.WAIT.word
+    return any(record.phase == last and record.mark is Mark.FINISHED for record in journal.records())

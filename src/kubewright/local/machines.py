@@ -1,0 +1,106 @@
+"""The machines of a cluster as its daemon has them: a supervisor each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+
+from kubewright.base.errors import HostError
+from kubewright.base.events import SilentReporter
+from kubewright.local import record
+from kubewright.local.flags import START_AFTER
+from kubewright.local.launch import Launch
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.supervisor import DOWN, ComponentState, NodeFacts, ProbeIdentity, Supervisor
+
+
+class Machines:
+    """All machines of a cluster that run here.
+
+    made ── start() ──> those of the record are supervised ── begin(), end() ──> ... ── stop() or release() ──> none is
+    """
+
+    def __init__(self, places: Places, cluster: ClusterRecord, told: Launch) -> None:
+        self._places = places
+        self._cluster = cluster
+        self._programs = {name: Path(path) for name, path in told.programs.items()}
+        self._supervisors: dict[str, Supervisor] = {}
+
+    @property
+    def first(self) -> Machine:
+        """The first control plane machine. It is there as long as the cluster is."""
+        return self._cluster.control_plane
+
+    async def start(self) -> None:
+        """Supervise every machine of the record, the first one first: the others wait for it anyway."""
+        for machine in self._cluster.machines:
+            await self._supervise(machine)
+
+    async def begin(self, name: str) -> Machine:
+        """Supervise a machine; one that is supervised is left alone.
+
+        The record is read again: the machine may be newer than the daemon, and have the name of one that has gone. Raises HostError if
+        there is no such machine.
+        """
+        self._cluster = record.load(self._places.record) or self._cluster
+        machine = self._cluster.machine(name)
+        if machine is None:
+            raise HostError(f"there is no machine {name!r}", remedy="run `kubewright up` again")
+        await self._supervise(machine)
+        return machine
+
+    async def end(self, names: Collection[str]) -> None:
+        """End every process of some machines; those that are not supervised are left alone."""
+        await asyncio.gather(*(self._supervisors[name].stop(DOWN) for name in names if name in self._supervisors))
+        for name in names:
+            self._supervisors.pop(name, None)
+
+    def supervised(self) -> list[Machine]:
+        """Return the machines that are supervised, in the order of the record, as far as it has them."""
+        return [machine for machine in self._cluster.machines if machine.name in self._supervisors]
+
+    def supervisor(self, name: str) -> Supervisor:
+        """Return the supervisor of a machine; the first one's for ''. Raises KeyError."""
+        return self._supervisors[name or self.first.name]
+
+    def snapshot(self) -> list[tuple[str, Supervisor, list[ComponentState]]]:
+        """Return machine, supervisor and components of each machine."""
+        return [(name, supervisor, supervisor.snapshot()) for name, supervisor in self._supervisors.items()]
+
+    def retry(self) -> None:
+        """Start components at once that wait for the end of their back-off."""
+        for supervisor in self._supervisors.values():
+            supervisor.retry()
+
+    async def stop(self) -> None:
+        """End every process. Idempotent."""
+        await asyncio.gather(*(supervisor.stop(DOWN) for supervisor in self._supervisors.values()))
+
+    async def release(self) -> None:
+        """Leave the processes alone, for the next daemon."""
+        await asyncio.gather(*(supervisor.release() for supervisor in self._supervisors.values()))
+
+    async def _supervise(self, machine: Machine) -> None:
+        if machine.name not in self._supervisors:
+            self._supervisors[machine.name] = supervisor = self._supervisor(machine)
+            await supervisor.start()
+
+    def _supervisor(self, machine: Machine) -> Supervisor:
+        layout = self._places.layout(machine.name)
+        return Supervisor(
+            Path(layout.manifests),
+            Path(layout.run),
+            self._places.logs(machine.name),
+            self._programs,
+            node=NodeFacts(name=machine.name, ip=machine.address),
+            marker=str(self._places.root),
+            reporter=SilentReporter(),
+            probe_identity=ProbeIdentity(
+                certificate=Path(layout.certificate("etcd/healthcheck-client")),
+                key=Path(layout.key("etcd/healthcheck-client")),
+                ports=frozenset({machine.ports["etcd_metrics"]}),
+            ),
+            after=START_AFTER,
+        )

@@ -1,0 +1,111 @@
+"""Real etcd members as processes, with TLS and client certificates as kubeadm's have, on loopback addresses of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import trustme
+from local_kit import program
+
+from kubewright.etcd.client import EtcdClient
+from kubewright.http import tls
+
+PORTS = (2379, 2380)
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _addresses() -> Iterator[str]:
+    for step in range(200):
+        address = f"127.0.2.{20 + (os.getpid() + step) % 200}"  # two test runs begin at different ones
+        if _free(address):
+            yield address
+    pytest.fail("no free loopback address")
+
+
+def _free(address: str) -> bool:
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        for port in PORTS:
+            stack.enter_context(socket.create_server((address, port)))
+        return True
+    return False
+
+
+@dataclass
+class Cluster:
+    """Members by name; all share one certificate."""
+
+    root: Path
+    authority: trustme.CA = field(default_factory=trustme.CA)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._free = _addresses()
+        self.authority.cert_pem.write_to_path(str(self.root / "ca.crt"))
+
+    def address(self, name: str) -> str:
+        if name not in self.addresses:
+            taken = set(self.addresses.values())
+            self.addresses[name] = next(address for address in self._free if address not in taken)
+            leaf = self.authority.issue_cert(self.addresses[name], "127.0.0.1")
+            (self.root / f"{name}.crt").write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
+            leaf.private_key_pem.write_to_path(str(self.root / f"{name}.key"))
+        return self.addresses[name]
+
+    def peer(self, name: str) -> str:
+        return f"https://{self.address(name)}:2380"
+
+    def url(self, name: str) -> str:
+        return f"https://{self.address(name)}:2379"
+
+    def start(self, name: str, *, cluster: str = "") -> None:
+        """Start a member, a new cluster of one where no other is given."""
+        pair = {"cert-file": f"{name}.crt", "key-file": f"{name}.key", "trusted-ca-file": "ca.crt"}
+        client, peer = self.url(name), self.peer(name)
+        flags = {
+            "name": name,
+            "data-dir": self.root / f"{name}.data",
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": cluster or f"{name}={peer}",
+            "initial-cluster-state": "existing" if cluster else "new",
+            "client-cert-auth": "true",
+            "peer-client-cert-auth": "true",
+            "heartbeat-interval": 20,
+            "election-timeout": 200,
+            "unsafe-no-fsync": "true",
+            **{prefix + flag: self.root / file for prefix in ("", "peer-") for flag, file in pair.items()},
+        }
+        argv = [program("etcd"), *(f"--{flag}={value}" for flag, value in flags.items())]
+        with (self.root / f"{name}.log").open("ab") as log:
+            # the members live as long as a module; no thread forks meanwhile
+            self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=_die_with_parent)  # noqa: PLW1509
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def client(self, *names: str, timeout: float = 2.0) -> EtcdClient:
+        leaf = self.authority.issue_cert("client.example", common_name="kube-etcd-healthcheck-client")
+        chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+        context = tls.client_context(self.authority.cert_pem.bytes(), chain, leaf.private_key_pem.bytes())
+        return EtcdClient([self.url(name) for name in names], context=context, timeout=timeout)
+
+    def stop(self) -> None:
+        for name in list(self.processes):
+            self.kill(name)

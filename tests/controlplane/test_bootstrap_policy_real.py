@@ -1,0 +1,18 @@
+"""The table of the rights of the components beside a real API server."""
+
+from __future__ import annotations
+
+import json
+
+import policy_collecting
+
+from kubewright.kube.client import KubeClient
+from kubewright.manifests import bootstrap_policy
+
+
+def test_the_table_is_what_the_api_server_makes(admin: KubeClient) -> None:
+    made = policy_collecting.collect(admin)
+    known = [json.loads(line) for line in bootstrap_policy.text().splitlines()]
+    assert len(made) == 12
+    assert [row for row in known if row not in made] == []
+    assert [row for row in made if row not in known] == []

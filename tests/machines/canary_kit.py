@@ -1,0 +1,135 @@
+"""Secrets that are known, and everywhere that they could turn up: output, arguments of processes, the journal, every file that a machine wrote."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from testbed.machine import Machine
+
+TOKEN_ID, TOKEN_SECRET = "c4n4ry", "c4n4ry0t0ken0000"
+TOKEN: Final = f"{TOKEN_ID}.{TOKEN_SECRET}"
+CERTIFICATE_KEY: Final = "c4" * 32
+PASSWORD: Final = "canary-of-an-environment-variable"
+KEYS: Final = ("ca.key", "front-proxy-ca.key", "etcd/ca.key", "sa.key", "apiserver.key", "etcd/server.key")
+KUBECONFIGS: Final = ("admin.conf", "super-admin.conf", "controller-manager.conf", "scheduler.conf")
+_WRITTEN_IN_MEMORY: Final = ("run", "tmp", "dev/shm")
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    """Return a text and what base64 makes of it."""
+    return secret, base64.b64encode(secret.encode()).decode().rstrip("=")
+
+
+GIVEN: Final[Mapping[str, Sequence[str]]] = {
+    "token": _forms(TOKEN_SECRET),
+    "certificate key": _forms(CERTIFICATE_KEY),
+    "password": _forms(PASSWORD),
+}
+"""What is in the configuration."""
+
+
+def made(machine: Machine) -> Mapping[str, Sequence[str]]:
+    """Return the private keys that are on a machine: a line of the middle of each, as it is and as it is in kubeconfigs."""
+    found = {}
+    for name in KEYS:
+        pem = machine.run("cat", f"/etc/kubernetes/pki/{name}").out
+        found[name] = (pem.splitlines()[2], base64.b64encode(pem.encode()).decode()[200:280])
+    for name in KUBECONFIGS:
+        text = machine.run("cat", f"/etc/kubernetes/{name}").out
+        data = next(line.split()[1] for line in text.splitlines() if "client-key-data" in line)
+        found[name] = (data[200:280], base64.b64decode(data).decode().splitlines()[2])
+    return found
+
+
+def seen(text: str, canaries: Mapping[str, Sequence[str]]) -> set[str]:
+    """Name the canaries in a text, also where its lines are broken or indented."""
+    joined = "".join(text.split())
+    return {name for name, forms in canaries.items() if any(form in text or form in joined for form in forms)}
+
+
+_LOOKS: Final = 4
+"""A process may become another program after it was first seen, and soon is what it stays."""
+
+
+@dataclass
+class Arguments:
+    """The command lines of all processes of a machine, also of those that last a tenth of a second only."""
+
+    machine: Machine
+    found: set[str] = field(default_factory=set)
+    _looked: Counter[int] = field(default_factory=Counter)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        ended = threading.Event()
+        thread = threading.Thread(target=self._look, args=(ended,))
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    def _look(self, ended: threading.Event) -> None:
+        while not ended.wait(0.05):
+            for pid in self.machine.cgroups.processes():
+                self._looked[pid] += 1
+                if self._looked[pid] > _LOOKS:
+                    continue
+                try:
+                    self.found.add(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                except OSError:
+                    continue  # it has ended
+
+
+def journal(machine: Machine) -> str:
+    """Return everything that was logged."""
+    return machine.run("journalctl", "--all", "--no-pager", "-o", "export").out
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A file with a canary. `private` tells whether only root can read it."""
+
+    path: str
+    canary: str
+    private: bool
+
+
+def files(machine: Machine, canaries: Mapping[str, Sequence[str]]) -> list[Kept]:
+    """Return every file that the machine wrote, on its disk or in memory, and that holds a canary."""
+    roots = [machine.places.upper, *(machine.root / name for name in _WRITTEN_IN_MEMORY)]
+    return sorted((one for root in roots for one in _files(machine, root, canaries)), key=lambda one: (one.path, one.canary))
+
+
+def _files(machine: Machine, root: Path, canaries: Mapping[str, Sequence[str]]) -> Iterator[Kept]:
+    patterns = "\n".join(form for forms in canaries.values() for form in forms)
+    argv = ["grep", "-rlaF", "--devices=skip", "-f", "-", str(root)]
+    ended = subprocess.run(argv, input=patterns.encode(), capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    base = machine.places.upper if root == machine.places.upper else machine.root
+    for name in ended.stdout.decode().splitlines():
+        path = Path(name)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:  # etcd and containerd remove files of theirs
+            continue
+        for canary in canaries:
+            if any(form.encode() in content for form in canaries[canary]):
+                yield Kept(path=f"/{path.relative_to(base)}", canary=canary, private=_private(path, base))
+
+
+def _private(path: Path, base: Path) -> bool:
+    """Say whether only root can read a file: for its own mode, or for that of a directory above it."""
+    own = path.stat()
+    above = [one.stat() for one in path.parents if one.is_relative_to(base) and one != base]
+    closed = not own.st_mode & 0o077 or any(not one.st_mode & 0o077 for one in above)
+    return closed and own.st_uid == 0

@@ -1,0 +1,156 @@
+"""Clusters whose first machine one tool made and whose other machines another one joined."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin, run
+from machine_kit import SHARED, eventually, kubectl
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+from kubewright import binaries
+
+NEXT: Final = "kubeadm v1.37"
+"""The kubeadm of the minor release after ours: it may join machines to our clusters."""
+_NEXT_VERSION: Final = "v1.37.1"
+_NEXT_IMAGES: Final = {"etcd:3.6.8-0": "etcd:3.7.0-0", "coredns/coredns:v1.14.2": "coredns/coredns:v1.14.6"}
+"""It wants images of its own release, which these machines cannot pull: they get other names for those that are there."""
+
+FIRST, SECOND, WORKER = "first", "second", "worker"
+_ADMINISTRATOR: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+_COMMAND: Final = re.compile(r"kubeadm join (?P<words>(?:[^\n\\]|\\\n)+)")
+_ETCDCTL: Final = (
+    *("etcdctl", "--cacert=/etc/kubernetes/pki/etcd/ca.crt", "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt"),
+    *("--key=/etc/kubernetes/pki/etcd/healthcheck-client.key", "--endpoints=https://127.0.0.1:2379", "-w", "json"),
+)
+
+
+Cell = tuple[str, str]
+"""The tool of the first machine, and that of the others."""
+
+
+def next_kubeadm() -> Path:
+    """Return the kubeadm of the next minor release, as it is called on the host and in the machines."""
+    environment = {name: value for name, value in os.environ.items() if name != "KUBEWRIGHT_BINARIES_DIR"}  # that has our own version
+    return Path(binaries.ensure(("kubeadm",), version=_NEXT_VERSION, sources=binaries.sources_from(environment))["kubeadm"].path)
+
+
+class Mixed:
+    """A cluster whose second control plane and worker another tool joined. `cell` names both tools."""
+
+    def __init__(self, cell: Cell, *, parts: Parts) -> None:
+        # no name may begin with another one's and a hyphen: sweeping that bed would take this one as well
+        name = "-".join(("interop", *(tool.replace(" ", "").replace(".", "") for tool in cell)))
+        self.joiner = cell[1]
+        shared = (*SHARED, *([next_kubeadm().parent] if self.joiner == NEXT else []))
+        self.cluster = Cluster(cell[0], Bed(FIRST, SECOND, WORKER, bed=name, parts=parts, shared=shared))
+
+    @property
+    def first(self) -> Machine:
+        return self.cluster.bed[FIRST]
+
+    def call(self, name: str, tool: str, *arguments: str) -> Ended:
+        """Run a command of a tool on one machine."""
+        if tool == NEXT:
+            return self.cluster.bed[name].run(str(next_kubeadm()), *arguments, env=_ADMINISTRATOR)
+        return run(tool, self.cluster.bed[name], *arguments)
+
+    def make(self) -> None:
+        """Boot the machines, make the first one a control plane, and join the others at the same time, as `init` said."""
+        self.cluster.bed.up()
+        control_plane, worker = words_of(begin(self.cluster))
+        if self.joiner == NEXT:
+            for known, wanted in _NEXT_IMAGES.items():
+                names = (f"registry.k8s.io/{name}" for name in (known, wanted))
+                self.cluster.bed[SECOND].run("ctr", "-n", "k8s.io", "images", "tag", *names)
+        at_once(lambda: self._join(SECOND, control_plane), lambda: self._join(WORKER, worker))
+
+    def _join(self, name: str, words: Sequence[str]) -> None:
+        self.call(name, self.joiner, "join", *words, "--ignore-preflight-errors", "SystemVerification")
+
+
+def words_of(said: str) -> list[list[str]]:
+    """Cut the join commands out of what `init` said, as scripts do: that of control planes and that of workers."""
+    return [found["words"].replace("\\\n", " ").split() for found in _COMMAND.finditer(said)]
+
+
+class Line:
+    """Clusters, made one after the other: while one is used, the next one is made. `cells` are those that will be asked for, in order."""
+
+    def __init__(self, cells: Sequence[Cell], *, parts: Parts) -> None:
+        self._cells = list(cells)
+        self._parts = parts
+        self._pool = ThreadPoolExecutor(1)
+        self._begun: dict[Cell, tuple[Mixed, Future[None]]] = {}
+
+    @contextmanager
+    def take(self, cell: Cell) -> Iterator[tuple[Mixed, Future[None]]]:
+        """Give out a cluster with what says when it is made, or what it could not be made for. It ends with the block."""
+        place = self._cells.index(cell)
+        for one in self._cells[place : place + 2]:
+            if one not in self._begun:
+                made = Mixed(one, parts=self._parts)
+                self._begun[one] = made, self._pool.submit(made.make)
+        try:
+            yield self._begun[cell]
+        finally:
+            self._begun[cell][1].exception()
+            self._begun.pop(cell)[0].cluster.bed.down()
+
+    def close(self) -> None:
+        """End what nobody took."""
+        self._pool.shutdown(cancel_futures=True)
+        for made, _ in self._begun.values():
+            made.cluster.bed.down()
+
+
+def nodes(machine: Machine) -> Mapping[str, tuple[bool, bool]]:
+    """Return every Node: whether it is ready, and whether it is a control plane."""
+    return {
+        node["metadata"]["name"]: (
+            any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"].get("conditions", [])),
+            "node-role.kubernetes.io/control-plane" in node["metadata"]["labels"],
+        )
+        for node in kubectl(machine, "get", "nodes").get("items", [])
+    }
+
+
+def members(machine: Machine) -> Mapping[str, bool]:
+    """Return the members of etcd by name, and whether each may vote."""
+    said = machine.run(
+        *("kubectl", "-n", "kube-system", "exec", f"etcd-{machine.name}", "--", *_ETCDCTL, "member", "list"), env=_ADMINISTRATOR
+    )
+    return {one["name"]: not one.get("isLearner", False) for one in json.loads(said.out)["members"]}
+
+
+def resolve(machine: Machine, *, node: str, service: str) -> None:
+    """Run a pod on a node until it resolves the name of a Service."""
+    container = {
+        "name": "resolves",
+        "image": "docker.io/library/busybox:test",
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", f"until nslookup {service}; do sleep 0.5; done"],
+    }
+    spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "resolves"}, "spec": spec}
+    machine.run("kubectl", "create", "-f", "-", data=json.dumps(body), env=_ADMINISTRATOR)
+    eventually(lambda: kubectl(machine, "get", "pod", "resolves").get("status", {}).get("phase") == "Succeeded", f"{service} to resolve")
+
+
+def left(machine: Machine) -> Sequence[str]:
+    """Name what a machine that was reset should not have any more: files, and containers."""
+    places = "/etc/kubernetes /etc/kubernetes/manifests /etc/kubernetes/pki /var/lib/kubelet /var/lib/etcd"
+    found = machine.run("sh", "-c", f"find {places} -mindepth 1 -not -type d 2>/dev/null; ctr -n k8s.io containers list -q", check=False)
+    return found.out.split()
+
+
+OTHER: Final = {KUBEADM: KUBEWRIGHT, KUBEWRIGHT: KUBEADM, NEXT: KUBEWRIGHT}
+"""Which tool resets a machine that a tool made."""

@@ -1,0 +1,134 @@
+"""Commands that are killed: at a boundary between two phases, or some seconds after they began."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from machine_kit import ENVIRONMENT, argv
+from testbed.machine import Machine
+
+SEED = int(os.environ.get("KUBEWRIGHT_KILL_SEED", "5"))
+"""Of random moments. Another one with each `make soak`."""
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A place in a run: a phase begins, or has ended."""
+
+    event: str
+    phase: str
+
+    def __str__(self) -> str:
+        return f"{self.phase} {'begins' if self.event == 'PhaseStarted' else 'has ended'}"
+
+
+class Command:
+    """A kubewright at work in a machine, whose events can be read as they happen."""
+
+    def __init__(self, machine: Machine, arguments: Sequence[str]) -> None:
+        self.said: list[str] = []
+        self._at_work = threading.Event()
+        self._process = machine.start(
+            *argv(*arguments, "-o", "json"), env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+
+    def boundaries(self) -> Iterator[Boundary]:
+        """Read events up to the end of the command, and give out those of phases at the moment at which they happen."""
+        for event in self._events():
+            if event.get("event") in {"PhaseStarted", "PhaseFinished"}:
+                yield Boundary(event["event"], event["phase"])
+
+    def interrupt(self) -> None:
+        """Send SIGINT as a user would: once it has said something. Python itself ends by the signal before that."""
+        self._at_work.wait(60)
+        self.send(signal.SIGINT)
+
+    def send(self, number: int) -> None:
+        """Send a signal to kubewright itself, not to what led to it. Nothing happens once it has ended."""
+        while self._process.poll() is None:
+            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text(encoding="ascii").split()
+            if children:
+                for child in children:
+                    with suppress(ProcessLookupError):  # it has just ended
+                        os.kill(int(child), number)
+                return
+            time.sleep(0.005)  # the machine is being entered
+
+    def end(self) -> int:
+        """Read what is left and return the exit code; negative for a signal."""
+        assert self._process.stderr is not None
+        for _ in self._events():
+            pass
+        self._process.stderr.close()
+        return self._process.wait(120)
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.said.append(line.decode(errors="replace"))
+            if line.startswith(b"{"):
+                self._at_work.set()
+                yield json.loads(line)
+        self._at_work.set()  # it has ended
+
+
+@dataclass(frozen=True)
+class Course:
+    """How an undisturbed run went: where it can be killed, and how long it took."""
+
+    boundaries: Sequence[Boundary]
+    seconds: float
+
+
+def undisturbed(machine: Machine, arguments: Sequence[str]) -> Course:
+    """Run a command to its end."""
+    began = time.monotonic()
+    command = Command(machine, arguments)
+    found = list(command.boundaries())
+    assert command.end() == 0, "".join(command.said)
+    # between two phases the end of one and the begin of the next are the same place
+    chosen = [boundary for boundary in found if boundary.event == "PhaseStarted"]
+    return Course(boundaries=[*chosen, found[-1]], seconds=time.monotonic() - began)
+
+
+def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str], *, by: int = signal.SIGKILL) -> int:
+    """Run a command up to a boundary and end it there. It may be through before the signal arrives, but only after the last boundary."""
+    command = Command(machine, arguments)
+    reached = False
+    for found in command.boundaries():
+        if found == boundary and not reached:
+            reached = True
+            command.send(by)
+    code = command.end()
+    assert reached, f"never came to where {boundary}:\n{''.join(command.said)}"
+    return code
+
+
+def killed_after(machine: Machine, seconds: float, arguments: Sequence[str], *, by: int = signal.SIGKILL) -> int:
+    """Run a command for some seconds and end it there, if it is not through."""
+    command = Command(machine, arguments)
+    timer = threading.Timer(seconds, command.interrupt if by == signal.SIGINT else partial(command.send, by))
+    timer.start()
+    try:
+        return command.end()  # reads what it says: a full pipe would stop it
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def moments(seconds: float, *, count: int, seed: int = SEED) -> list[float]:
+    """Return random moments of a run: one in each of `count` equal parts, so that none of them is left out."""
+    chosen = random.Random(seed)
+    return [seconds * (index + chosen.random()) / count for index in range(count)]

@@ -1,0 +1,61 @@
+"""Machines that kubeadm made, taken over by kubewright: what it would change there, and what it refuses without being asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, write
+from testbed.bed import Bed, Parts
+
+IGNORED = "--ignore-preflight-errors=SystemVerification"
+
+
+@pytest.fixture(scope="module")
+def bed(parts: Parts) -> Iterator[Bed]:
+    """A control plane and a worker that kubeadm made."""
+    with Bed("one", "two", bed="adopt", parts=parts, shared=SHARED) as made:
+        one, two = made["one"], made["two"]
+        write(one, CONFIG, INIT.format(address=one.address))
+        one.run("kubeadm", "init", "--config", CONFIG)
+        two.run(*join(made), IGNORED)
+        eventually(lambda: len(kubectl(one, "get", "nodes").get("items", [])) == 2, "two Nodes")
+        # four static ones, two of CoreDNS, kube-proxy on both Nodes: the kubelet tells the cluster of static ones in its own time
+        eventually(lambda: len(kubectl(one, "-n", "kube-system", "get", "pods").get("items", [])) == 8, "all pods to be there")
+        yield made
+
+
+def join(bed: Bed) -> list[str]:
+    return bed["one"].run("kubeadm", "token", "create", "--print-join-command").out.split()
+
+
+def test_a_control_plane_that_kubeadm_made(bed: Bed) -> None:
+    """With the same configuration there is nothing to change; it is changed on request only, and ours from then on."""
+    one = bed["one"]
+    assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
+    refused = kubewright(one, "init", "--config", CONFIG, check=False)
+    assert refused.code == 1
+    assert "error: this machine is part of a cluster, and kubewright did not make it so" in refused.err
+    assert "--adopt" in refused.err
+
+    write(one, "/root/other.yaml", INIT.format(address=one.address).replace("10.244.0.0/16", "10.245.0.0/16"))
+    other = kubewright(one, "init", "--adopt", "--config", "/root/other.yaml", check=False)
+    assert other.code == 1
+    assert "+      podSubnet: 10.245.0.0/16" in other.err
+
+    pods = {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]}
+    assert "nothing has to change" in kubewright(one, "init", "--adopt", "--config", CONFIG).out
+    assert kubewright(one, "init", "--config", CONFIG).code == 0
+    assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
+    assert {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]} == pods
+
+
+def test_a_worker_that_kubeadm_made(bed: Bed) -> None:
+    words, two = [*join(bed)[1:], IGNORED], bed["two"]
+    assert kubewright(two, *words, "--plan").out == ""
+    refused = kubewright(two, *words, check=False)
+    assert refused.code == 1
+    assert "kubewright did not make it so" in refused.err
+    assert "nothing has to change" in kubewright(two, *words, "--adopt").out
+    assert kubewright(two, *words, "--plan").out == ""
+    assert kubewright(two, *words).code == 0

@@ -1,0 +1,123 @@
+"""Faults that are found before `init` changes anything: one machine, one fault after the other, and nothing is left of any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from machine_kit import CONFIG, INIT, SHARED, kubewright, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+MADE = ("/etc/kubernetes/pki", "/etc/kubernetes/manifests", "/etc/kubernetes/admin.conf", "/var/lib/etcd", "/var/lib/kubelet/config.yaml")
+
+
+@pytest.fixture(scope="module")
+def machine(parts: Parts) -> Iterator[Machine]:
+    """A machine on which `init` never gets far."""
+    with Bed("one", bed="faults-checks", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, INIT.format(address=one.address))
+        yield one
+
+
+def init(machine: Machine, *arguments: str) -> Ended:
+    """Run init, which must fail as every command fails: with a message, a remedy and no traceback, and nothing half-written."""
+    ended = kubewright(machine, "init", "--config", CONFIG, *arguments, check=False)
+    assert ended.code == 1, ended.err + ended.out
+    assert "to mend it: " in ended.err
+    assert "Traceback" not in ended.err + ended.out
+    assert "this is a bug" not in ended.err
+    assert machine.run("sh", "-c", f"ls -d {' '.join(MADE)}", check=False).out == ""
+    return ended
+
+
+@contextmanager
+def broken(machine: Machine, how: str, mend: str) -> Iterator[None]:
+    """Break something in a machine, and mend it again."""
+    machine.run("sh", "-c", how)
+    try:
+        yield
+    finally:
+        machine.run("sh", "-c", mend)
+
+
+@contextmanager
+def configured(machine: Machine, old: str, new: str) -> Iterator[None]:
+    text = INIT.format(address=machine.address)
+    assert text.count(old) == 1
+    write(machine, CONFIG, text.replace(old, new))
+    try:
+        yield
+    finally:
+        write(machine, CONFIG, text)
+
+
+def test_a_port_that_is_taken_is_named_with_its_holder(machine: Machine) -> None:
+    listen = "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listens', flush=True); time.sleep(600)"
+    holder = machine.start("/usr/bin/python3", "-c", listen, stdout=-1)
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == b"listens\n"
+        assert "[ERROR Port-6443]: Port 6443 is in use by python3 (pid " in init(machine).err
+    finally:
+        machine.run("pkill", "-KILL", "-f", "create_server")
+        holder.stdout.close()
+        holder.wait(10)
+
+
+def test_a_runtime_that_is_down_is_named(machine: Machine) -> None:
+    with broken(machine, "systemctl stop containerd", "systemctl start containerd"):
+        said = init(machine).err
+    assert "[ERROR CRI]: no container runtime answers at unix:///var/run/containerd/containerd.sock" in said
+    assert "systemctl" in said
+
+
+def test_a_kubelet_that_is_not_installed_is_named(machine: Machine) -> None:
+    with broken(machine, "mv /usr/bin/kubelet /usr/bin/kubelet.away", "mv /usr/bin/kubelet.away /usr/bin/kubelet"):
+        said = init(machine).err
+    assert "[ERROR KubeletVersion]: " in said
+    assert "install" in said
+
+
+def test_swap_that_is_on_is_warned_of_and_may_be_made_an_error(machine: Machine) -> None:
+    lines = "Filename Type Size Used Priority\\n/dev/sda2 partition 1000 0 -2\\n"
+    with broken(machine, f"printf '{lines}' > /root/swaps; mount --bind /root/swaps /proc/swaps", "umount /proc/swaps"):
+        said = kubewright(machine, "preflight", "init", "--config", CONFIG, check=False)
+        assert "Swap" in said.out + said.err
+        assert "swap" in (said.out + said.err).lower()
+
+
+def test_a_host_name_that_is_none_is_refused(machine: Machine) -> None:
+    with configured(machine, "nodeRegistration:\n", "nodeRegistration:\n  name: Not_A_Name\n"):
+        said = init(machine).err
+    assert "nodeRegistration.name" in said
+
+
+def test_images_that_cannot_be_pulled_are_named(machine: Machine) -> None:
+    with configured(machine, "kubernetesVersion:", "imageRepository: registry.invalid/k8s\nkubernetesVersion:"):
+        said = init(machine).err
+    assert "the image registry.invalid/k8s/" in said
+    assert "cannot be pulled" in said
+
+
+def test_a_kubernetes_directory_that_is_read_only_is_named(machine: Machine) -> None:
+    with broken(machine, "mkdir -p /etc/kubernetes && mount -t tmpfs -o ro none /etc/kubernetes", "umount /etc/kubernetes"):
+        said = init(machine).err
+    assert "/etc/kubernetes/pki" in said
+    assert "read-only" in said
+
+
+def test_a_disk_that_is_full_is_named(machine: Machine) -> None:
+    with broken(machine, "mkdir -p /etc/kubernetes && mount -t tmpfs -o size=8k none /etc/kubernetes", "umount /etc/kubernetes"):
+        ended = kubewright(machine, "init", "--config", CONFIG, check=False)
+        assert ended.code == 1
+        assert "the disk is full" in ended.err
+        assert "df -h" in ended.err
+        assert "Traceback" not in ended.err
+
+
+def test_after_all_of_them_the_same_command_works(machine: Machine) -> None:
+    kubewright(machine, "init", "--config", CONFIG)
+    assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""

@@ -1,0 +1,49 @@
+"""An etcd that loses its quorum while a control plane joins: the join ends in its time, says so, and works later."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from cluster_kit import configuration
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, write
+from test_faults_joining import Cluster, complaint, join
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+
+@pytest.fixture(scope="module")
+def cluster(parts: Parts) -> Iterator[Cluster]:
+    """Two control planes, so that etcd has no quorum without both, and a machine that is to be the third."""
+    with Bed("one", "two", "three", bed="faults-quorum", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, configuration(one))
+        kubewright(one, "init", "--config", CONFIG, "--upload-certs")
+        made = Cluster(bed, kubewright(one, "token", "create", "--print-join-command").out.split()[-1])
+        join(made.prepared("two", control_plane=True))
+        yield made
+
+
+def test_an_etcd_that_loses_its_quorum_while_a_new_member_learns_is_told(cluster: Cluster) -> None:
+    two, three = cluster.bed["two"], cluster.prepared("three", patience="20s", control_plane=True)
+    said = complaint(_cut_off(two, three, "[etcd] Letting the new etcd member"))
+    assert "etcd" in said
+    assert "see that most of the other control planes run" in said
+    two.boot()
+    two.ready()
+    eventually(lambda: bool(kubectl(cluster.one, "get", "nodes").get("items")), "the API server to answer again")
+    join(cluster.prepared("three", control_plane=True))
+    eventually(lambda: cluster.ready("three"), "the Node to be Ready")
+
+
+def _cut_off(two: Machine, three: Machine, moment: str) -> Ended:
+    """Let `three` join, and cut the power of `two` when that says `moment`."""
+    running = three.start(*argv("join", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None
+    lines = iter(running.stdout.readline, b"")
+    said = next((line for line in lines if moment in line.decode()), None)
+    two.cut_power()
+    out, err = running.communicate(timeout=180)
+    assert said is not None, (moment, err.decode())
+    return Ended(running.returncode, out.decode(), err.decode())

@@ -1,0 +1,144 @@
+"""Faults that show while a control plane starts: the wait ends early, says why, and the same command works once the fault is mended.
+
+The failing runs mostly wait, so those of all machines run side by side.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubewright, ready, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+from kubewright.manifests.kubelet_unit import DROP_IN, FILES, HEADER, UNIT
+
+ETCD_IMAGE = "registry.k8s.io/etcd:3.6.8-0"
+NO_UNIT = f"systemctl disable -q --now kubelet; rm -rf {UNIT} {DROP_IN.parent}; systemctl daemon-reload"
+SWAP = r"printf 'Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2\n' > /root/swaps; mount --bind /root/swaps /proc/swaps"
+NO_SPACE = "mkdir -m 0700 -p /var/lib/etcd && mount -t tmpfs -o size=64k,mode=700 none /var/lib/etcd"
+NO_IMAGE = f"ctr -n k8s.io images export /root/etcd.tar {ETCD_IMAGE} && ctr -n k8s.io images rm {ETCD_IMAGE}"
+
+BROKEN: Mapping[str, str] = {"flag": "true", "swap": f"{NO_UNIT}; {SWAP}", "space": NO_SPACE, "image": NO_IMAGE}
+"""A machine and what is broken on it."""
+MENDED: Mapping[str, str] = {
+    "swap": "umount /proc/swaps",
+    "space": "mount -o remount,size=1g /var/lib/etcd",
+    "image": f"ctr -n k8s.io images import /root/etcd.tar && ctr -n k8s.io images ls -q | grep -qx {ETCD_IMAGE}",
+}
+WRITTEN: Mapping[str, tuple[str, str]] = {
+    "flag": ("nodeRegistration:\n", "nodeRegistration:\n  kubeletExtraArgs: [{name: nonsense, value: x}]\n"),
+    "image": ("nodeRegistration:\n", "nodeRegistration:\n  imagePullPolicy: Never\n"),
+}
+"""What their configurations have besides."""
+
+
+@pytest.fixture(scope="module")
+def bed(parts: Parts) -> Iterator[Bed]:
+    with Bed(*BROKEN, "other", bed="faults-start", parts=parts, shared=SHARED) as made:
+        for machine in made.machines.values():
+            text = INIT.format(address=machine.address).replace("cluster.test", machine.address)
+            write(machine, CONFIG, text.replace(*WRITTEN.get(machine.name, ("", ""))))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def failed(bed: Bed) -> Mapping[str, Ended]:
+    """How init ended on each of the broken machines."""
+
+    def run(name: str) -> Ended:
+        bed[name].run("sh", "-c", BROKEN[name])
+        return kubewright(bed[name], "init", "--config", CONFIG, check=False)
+
+    with ThreadPoolExecutor(len(BROKEN)) as threads:
+        return dict(zip(BROKEN, threads.map(run, BROKEN), strict=True))
+
+
+def complaint(ended: Ended) -> str:
+    """Return what a failed run said; never a traceback."""
+    assert ended.code == 1, ended.err + ended.out
+    assert "Traceback" not in ended.err + ended.out
+    assert "this is a bug" not in ended.err
+    assert "to mend it: " in ended.err
+    return ended.err
+
+
+def finished(machine: Machine) -> None:
+    """The same command works, and leaves nothing to do."""
+    if machine.name in MENDED:
+        machine.run("sh", "-c", MENDED[machine.name])
+    kubewright(machine, "init", "--config", CONFIG)
+    assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""
+    machine.cut_power()  # the others need the processor
+
+
+def test_a_kubelet_with_a_bad_argument_is_told_with_its_own_words(failed: Mapping[str, Ended]) -> None:
+    said = complaint(failed["flag"])
+    assert "error: the kubelet does not stay up" in said
+    assert "failed to parse kubelet flag: unknown flag: --nonsense" in said
+    assert "nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know" in said
+    assert "kubewright reset" in said
+
+
+def test_after_a_reset_the_corrected_configuration_works(bed: Bed, failed: Mapping[str, Ended]) -> None:
+    machine = bed["flag"]
+    write(machine, CONFIG, machine.run("cat", CONFIG).out.replace("nonsense, value: x", "v, value: '2'"))
+    refused = complaint(kubewright(machine, "init", "--config", CONFIG, check=False))
+    assert "made with another configuration" in refused
+    kubewright(machine, "reset", "--force")
+    finished(machine)
+
+
+def test_swap_keeps_a_kubelet_from_starting(bed: Bed, failed: Mapping[str, Ended]) -> None:
+    said = complaint(failed["swap"])
+    assert "[WARNING Swap]" in said
+    assert "error: the kubelet does not stay up" in said
+    assert "running with swap on is not supported" in said
+    assert "to mend it: switch swap off (`swapoff -a`" in said
+
+
+def test_a_unit_is_installed_where_no_package_has_brought_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
+    machine = bed["swap"]
+    assert failed["swap"].code == 1
+    assert [machine.run("head", "-n1", str(path)).out.strip() for path in FILES] == [HEADER, HEADER]
+    assert machine.run("systemctl", "is-enabled", "kubelet").out.strip() == "enabled"
+    finished(machine)
+
+
+def test_an_etcd_without_space_is_told_with_its_own_words(bed: Bed, failed: Mapping[str, Ended]) -> None:
+    said = complaint(failed["space"])
+    assert "error: etcd does not stay up" in said
+    assert "no space left on device" in said
+    assert "to mend it: free some space (`df -h`" in said
+    finished(bed["space"])
+
+
+def test_an_image_that_nobody_has_is_named(bed: Bed, failed: Mapping[str, Ended]) -> None:
+    said = complaint(failed["image"])
+    assert f"error: the image {ETCD_IMAGE} of etcd is not on this machine, and cannot be pulled" in said
+    assert "to mend it: import it into the container runtime" in said
+    finished(bed["image"])
+
+
+def test_a_second_run_is_refused_and_an_interrupted_one_is_finished_by_the_same_command(bed: Bed, failed: Mapping[str, Ended]) -> None:
+    machine = bed["other"]
+    first = machine.start(*argv("init", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert first.stdout is not None
+    assert any(b"[wait-control-plane]" in line for line in iter(first.stdout.readline, b""))
+    machine.run("pkill", "-STOP", "-x", "kubelet")  # what is waited for does not come meanwhile
+    second = kubewright(machine, "init", "--config", CONFIG, check=False)
+    machine.run("pkill", "-INT", "-f", "kubewright init")
+    _, said = first.communicate(timeout=60)
+    machine.run("pkill", "-CONT", "-x", "kubelet")
+    assert second.code == 1
+    assert "another kubewright is at work" in second.err
+    assert b"error: interrupted in phase wait-control-plane" in said
+    assert b"to mend it: run the same command again" in said
+    assert first.returncode in {130, -signal.SIGINT}
+    kubewright(machine, "init", "--config", CONFIG)
+    assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""
+    eventually(lambda: ready(machine, "daemonset", "kube-proxy"), "kube-proxy")

@@ -1,0 +1,75 @@
+"""Either tool on either side: clusters that kubeadm and kubewright made together, and the commands of each on machines of the other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from cluster_kit import KUBEADM, KUBEWRIGHT
+from interop_kit import FIRST, NEXT, OTHER, SECOND, WORKER, Cell, Line, Mixed, left, members, nodes, resolve
+from machine_kit import eventually
+from testbed.bed import Parts
+
+from matrices import Matrix
+
+CELLS: list[Cell] = [
+    (KUBEWRIGHT, KUBEWRIGHT),
+    (KUBEWRIGHT, KUBEADM),
+    (KUBEADM, KUBEWRIGHT),
+    (KUBEADM, KUBEADM),
+    (KUBEWRIGHT, NEXT),
+]
+"""The tool of the first control plane, and that of the second one and of the worker."""
+
+
+@pytest.fixture(scope="module")
+def line(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Line]:
+    wanted = [item.callspec.params["cell"] for item in request.session.items if item.path == request.path]  # type: ignore[attr-defined]
+    found = Line(wanted, parts=parts)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "-".join(cell).replace(" ", "-"))
+def test_machines_of_both_tools_make_one_cluster(line: Line, cell: Cell, matrix: Callable[[str], Matrix]) -> None:
+    told, row = matrix("interop"), "{} first, then {}".format(*cell)
+    with line.take(cell) as (cluster, made):
+        with told.cell(row, "Nodes"):
+            made.result()
+            wanted = {FIRST: (True, True), SECOND: (True, True), WORKER: (True, False)}
+            eventually(lambda: nodes(cluster.first) == wanted, "all Nodes to be ready")
+        with told.cell(row, "etcd votes"):
+            assert members(cluster.first) == {FIRST: True, SECOND: True}
+        with told.cell(row, "Service name"):
+            resolve(cluster.first, node=WORKER, service="kubernetes.default.svc.cluster.local")
+        for tool in (KUBEADM, KUBEWRIGHT):
+            with told.cell(row, f"commands of {tool}"):
+                commands_work(cluster, tool)
+        if cell[1] == NEXT:
+            with told.cell(row, "upgrade plan v1.37"):
+                assert "kubeadm upgrade apply v1.37.1" in cluster.call(FIRST, NEXT, "upgrade", "plan", "v1.37.1").out
+        with told.cell(row, "reset by the other tool"):
+            for name, maker in ((WORKER, cell[1]), (SECOND, cell[1]), (FIRST, cell[0])):
+                reset_works(cluster, name, OTHER[maker])
+
+
+def commands_work(cluster: Mixed, tool: str) -> None:
+    """Look at tokens and certificates and renew them, on machines of either tool, and plan an upgrade."""
+    assert '"abcdef.0123456789abcdef"' in cluster.call(FIRST, tool, "token", "list", "-o", "json").out
+    for name, missing in ((FIRST, []), (SECOND, ["super-admin.conf"])):
+        expiration = json.loads(cluster.call(name, tool, "certs", "check-expiration", "-o", "json").out)
+        certificates = {one["name"]: one.get("missing", False) for one in expiration["certificates"]}
+        assert len(certificates) == 11
+        assert [one for one, gone in certificates.items() if gone] == missing
+        assert cluster.call(name, tool, "certs", "renew", "all").out.count(" renewed\n") == 11 - len(missing)
+        assert nodes(cluster.cluster.bed[name]).keys() == {FIRST, SECOND, WORKER}  # with the renewed administrator's certificate
+    assert "v1.36.3" in cluster.call(SECOND, tool, "upgrade", "plan", "v1.36.3").out
+
+
+def reset_works(cluster: Mixed, name: str, tool: str) -> None:
+    """Reset a machine with a tool: nothing is left on it, and the others go on without it."""
+    cluster.call(name, tool, "reset", "--force")
+    assert left(cluster.cluster.bed[name]) == []
+    if name != FIRST:
+        assert members(cluster.first).keys() == ({FIRST, SECOND} if name == WORKER else {FIRST})

@@ -1,0 +1,207 @@
+"""`kubewright join --control-plane` on whole machines: at the same time, again, by certificates copied by hand, failed, killed, mended."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from cluster_kit import CERTIFICATE_KEY, TOKEN, at_once, configuration
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+JOIN = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+discovery:
+  bootstrapToken: {{apiServerEndpoint: "cluster.test:6443", token: {token}, caCertHashes: ["{pin}"]}}
+controlPlane:
+  localAPIEndpoint: {{advertiseAddress: {address}}}
+{more}
+nodeRegistration: {{ignorePreflightErrors: [SystemVerification]}}
+"""
+PLACE = "/root/join.yaml"
+BY_KEY = f'  certificateKey: "{CERTIFICATE_KEY}"'
+BY_HAND = "patches: {directory: /root/patches}\ntimeouts: {etcdAPICall: 8s}"
+WRONG_IMAGE = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/etcd:0.0.0', imagePullPolicy: Never}]}\n"
+PKI = "/etc/kubernetes/pki"
+SHARED_FILES = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub", "etcd/ca.crt", "etcd/ca.key")
+STATIC_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A first control plane, and machines that become further ones."""
+
+    bed: Bed
+    pin: str
+
+    @property
+    def one(self) -> Machine:
+        return self.bed["one"]
+
+    def prepare(self, name: str, *, more: str, **changes: str) -> Machine:
+        machine = self.bed[name]
+        text = JOIN.format(token=TOKEN, pin=self.pin, address=machine.address, more=more)
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        write(machine, PLACE, text)
+        return machine
+
+    def members(self) -> dict[str, bool]:
+        """Whether each member votes, by name, or by where it is if it has not started."""
+        pki = f"{PKI}/etcd"
+        credentials = [f"--cacert={pki}/ca.crt", f"--cert={pki}/healthcheck-client.crt", f"--key={pki}/healthcheck-client.key"]
+        words = ["kubectl", "-n", "kube-system", "exec", "etcd-one", "--", "etcdctl", *credentials, "member", "list", "-w", "json"]
+        found = json.loads(self.one.run(*words, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}).out)["members"]
+        return {row.get("name") or row["peerURLs"][0]: not row.get("isLearner", False) for row in found}
+
+    def restarts(self, name: str) -> dict[str, int]:
+        """How often each static pod was restarted, of those whose kubelet has told of their containers."""
+        pods = kubectl(
+            self.one, "-n", "kube-system", "get", "pods", "--field-selector", f"spec.nodeName={name}", "-l", "tier=control-plane"
+        )
+        told = {pod["metadata"]["name"]: pod["status"].get("containerStatuses") for pod in pods.get("items", [])}
+        return {pod: sum(row["restartCount"] for row in rows) for pod, rows in told.items() if rows}
+
+    def taints(self, name: str) -> list[str]:
+        return [taint["key"] for taint in kubectl(self.one, "get", "node", name).get("spec", {}).get("taints", [])]
+
+    def ready(self, name: str) -> bool:
+        rows = kubectl(self.one, "get", "node", name).get("status", {}).get("conditions", [])
+        return any(row["type"] == "Ready" and row["status"] == "True" for row in rows)
+
+
+def join(machine: Machine, *, check: bool = True) -> Ended:
+    return kubewright(machine, "join", "--config", PLACE, check=check)
+
+
+@pytest.fixture(scope="module")
+def cluster(parts: Parts) -> Iterator[Cluster]:
+    with Bed("one", "two", "three", "four", bed="control-planes", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, configuration(one))
+        said = kubewright(one, "init", "--config", CONFIG, "--upload-certs").out
+        pin = re.search(r"sha256:[0-9a-f]{64}", said)
+        assert pin is not None
+        yield Cluster(bed, pin.group())
+
+
+def test_a_wrong_certificate_key_is_told_and_nothing_is_written(cluster: Cluster) -> None:
+    two = cluster.prepare("two", more=BY_KEY, **{CERTIFICATE_KEY: "f" * 64})
+    ended = join(two, check=False)
+    assert ended.code == 1
+    assert "cannot be decrypted" in ended.err
+    assert "upload" in ended.err
+    assert "f" * 64 not in ended.out + ended.err
+    assert two.run("ls", PKI, check=False).out == ""
+
+
+def test_a_plan_shows_the_member_and_changes_nothing(cluster: Cluster) -> None:
+    two = cluster.prepare("two", more=BY_KEY)
+    plan = kubewright(two, "join", "--plan", "--config", PLACE).out
+    assert f"create member two at https://{two.address}:2380" in plan
+    assert "create file /etc/kubernetes/manifests/etcd.yaml" in plan
+    assert "etcd-learner" not in plan
+    assert cluster.members() == {"one": True}
+    assert two.run("ls", PKI, check=False).out == ""
+
+
+def test_two_join_at_the_same_time(cluster: Cluster) -> None:
+    machines = [cluster.prepare(name, more=BY_KEY) for name in ("two", "three")]
+    ends = at_once(*(lambda machine=machine: join(machine) for machine in machines))
+    assert all("* the etcd cluster has a new member on it" in ended.out for ended in ends)
+    assert cluster.members() == {"one": True, "two": True, "three": True}
+    eventually(lambda: cluster.ready("two") and cluster.ready("three"), "the Nodes to be Ready")
+    for machine in machines:
+        node = kubectl(cluster.one, "get", "node", machine.name)
+        assert "node-role.kubernetes.io/control-plane" in node["metadata"]["labels"]
+        wanted = {f"{name}-{machine.name}": 0 for name in STATIC_PODS}
+        # controllers take the taints of a young Node away in their own time, and the kubelet tells of pods in its
+        eventually(lambda name=machine.name: cluster.taints(name) == ["node-role.kubernetes.io/control-plane"], "the taints to go")
+        eventually(lambda name=machine.name, pods=wanted: cluster.restarts(name).keys() == pods.keys(), "all static pods")
+        assert cluster.restarts(machine.name) == wanted
+
+
+def test_every_api_server_answers_and_kubelets_use_their_own(cluster: Cluster) -> None:
+    for name in ("one", "two", "three"):
+        machine = cluster.bed[name]
+        found = kubectl(machine, "--server", f"https://{machine.address}:6443", "get", "nodes")["items"]
+        assert {node["metadata"]["name"] for node in found} == {"one", "two", "three"}
+        assert f"server: https://{machine.address}:6443" in machine.run("cat", "/etc/kubernetes/kubelet.conf").out
+
+
+def test_what_is_left_on_the_machine_is_what_kubeadm_leaves(cluster: Cluster) -> None:
+    two = cluster.bed["two"]
+    listed = two.run("sh", "-c", "cd /etc/kubernetes; find . -type f -printf '%m %p\\n' | sort").out.splitlines()
+    leaves = ("apiserver", "apiserver-etcd-client", "apiserver-kubelet-client", "front-proxy-client")
+    etcd = ("etcd/healthcheck-client", "etcd/peer", "etcd/server")
+    pairs = [f"./pki/{name}" for name in (*leaves, *etcd, "ca", "front-proxy-ca", "etcd/ca")]
+    private = [*(f"{name}.key" for name in pairs), "./pki/sa.key", *(f"./manifests/{name}.yaml" for name in STATIC_PODS)]
+    private += [f"./{name}.conf" for name in ("admin", "controller-manager", "kubelet", "scheduler")]
+    assert listed == sorted([*(f"600 {path}" for path in private), *(f"644 {name}.crt" for name in pairs), "644 ./pki/sa.pub"])
+    manifest = two.run("cat", "/etc/kubernetes/manifests/etcd.yaml").out
+    assert "--initial-cluster-state=existing" in manifest
+    named = re.search(r"--initial-cluster=(\S+)", manifest)
+    assert named is not None
+    assert f"two=https://{two.address}:2380" in named.group(1).split(",")
+    assert two.run("stat", "-c", "%a", "/var/lib/etcd").out.strip() == "700"
+
+
+def test_the_same_join_again_changes_nothing(cluster: Cluster) -> None:
+    two = cluster.bed["two"]
+    assert kubewright(two, "join", "--plan", "--config", PLACE).out == ""
+    state = "cd /etc/kubernetes; find . -type f -exec sha256sum {} + | sort; systemctl show -p MainPID kubelet"
+    before = two.run("sh", "-c", state).out
+    join(two)
+    assert two.run("sh", "-c", state).out == before
+    assert cluster.restarts("two") == {f"{name}-two": 0 for name in STATIC_PODS}
+
+
+def test_what_has_to_be_copied_by_hand_is_told_all_at_once(cluster: Cluster) -> None:
+    four = cluster.prepare("four", more=BY_HAND)
+    four.run("mkdir", "-p", "/root/patches")
+    ended = join(four, check=False)
+    assert ended.code == 1
+    for name in ("ca.crt", "sa.key", "front-proxy-ca.crt", "etcd/ca.crt"):
+        assert name in ended.err
+    assert "--certificate-key" in ended.err
+    assert four.run("ls", "/etc/kubernetes", check=False).out == ""
+
+
+def test_a_join_whose_etcd_never_starts_takes_its_member_back(cluster: Cluster) -> None:
+    four = cluster.bed["four"]
+    four.run("mkdir", "-p", f"{PKI}/etcd")
+    for name in SHARED_FILES:
+        write(four, f"{PKI}/{name}", cluster.one.run("cat", f"{PKI}/{name}").out)
+    four.run("sh", "-c", f"chmod 600 {PKI}/*.key {PKI}/etcd/*.key")
+    write(four, "/root/patches/etcd.yaml", WRONG_IMAGE)
+    ended = join(four, check=False)
+    assert ended.code == 1
+    assert "Removed member four" in ended.out
+    assert "because it did not come up" in ended.out
+    assert cluster.members() == {"one": True, "two": True, "three": True}
+    assert "etcd" not in four.run("ls", "/etc/kubernetes/manifests").out
+
+
+def test_a_join_that_was_killed_goes_on_with_its_learner(cluster: Cluster) -> None:
+    four = cluster.bed["four"]
+    four.run("rm", "/root/patches/etcd.yaml")
+    text = four.run("cat", PLACE).out
+    assert "etcdAPICall: 8s" in text  # how long a run takes is no part of what the machine is made of
+    write(four, PLACE, text.replace("etcdAPICall: 8s", "etcdAPICall: 2m"))
+    first = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    eventually(lambda: len(cluster.members()) == 4, "the member to be added")
+    four.run("pkill", "-KILL", "-f", "kubewright join")
+    first.send_signal(signal.SIGKILL)
+    first.wait(10)
+    assert len(cluster.members()) == 4
+    join(four)
+    assert cluster.members() == {"one": True, "two": True, "three": True, "four": True}
+    eventually(lambda: cluster.ready("four"), "the Node to be Ready")
+    assert kubewright(four, "join", "--plan", "--config", PLACE).out == ""

@@ -1,0 +1,305 @@
+"""`kubewright join` of workers on whole machines: by token, by file, by a kubeconfig from a URL; what is refused, and how quickly."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import trustme
+from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
+QUICK = 9.0
+"""Three times the seconds in which a token or pin that is wrong is to be told."""
+AGE = 12
+"""Seconds after which a cluster has had its time to sign."""
+
+SERVER = """\
+import http.server, ssl, sys
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        name = "cluster-info" if self.path.startswith("/api") else self.path.strip("/")
+        try:
+            status, body = 200, open(f"/root/served/{name}", "rb").read()
+        except OSError:
+            status, body = 404, b"<html>nothing here</html>"
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/root/served/server.pem")
+server = http.server.ThreadingHTTPServer(("", 8443), Answers)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+
+FANCY = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+discovery:
+  file: {{kubeConfigPath: {place}}}
+  tlsBootstrapToken: {token}
+nodeRegistration:
+  name: worker-four
+  ignorePreflightErrors: [SystemVerification]
+  taints: [{{key: team, value: blue, effect: NoSchedule}}, {{key: slow, effect: PreferNoSchedule}}]
+  kubeletExtraArgs: [{{name: v, value: "3"}}]
+patches: {{directory: /root/patches}}
+"""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A control plane, a token for it, and machines that are to join."""
+
+    bed: Bed
+    join: tuple[str, ...]
+    """Endpoint, token and pin as `token create` prints them."""
+
+    @property
+    def one(self) -> Machine:
+        return self.bed["one"]
+
+    def joining(self, *, token: str = "", pin: str = "") -> list[str]:
+        endpoint, _, valid, _, pinned = self.join
+        return [endpoint, "--token", token or valid, "--discovery-token-ca-cert-hash", pin or pinned, IGNORED]
+
+    def has_no_signature_of(self, token: str) -> bool:
+        """Whether cluster-info can be read, and is not signed with the token."""
+        data = kubectl(self.one, "-n", "kube-public", "get", "configmap", "cluster-info").get("data", {})
+        return "kubeconfig" in data and f"jws-kubeconfig-{token[:6]}" not in data
+
+    def node(self, name: str) -> dict:
+        return kubectl(self.one, "get", "node", name)
+
+    def ready(self, name: str) -> bool:
+        rows = self.node(name).get("status", {}).get("conditions", [])
+        return any(row["type"] == "Ready" and row["status"] == "True" for row in rows)
+
+
+@pytest.fixture(scope="module")
+def cluster(parts: Parts) -> Iterator[Cluster]:
+    with Bed("one", "two", "three", "four", bed="workers", parts=parts, shared=SHARED) as bed:
+        one = bed["one"]
+        write(one, CONFIG, INIT.format(address=one.address))
+        kubewright(one, "init", "--config", CONFIG)
+        time.sleep(AGE)
+        command = kubewright(one, "token", "create", "--print-join-command").out.split()
+        yield Cluster(bed, tuple(command[2:]))
+
+
+def timed(machine: Machine, *arguments: str) -> tuple[Ended, float]:
+    start = time.monotonic()
+    return kubewright(machine, "join", *arguments, check=False), time.monotonic() - start
+
+
+def left_alone(machine: Machine) -> bool:
+    return machine.run("ls", "/etc/kubernetes", "/var/lib/kubelet", check=False).out == ""
+
+
+def test_a_token_that_nobody_knows_is_refused_at_once(cluster: Cluster) -> None:
+    ended, seconds = timed(cluster.bed["two"], *cluster.joining(token="zzzzzz.0123456789abcdef"))
+    assert ended.code == 1
+    assert "does not know the token zzzzzz" in ended.err
+    assert "0123456789abcdef" not in ended.err
+    assert seconds < QUICK
+    assert left_alone(cluster.bed["two"])
+
+
+def test_a_token_with_a_wrong_secret_is_refused_at_once(cluster: Cluster) -> None:
+    wrong = cluster.join[2][:-16] + "0" * 16
+    ended, seconds = timed(cluster.bed["two"], *cluster.joining(token=wrong))
+    assert ended.code == 1
+    assert "is not signed with the token" in ended.err
+    assert seconds < QUICK
+    assert left_alone(cluster.bed["two"])
+
+
+def test_a_token_that_has_expired_is_refused_at_once(cluster: Cluster) -> None:
+    token = kubewright(cluster.one, "token", "create", "--ttl", "2s").out.strip()
+    secret = f"bootstrap-token-{token[:6]}"
+    eventually(lambda: not kubectl(cluster.one, "-n", "kube-system", "get", "secret", secret), "the token to be removed")
+    eventually(lambda: cluster.has_no_signature_of(token), "its signature to be removed")
+    ended, seconds = timed(cluster.bed["two"], *cluster.joining(token=token))
+    assert (ended.code, f"does not know the token {token[:6]}" in ended.err) == (1, True)
+    assert seconds < QUICK
+
+
+def test_a_wrong_pin_is_refused_at_once(cluster: Cluster) -> None:
+    ended, seconds = timed(cluster.bed["two"], *cluster.joining(pin=f"sha256:{'0' * 64}"))
+    assert ended.code == 1
+    assert "is not the one you pinned" in ended.err
+    assert seconds < QUICK
+    assert left_alone(cluster.bed["two"])
+
+
+def test_a_machine_joins_by_token(cluster: Cluster) -> None:
+    two = cluster.bed["two"]
+    plan = kubewright(two, "join", "--plan", *cluster.joining()).out
+    assert "create Node two (the kubelet registers it)" in plan
+    assert "create file /var/lib/kubelet/config.yaml" in plan
+    ended = kubewright(two, "join", *cluster.joining())
+    assert "has joined the cluster as the node two" in ended.out
+    eventually(lambda: cluster.ready("two"), "the Node to be Ready")
+    assert two.run("ls", "/etc/kubernetes").out.split() == ["kubelet.conf", "pki"]
+    assert two.run("stat", "-c", "%a", "/etc/kubernetes/kubelet.conf", "/var/lib/kubelet").out.split() == ["600", "700"]
+
+
+def test_the_same_command_again_changes_nothing_without_a_valid_token(cluster: Cluster) -> None:
+    two, late = cluster.bed["two"], cluster.joining(token="zzzzzz.0123456789abcdef")
+    ended = kubewright(two, "join", "--plan", *late)
+    assert (ended.out, ended.err) == ("", "")
+    before = two.run("systemctl", "show", "-P", "MainPID", "kubelet").out
+    kubewright(two, "join", *late)
+    assert two.run("systemctl", "show", "-P", "MainPID", "kubelet").out == before
+
+
+def test_another_configuration_is_refused_with_the_difference(cluster: Cluster) -> None:
+    ended = kubewright(cluster.bed["two"], "join", *cluster.joining(), "--node-name", "other", check=False)
+    assert ended.code == 1
+    assert "made with another configuration" in ended.err
+    assert "+  name: other" in ended.err
+
+
+def test_what_somebody_changed_is_shown_and_mended(cluster: Cluster) -> None:
+    two = cluster.bed["two"]
+    two.run("sed", "-i", "s/clusterDomain: .*/clusterDomain: else.where/", "/var/lib/kubelet/config.yaml")
+    two.run("rm", "/etc/kubernetes/pki/ca.crt")
+    plan = kubewright(two, "join", "--plan", *cluster.joining()).out
+    assert plan.count("create file") == plan.count("update file") == 1
+    assert "+clusterDomain: cluster.local" in plan.replace(" ", "").replace("clusterDomain:", "clusterDomain: ")
+    ended = kubewright(two, "join", *cluster.joining(), "-o", "json")
+    changed = {row["target"] for row in json.loads(ended.out)}
+    assert changed == {"file /etc/kubernetes/pki/ca.crt", "file /var/lib/kubelet/config.yaml", "service kubelet"}
+    started = [row["phase"] for row in map(json.loads, ended.err.splitlines()) if row["event"] == "PhaseStarted"]
+    assert started == ["preflight", "kubelet-start", "kubelet-wait-bootstrap"]
+    assert kubewright(two, "join", "--plan", *cluster.joining()).out == ""
+
+
+def test_a_name_that_is_taken_is_refused(cluster: Cluster) -> None:
+    three = cluster.bed["three"]
+    eventually(lambda: cluster.ready("two"), "the Node to be Ready, after its kubelet was started again")
+    ended = kubewright(three, "join", *cluster.joining(), "--node-name", "two", check=False)
+    assert ended.code == 1
+    assert "a Node with the name two exists in the cluster and is Ready" in ended.err
+    assert left_alone(three)
+    assert three.run("ls", "/var/lib/kubewright", check=False).out == ""
+
+
+def test_a_machine_joins_by_file(cluster: Cluster) -> None:
+    three = cluster.bed["three"]
+    info = kubectl(cluster.one, "-n", "kube-public", "get", "configmap", "cluster-info")
+    write(three, "/root/discovery.conf", info["data"]["kubeconfig"])
+    kubewright(three, "join", "--discovery-file", "/root/discovery.conf", "--tls-bootstrap-token", cluster.join[2], IGNORED)
+    eventually(lambda: cluster.ready("three"), "the Node to be Ready")
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster) -> Iterator[Machine]:
+    """A server of files over TLS on the control plane's machine, whose CA the machine `four` trusts."""
+    one, four, authority = cluster.one, cluster.bed["four"], trustme.CA()
+    made = authority.issue_cert("cluster.test")
+    one.run("mkdir", "-p", "/root/served")
+    write(one, "/root/served/server.pem", made.private_key_and_cert_chain_pem.bytes().decode())
+    write(one, "/root/server.py", SERVER)
+    four.run("sh", "-c", "cat >> /etc/ssl/certs/ca-certificates.crt", data=authority.cert_pem.bytes().decode())
+    process = one.start("python3", "/root/server.py")
+    eventually(lambda: one.run("sh", "-c", "ss -ltn | grep -q :8443", check=False).code == 0, "the server", within=30)
+    yield one
+    one.run("pkill", "-f", "/root/server.py", check=False)
+    process.wait(10)
+
+
+def test_a_forged_cluster_info_is_refused(cluster: Cluster, server: Machine) -> None:
+    info = kubectl(cluster.one, "-n", "kube-public", "get", "configmap", "cluster-info")
+    info["data"]["kubeconfig"] = info["data"]["kubeconfig"].replace("cluster.test:6443", "cluster.test:8443")
+    write(server, "/root/served/cluster-info", json.dumps(info))
+    words = [*cluster.joining()]
+    ended, seconds = timed(cluster.bed["four"], "cluster.test:8443", *words[1:])
+    assert ended.code == 1
+    assert "is not signed with the token" in ended.err
+    assert seconds < QUICK
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (None, "answers 404 where a kubeconfig should be"),
+        ("users: [{name: a, user: {exec: {command: id}}}]", "may not run a program"),
+        ("users: [{name: a, user: {tokenFile: /etc/shadow}}]", "may not name files of this machine"),
+        ("x" * (2 << 20), "larger than allowed"),
+    ],
+)
+def test_a_kubeconfig_from_a_url_that_cannot_be_taken(cluster: Cluster, server: Machine, body: str | None, message: str) -> None:
+    if body is not None:
+        write(server, "/root/served/bad.conf", body)
+    words = ["--discovery-file", "https://cluster.test:8443/bad.conf", "--tls-bootstrap-token", cluster.join[2], IGNORED]
+    ended = kubewright(cluster.bed["four"], "join", *words, check=False)
+    assert (ended.code, message in ended.err) == (1, True), ended.err
+
+
+def test_a_machine_joins_by_a_url_with_a_name_taints_arguments_and_patches(cluster: Cluster, server: Machine) -> None:
+    four = cluster.bed["four"]
+    info = kubectl(cluster.one, "-n", "kube-public", "get", "configmap", "cluster-info")
+    write(server, "/root/served/discovery.conf", info["data"]["kubeconfig"])
+    write(four, "/root/join.yaml", FANCY.format(place="https://cluster.test:8443/discovery.conf", token=cluster.join[2]))
+    four.run("mkdir", "-p", "/root/patches")
+    write(four, "/root/patches/kubeletconfiguration.yaml", "maxPods: 47\n")
+    kubewright(four, "join", "--config", "/root/join.yaml")
+    eventually(lambda: cluster.ready("worker-four"), "the Node to be Ready")
+    node = cluster.node("worker-four")
+    taints = {(row["key"], row.get("value"), row["effect"]) for row in node["spec"]["taints"]}
+    # the cluster has its own for a Node that was not ready until now
+    assert {one for one in taints if not one[0].startswith("node.kubernetes.io/")} == {
+        ("team", "blue", "NoSchedule"),
+        ("slow", None, "PreferNoSchedule"),
+    }
+    assert node["status"]["capacity"]["pods"] == "47"
+    flags = four.run("cat", "/var/lib/kubelet/kubeadm-flags.env").out
+    assert flags == (
+        'KUBELET_KUBEADM_ARGS="--hostname-override=worker-four --register-with-taints=team=blue:NoSchedule,slow:PreferNoSchedule --v=3"\n'
+    )
+    assert kubewright(four, "join", "--plan", "--config", "/root/join.yaml").out == ""
+
+
+def test_phases_make_a_machine_one_by_one(cluster: Cluster) -> None:
+    """All of them, so a control plane: on workers most have nothing to do."""
+    four, one = cluster.bed["four"], cluster.one
+    kubewright(four, "reset", "--force", IGNORED)
+    one.run("kubectl", "delete", "node", "worker-four", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
+    uploaded = kubewright(one, "init", "phase", "upload-certs", "--upload-certs", "--config", CONFIG).out
+    key = uploaded.partition("Using certificate key:\n")[2].split()[0]
+    trust = cluster.joining()[:-1]
+    found, plane = [*trust, "--control-plane", "--certificate-key", key], ["--control-plane"]
+
+    def phase(*words: str) -> Ended:
+        return kubewright(four, "join", "phase", *words)
+
+    assert "admin.conf is not there" in kubewright(four, "join", "phase", "etcd-join", *plane, check=False).err
+    phase("preflight", *found, IGNORED)
+    assert four.run("ls", "/var/lib/kubelet/config.yaml", check=False).out == ""
+    phase("control-plane-prepare", "all", *found)
+    assert four.run("ls", "/etc/kubernetes/manifests").out.split() == [
+        "kube-apiserver.yaml",
+        "kube-controller-manager.yaml",
+        "kube-scheduler.yaml",
+    ]
+    phase("kubelet-start", *trust)
+    assert "bootstrap-kubelet.conf" in four.run("ls", "/etc/kubernetes").out
+    phase("etcd-join", *plane)
+    phase("kubelet-wait-bootstrap")
+    assert "bootstrap-kubelet.conf" not in four.run("ls", "/etc/kubernetes").out
+    phase("control-plane-join", "all", *plane)
+    phase("wait-control-plane")
+    eventually(lambda: cluster.ready("four"), "the Node to be Ready")
+    assert "node-role.kubernetes.io/control-plane" in cluster.node("four")["metadata"]["labels"]
+    assert four.run("ls", "/var/lib/kubewright/machine.json", check=False).out == ""

@@ -1,0 +1,21 @@
+"""A control plane's `join` that is killed or interrupted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from kill_stages import ControlPlaneJoin
+from kill_tests import Kills
+from testbed.bed import Parts
+
+
+@pytest.fixture(scope="module")
+def stage(parts: Parts) -> Iterator[ControlPlaneJoin]:
+    made = ControlPlaneJoin(parts)
+    yield made
+    made.close()
+
+
+class TestControlPlaneJoin(Kills):
+    chains = 3

@@ -1,0 +1,147 @@
+"""A cluster that kubewright made beside one that kubeadm made: the same objects, and the same rights for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, both
+from machine_kit import eventually, kubectl
+from objects_kit import objects
+from rights_kit import IDENTITIES, TARGETS, VERBS, differing, identities, rights, status
+from testbed.bed import Parts
+
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import BearerToken
+from kubewright.manifests import bootstrap_policy
+from matrices import Matrix
+
+Clients = Mapping[str, Mapping[str, KubeClient]]
+
+
+@pytest.fixture(scope="module")
+def clusters(parts: Parts) -> Iterator[Mapping[str, Cluster]]:
+    """Two clusters whose pods have a node, which has told of them: what it may read depends on the pods that it has."""
+
+    def settled(cluster: Cluster) -> bool:
+        pods = kubectl(cluster.first, "-n", "kube-system", "get", "pods").get("items", [])
+        return len(pods) == 7 and all(pod["spec"].get("nodeName") and "startTime" in pod["status"] for pod in pods)
+
+    with both(parts, topic="rights") as made:
+        for cluster in made.values():
+            eventually(lambda cluster=cluster: settled(cluster), "all pods to have a node")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def clients(clusters: Mapping[str, Cluster]) -> Iterator[Clients]:
+    with identities(clusters[KUBEADM]) as theirs, identities(clusters[KUBEWRIGHT]) as ours:
+        yield {KUBEADM: theirs, KUBEWRIGHT: ours}
+
+
+def test_the_objects_are_the_same(clusters: Mapping[str, Cluster]) -> None:
+    theirs, ours = (objects(clusters[tool].first) for tool in (KUBEADM, KUBEWRIGHT))
+    assert len(theirs) > 150
+    assert ours.keys() == theirs.keys()
+    managers = {name: (theirs[name]["metadata"].pop("managedFields"), ours[name]["metadata"].pop("managedFields")) for name in theirs}
+    assert {name: found for name, found in managers.items() if found[0] != found[1] and name not in RACED} == WRITERS
+    assert {name: managers[name] for name in RACED if managers[name] not in (RACED[name], (RACED[name][0],) * 2)} == {}
+    assert [name for name in theirs if ours[name] != theirs[name]] == []
+
+
+OURS, CONTROLLERS, SERVER = ("kubeadm", "Update", ""), ("kube-controller-manager", "Update", ""), ("kube-apiserver", "Update", "")
+WRITERS = {
+    # init signs it itself: machines that join need not wait for the controller manager
+    "ConfigMap kube-public/cluster-info": ([CONTROLLERS, OURS], [OURS]),
+}
+"""Objects that others write with kubeadm: the writers there, and here."""
+RACED = {
+    # what the controller manager needs to begin with is there before it starts
+    **{
+        f"ConfigMap {name}/kube-root-ca.crt": ([CONTROLLERS], [OURS])
+        for name in ("default", "kube-node-lease", "kube-public", "kube-system")
+    },
+    # and what it and the scheduler may do
+    **{
+        f"{one['kind']} {one['metadata'].get('namespace', '-')}/{one['metadata']['name']}": ([SERVER], [OURS])
+        for one in bootstrap_policy.objects()
+    },
+}
+"""Those of which init makes only what is not there yet, as the API server and the controller manager do: whoever comes first writes them."""
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_everybody_has_the_same_rights(clients: Clients, identity: str, matrix: Callable[[str], Matrix]) -> None:
+    theirs, ours = at_once(*(lambda tool=tool: rights(clients[tool], identity) for tool in (KUBEADM, KUBEWRIGHT)))
+    told, cells = matrix("rights"), list(ours.values())
+    told.record(identity, "allowed", str(sum(cells)))
+    told.record(identity, "refused", str(len(cells) - sum(cells)))
+    told.record(identity, "equal to kubeadm's", f"{len(cells) - len(differing(theirs, ours))} of {len(cells)}")
+    assert len(ours) == len(TARGETS) * len(VERBS)
+    assert differing(theirs, ours) == []
+    assert sum(ours.values()) == ALLOWED[identity]
+
+
+ALLOWED = {
+    "bootstrap token": 12,
+    "node": 52,
+    "kube-proxy": 18,
+    "anonymous": 1,
+    "admin": len(TARGETS) * len(VERBS),
+    "coredns": 12,
+    "API server to kubelet": 16,
+}
+"""How many of the cells are allowed."""
+
+CSR = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": "x-"}, "spec": {}}
+REQUESTS = {
+    # identity: method, path, how it is answered
+    "anonymous": (
+        ("GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info", 200),
+        ("GET", "/api/v1/namespaces/kube-public/configmaps", 403),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", 403),
+        ("GET", "/api/v1/namespaces/kube-system/secrets/kubeadm-certs", 403),
+        ("GET", "/api/v1/nodes/one", 403),
+        ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", 403),
+        ("GET", "/livez", 200),
+        ("GET", "/metrics", 403),
+    ),
+    "bootstrap token": (
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", 200),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/kubelet-config", 200),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/kube-proxy", 200),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/coredns", 403),
+        ("GET", "/api/v1/namespaces/kube-system/secrets/kubeadm-certs", 200),
+        ("GET", "/api/v1/namespaces/kube-system/secrets/bootstrap-token-abcdef", 403),
+        ("GET", "/api/v1/namespaces/kube-system/secrets", 403),
+        ("GET", "/api/v1/nodes/one", 200),
+        ("GET", "/api/v1/nodes", 403),
+        ("DELETE", "/api/v1/nodes/one", 403),
+        # allowed, and then refused for what is in it
+        ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", 422),
+    ),
+    "node": (
+        ("GET", "/api/v1/nodes/one", 200),
+        ("GET", "/api/v1/nodes/another", 403),
+        ("GET", "/api/v1/namespaces/kube-system/secrets/kubeadm-certs", 403),
+        ("GET", "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", 200),
+        # another node's lease: the node restriction
+        ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/another", 403),
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", [KUBEADM, KUBEWRIGHT])
+@pytest.mark.parametrize("identity", REQUESTS)
+def test_requests_are_answered_as_the_rights_say(clients: Clients, tool: str, identity: str, matrix: Callable[[str], Matrix]) -> None:
+    client = clients[tool][identity]
+    with matrix("rights").cell(identity, "requests"):
+        rows = [(method, path, status(client, method, path, CSR if method == "POST" else None)) for method, path, _ in REQUESTS[identity]]
+        assert rows == list(REQUESTS[identity])
+
+
+@pytest.mark.parametrize("tool", [KUBEADM, KUBEWRIGHT])
+def test_a_token_that_is_not_known_is_nobody(clusters: Mapping[str, Cluster], tool: str) -> None:
+    for token in ("abcdef.fedcba9876543210", "fedcba.0123456789abcdef"):
+        with clusters[tool].client(BearerToken(token)) as client:
+            assert status(client, "GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info") == 401

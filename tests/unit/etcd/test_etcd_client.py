@@ -1,0 +1,209 @@
+"""The client of etcd over transports that answer as told: which endpoint is asked, what its answers mean, and that no answer breaks it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import APIError, Unreachable
+from kubewright.etcd import failures
+from kubewright.etcd.client import EtcdClient
+from kubewright.etcd.failures import EtcdError, refusal
+from kubewright.etcd.members import Member, Status, by_peer_url, initial_cluster, quorum
+from kubewright.http.failures import Reason, no_answer
+from kubewright.http.messages import Response
+
+ONE = Member(id=10, name="one", peer_urls=("https://10.0.0.1:2380",), client_urls=("https://10.0.0.1:2379",))
+NEW = Member(id=0x2A, peer_urls=("https://10.0.0.2:2380",), learner=True)
+TWO = Member(id=11, name="two", peer_urls=("https://10.0.0.3:2380",), client_urls=("https://10.0.0.3:2379",), learner=True)
+
+
+class Endpoints:
+    """What each endpoint answers: a status and a body, or nothing."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, str, object]] = []
+        self.closed = 0
+
+    def make(self, endpoint):
+        return _Transport(self, endpoint)
+
+    def client(self):
+        return EtcdClient([f"https://{name}:2379" for name in self.answers], context=None, transport=self.make)
+
+
+class _Transport:
+    def __init__(self, endpoints, endpoint) -> None:
+        self.endpoints, self.endpoint = endpoints, endpoint
+
+    def request(self, method, target, /, *, headers, body, timeout):
+        assert method == "POST"
+        name = self.endpoint.removeprefix("https://").removesuffix(":2379")
+        self.endpoints.asked.append((name, target, json.loads(body)))
+        answer = self.endpoints.answers[name]
+        if answer is None:
+            raise no_answer(self.endpoint, method, target, Reason.REFUSED)
+        status, content = answer
+        return Response(status=status, body=content if isinstance(content, bytes) else json.dumps(content).encode())
+
+    def close(self):
+        self.endpoints.closed += 1
+
+
+def listed(*members: Member):
+    rows = [{"ID": str(one.id), "name": one.name, "peerURLs": list(one.peer_urls), "clientURLs": list(one.client_urls)} for one in members]
+    for row, one in zip(rows, members, strict=True):
+        if one.learner:
+            row["isLearner"] = True
+    return 200, {"header": {}, "members": rows}
+
+
+def refused(said, code=9):
+    return 400, {"code": code, "message": said}
+
+
+def test_members_are_read_as_they_are_told():
+    endpoints = Endpoints(one=listed(ONE, NEW))
+    assert endpoints.client().members() == [ONE, NEW]
+    assert endpoints.asked == [("one", "/v3/cluster/member/list", {"linearizable": True})]
+
+
+def test_a_dead_endpoint_is_passed_over_and_asked_last_from_then_on():
+    endpoints = Endpoints(dead=None, one=listed(ONE))
+    client = endpoints.client()
+    client.members()
+    client.members()
+    assert [name for name, _, _ in endpoints.asked] == ["dead", "one", "one"]
+
+
+def test_a_member_without_quorum_or_vote_is_passed_over_and_a_refusal_is_not():
+    endpoints = Endpoints(
+        lost=refused("etcdserver: no leader"), young=refused("etcdserver: rpc not supported for learner", 14), one=listed(ONE)
+    )
+    assert endpoints.client().members() == [ONE]
+    endpoints = Endpoints(one=refused("etcdserver: too many learner members in cluster"), two=listed(ONE))
+    with pytest.raises(failures.TooManyLearners):
+        endpoints.client().add_learner("https://10.0.0.9:2380")
+    assert len(endpoints.asked) == 1
+
+
+def test_what_all_say_is_told():
+    with pytest.raises(Unreachable, match="none of 2 members of etcd can be asked to") as caught:
+        Endpoints(a=None, b=None).client().members()
+    assert [f"https://{name}:2379" in line for name, line in zip("ab", caught.value.detail.splitlines(), strict=True)] == [True, True]
+    assert "more than half of the members run" in caught.value.remedy
+    with pytest.raises(failures.NoQuorum):
+        Endpoints(a=None, b=refused("etcdserver: no leader")).client().members()
+    with pytest.raises(Unreachable, match="https://a:2379"):
+        Endpoints(a=None).client().members()
+    with pytest.raises(Unreachable):
+        EtcdClient([], context=None).members()
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("etcdserver: can only promote a learner member which is in sync with leader", failures.LearnerNotInSync),
+        ("etcdserver: can only promote a learner member", failures.NotLearner),
+        ("etcdserver: too many learner members in cluster", failures.TooManyLearners),
+        ("etcdserver: Peer URLs already exists", failures.MemberExists),
+        ("etcdserver: member ID already exist", failures.MemberExists),
+        ("etcdserver: member not found", failures.MemberNotFound),
+        ("etcdserver: unhealthy cluster", failures.UnhealthyCluster),
+        ("etcdserver: re-configuration failed due to not enough started members", failures.UnhealthyCluster),
+        ("etcdserver: rpc not supported for learner", failures.StillLearning),
+        ("etcdserver: no leader", failures.NoQuorum),
+        ("etcdserver: leader changed", failures.NoQuorum),
+        ("etcdserver: request timed out", failures.NoQuorum),
+        ("etcdserver: request timed out, possibly due to connection lost", failures.NoQuorum),
+        ("etcdserver: server stopped", failures.NoQuorum),
+        ("context deadline exceeded", failures.NoQuorum),
+        ("etcdserver: the local member is not connected to the cluster", failures.NoQuorum),
+        ("something else", EtcdError),
+    ],
+)
+def test_every_refusal_has_its_class_and_a_remedy(said, kind):
+    error = refusal({"code": 2, "message": said}, server="https://one:2379", doing="do it")
+    assert type(error) is kind
+    assert error.remedy
+    assert said in error.detail
+
+
+def test_an_unavailable_server_is_one_without_quorum_whatever_it_says():
+    assert type(refusal({"code": 14, "message": "transport is closing"}, server="s", doing="d")) is failures.NoQuorum
+
+
+@given(
+    body=st.binary(max_size=60)
+    | st.builds(
+        lambda value: json.dumps(value).encode(),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.sampled_from(["members", "ID", "header", "code", "message"]), inner, max_size=3)
+            ),
+            max_leaves=8,
+        ),
+    ),
+    status=st.sampled_from([200, 400, 500]),
+)
+def test_no_answer_is_an_error_of_the_program(body, status):
+    client = Endpoints(one=(status, body)).client()
+    for ask in (client.members, client.alarms, lambda: client.promote(1)):
+        try:
+            ask()
+        except APIError as error:
+            assert error.what
+    assert isinstance(client.status("https://one:2379"), Status)
+
+
+def test_started_members_are_followed_learners_last():
+    client = Endpoints(pod=listed(ONE)).client()
+    client.follow([TWO, ONE, NEW])
+    assert client.endpoints == ("https://10.0.0.1:2379", "https://10.0.0.3:2379")
+    client.follow([NEW])
+    assert client.endpoints == ("https://10.0.0.1:2379", "https://10.0.0.3:2379")
+
+
+def test_health_counts_answers_without_complaints():
+    well = {"header": {"member_id": "10"}, "leader": "10", "version": "3.6.8"}
+    endpoints = Endpoints(
+        one=(200, well), full=(200, {**well, "errors": ["memberID:1 alarm:NOSPACE"]}), dead=None, lost=(200, {**well, "leader": "0"})
+    )
+    one, full, dead, lost = endpoints.client().statuses()
+    assert (one.healthy, one.version, one.reason) == (True, "3.6.8", "")
+    assert "NOSPACE" in full.reason
+    assert "connection refused" in dead.reason
+    assert "no leader" in lost.reason
+    assert quorum([one, one, dead])
+    assert not quorum([one, dead])
+    assert not quorum([])
+
+
+def test_alarms_are_read():
+    endpoints = Endpoints(one=(200, {"alarms": [{"memberID": "10", "alarm": "NOSPACE"}]}))
+    assert [(alarm.member_id, alarm.kind) for alarm in endpoints.client().alarms()] == [(10, "NOSPACE")]
+
+
+def test_the_initial_cluster_names_all_members_in_order():
+    members = [NEW, ONE, Member(id=0x2B, peer_urls=("https://10.0.0.9:2380",))]
+    assert initial_cluster(members, name="two", peer_url=NEW.peer_urls[0]) == (
+        "two=https://10.0.0.2:2380,one=https://10.0.0.1:2380,2b=https://10.0.0.9:2380"
+    )
+    assert by_peer_url(members, "https://10.0.0.1:2380") is ONE
+    assert by_peer_url(members, "https://10.0.0.7:2380") is None
+
+
+def test_closing_twice_closes_once():
+    endpoints = Endpoints(one=listed(ONE))
+    client = endpoints.client()
+    client.members()
+    client.close()
+    client.close()
+    assert endpoints.closed == 1

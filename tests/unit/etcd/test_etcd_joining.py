@@ -1,0 +1,169 @@
+"""Decisions about members, and the waits between them, with an etcd in memory and a clock that nobody waits for."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubewright.base.change import Action
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import Unreachable, WaitTimeout
+from kubewright.base.events import RecordingReporter, Waiting
+from kubewright.base.records import replace
+from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.etcd.failures import LearnerNotInSync, MemberNotFound, NotLearner, TooManyLearners, UnhealthyCluster
+from kubewright.etcd.joining import EtcdMember, Joining, Step, decide
+from kubewright.etcd.members import Member
+from kubewright.etcd.recording import RecordingEtcd
+from kubewright.etcd.removing import remove_member, to_remove
+
+ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
+MINE = EtcdMember(name="two", peer_url="https://10.0.0.2:2380")
+
+
+class Etcd(RecordingEtcd):
+    """Members in memory. `refusals` are raised by the next writes, each once, or do something that others do."""
+
+    def __init__(self, *members: Member, refusals=()) -> None:
+        super().__init__()
+        self._members = list(members)
+        self.refusals = list(refusals)
+        self.tries = 0
+
+    def set(self, *members: Member):
+        self._members = list(members)
+
+    def _next(self):
+        self.tries += 1
+        if self.refusals:
+            step = self.refusals.pop(0)
+            if isinstance(step, Exception):
+                raise step
+            step(self)
+
+    def add_learner(self, peer_url, /):
+        self._next()
+        if any(member.learner for member in self.members()):
+            raise TooManyLearners("too many")
+        return super().add_learner(peer_url)
+
+    def promote(self, member_id, /):
+        self._next()
+        if not self._find(member_id).learner:
+            raise NotLearner("it votes")
+        return super().promote(member_id)
+
+
+def joining(etcd, *, within=10.0):
+    clock, reporter = FakeClock(), RecordingReporter()
+    made = Joining(etcd=etcd, clock=clock, waiter=PollingWaiter(clock=clock, reporter=reporter), within=within)
+    return made, clock, reporter
+
+
+def learner(number, name=""):
+    return Member(id=number, name=name, peer_urls=(f"https://10.0.0.{number}:2380",), learner=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "has_data", "step"),
+    [
+        (None, False, Step.ADD),
+        (None, True, Step.ADD),
+        (learner(2), False, Step.KEEP),
+        (learner(2), True, Step.KEEP),
+        (learner(2, "two"), True, Step.KEEP),
+        (learner(2, "two"), False, Step.REPLACE),
+        (replace(learner(2, "two"), learner=False), True, Step.KEEP),
+        (replace(learner(2, "two"), learner=False), False, Step.REPLACE),
+    ],
+)
+def test_what_a_member_needs(found, has_data, step):
+    assert decide([ONE, *([found] if found else [])], replace(MINE, has_data=has_data)) is step
+
+
+def test_a_member_is_added_once():
+    etcd = Etcd(ONE)
+    adding, _, _ = joining(etcd)
+    assert adding.add(MINE).action is Action.CREATE
+    assert adding.add(MINE).action is Action.NONE
+    assert [verb for verb, _ in etcd.actions] == ["add"]
+
+
+def test_a_cluster_that_changes_no_members_now_is_asked_again():
+    etcd = Etcd(ONE, refusals=[UnhealthyCluster("not now"), Unreachable("gone"), MemberNotFound("of another time")])
+    adding, _, _ = joining(etcd)
+    assert adding.add(MINE).action is Action.CREATE
+    assert etcd.tries == 4
+
+
+def test_who_is_ahead_is_named_while_it_is_waited_for():
+    etcd = Etcd(ONE, learner(3))
+    adding, clock, reporter = joining(etcd, within=5)
+    with pytest.raises(WaitTimeout) as caught:
+        adding.add(MINE)
+    assert clock.monotonic() == pytest.approx(5, abs=1)
+    waits = [event for event in reporter.events if isinstance(event, Waiting)]
+    assert "3 at https://10.0.0.3:2380 is one that has not started yet" in waits[0].reason
+    assert [event.elapsed for event in waits] == sorted(event.elapsed for event in waits)
+    assert "etcdctl member remove 3" in caught.value.remedy
+    assert "https://10.0.0.3:2380" in caught.value.remedy
+
+
+def test_patience_begins_again_when_the_queue_moves():
+    queue = [learner(number, f"n{number}") for number in (3, 4, 5)]
+    etcd = Etcd(ONE, queue[0])
+    adding, clock, _ = joining(etcd, within=5)
+    sleep = clock.sleep
+
+    def others_work(seconds):
+        sleep(seconds)
+        passed = int(clock.monotonic() // 4)
+        etcd.set(ONE, *queue[passed : passed + 1])
+
+    clock.sleep = others_work
+    assert adding.add(MINE).action is Action.CREATE
+    assert clock.monotonic() > 10
+
+
+def test_a_member_whose_data_is_gone_is_made_anew():
+    etcd = Etcd(ONE, replace(learner(2, "two"), learner=False))
+    adding, _, _ = joining(etcd)
+    change = adding.add(MINE)
+    assert (change.action, "made anew" in change.reason) == (Action.UPDATE, True)
+    assert [verb for verb, _ in etcd.actions] == ["remove", "add"]
+
+
+def test_a_learner_gets_its_vote_when_it_has_caught_up_and_only_once():
+    etcd = Etcd(ONE, learner(2), refusals=[LearnerNotInSync("not yet")] * 3)
+    promoting, clock, _ = joining(etcd)
+    assert promoting.promote(MINE).action is Action.UPDATE
+    assert clock.monotonic() < 1
+    assert promoting.promote(MINE).action is Action.NONE
+    assert etcd.tries == 4
+
+
+def test_a_member_that_somebody_else_promoted_or_removed():
+    etcd = Etcd(ONE, learner(2), refusals=[NotLearner("it votes")])
+    promoting, _, _ = joining(etcd)
+    assert promoting.promote(MINE).action is Action.UPDATE
+    with pytest.raises(MemberNotFound):
+        joining(Etcd(ONE))[0].promote(MINE)
+
+
+def test_a_plan_adds_and_promotes_nothing():
+    etcd = Etcd(ONE)
+    recording = RecordingEtcd(etcd)
+    planning = Joining(etcd=recording, clock=FakeClock(), waiter=InstantWaiter(), within=1)
+    assert planning.add(MINE).action is Action.CREATE
+    assert planning.add(MINE).action is Action.NONE
+    assert recording.actions == [("add", "2 at https://10.0.0.2:2380")]
+    assert etcd.members() == [ONE]
+
+
+def test_members_are_removed_where_others_are_left():
+    two = learner(2)
+    assert to_remove([ONE], ONE.peer_urls[0]) is None
+    assert to_remove([ONE, two], MINE.peer_url) is two
+    etcd = Etcd(ONE, two)
+    assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).action is Action.DELETE
+    assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).reason == "it is no member"
+    assert remove_member(etcd, ONE.peer_urls[0], clock=FakeClock(), within=1).reason == "it is the only member"

@@ -1,0 +1,106 @@
+"""What is mounted below a directory, as the kernel's table tells it, and what may be unmounted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action
+from kubewright.base.errors import HostError
+from kubewright.host import mounts
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+
+KUBELET = PurePosixPath("/var/lib/kubelet")
+ESCAPED = " \t\n\\#"
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
+    lambda name: name not in {".", ".."}
+)
+PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda names: PurePosixPath("/", *names))
+
+
+def line(path: PurePosixPath) -> str:
+    """One line of the table, escaped as the kernel does."""
+    escaped = "".join(f"\\{ord(one):03o}" if one in ESCAPED else one for one in str(path))
+    return f"tmpfs {escaped} tmpfs rw,relatime 0 0\n"
+
+
+@given(PATHS)
+def test_a_path_is_read_as_it_was_escaped(path):
+    assert mounts.places(line(path)) == [path]
+
+
+@given(st.lists(PATHS, max_size=6))
+def test_every_line_is_one_mount_in_the_order_of_the_table(paths):
+    assert mounts.places("".join(map(line, paths))) == paths
+
+
+@given(st.text(max_size=200))
+def test_no_table_is_an_error(text):
+    assert all(path.is_relative_to(KUBELET) for path in mounts.below(text, KUBELET))
+
+
+def test_only_what_is_below_the_directory_counts():
+    table = "".join(line(PurePosixPath(path)) for path in ("/var/lib/kubelet", "/var/lib/kubelet2/a", "/var/lib/kubelet/b", "/c"))
+    assert mounts.below(table, KUBELET) == [KUBELET / "b"]
+
+
+def test_what_is_not_below_the_directory_is_not_unmounted():
+    for path in (KUBELET, PurePosixPath("/home"), PurePosixPath("/var/lib/kubelet2")):
+        with pytest.raises(HostError) as refused:
+            mounts.decide_unmount([path], path, allowed=KUBELET)
+        assert refused.value.what == f"{path} is not ours to unmount"
+
+
+def test_what_is_not_mounted_takes_nothing():
+    assert mounts.decide_unmount([], KUBELET / "a", allowed=KUBELET).action is Action.NONE
+    assert mounts.decide_unmount([KUBELET / "a"], KUBELET / "a", allowed=KUBELET).action is Action.DELETE
+
+
+def test_a_place_where_nothing_is_mounted_is_told_as_such(tmp_path):
+    if os.geteuid() == 0:
+        assert mounts.unmount(PurePosixPath(tmp_path), flags=["UMOUNT_NOFOLLOW"]) is False
+    assert mounts.unmount(PurePosixPath(tmp_path / "gone"), flags=[]) is False or os.geteuid()
+
+
+def test_the_flags_are_those_that_a_configuration_may_name():
+    assert {name: getattr(os, name, number) for name, number in mounts.FLAGS.items()} == {
+        "MNT_FORCE": 1,
+        "MNT_DETACH": 2,
+        "MNT_EXPIRE": 4,
+        "UMOUNT_NOFOLLOW": 8,
+    }
+
+
+class Mounted(RealHost):
+    """A machine with mounts that are not there."""
+
+    table: tuple[str, ...] = ()
+
+    def mounts(self, directory, /):
+        return [directory / name for name in self.table]
+
+
+def test_an_overlay_unmounts_nothing_and_remembers_how_often(tmp_path):
+    base = Mounted(layout=Layout.below(PurePosixPath(tmp_path)), environment={})
+    base.table = ("a", "b", "a")
+    kubelet, host = base.layout.kubelet, OverlayHost(base)
+    assert host.unmount(kubelet / "a").action is Action.DELETE
+    assert host.mounts(kubelet) == [kubelet / "a", kubelet / "b"]
+    assert host.unmount(kubelet / "a").action is Action.DELETE
+    assert host.unmount(kubelet / "a").action is Action.NONE
+    assert host.mounts(kubelet) == [kubelet / "b"]
+    assert base.mounts(kubelet) == [kubelet / "a", kubelet / "b", kubelet / "a"]
+
+
+def test_this_machine_tells_its_mounts(tmp_path):
+    host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={})
+    assert host.mounts(PurePosixPath(tmp_path)) == []
+    assert PurePosixPath("/proc") in host.mounts(PurePosixPath("/"))
+    Path(tmp_path / "link").symlink_to("/")
+    assert PurePosixPath("/proc") in host.mounts(PurePosixPath(tmp_path / "link"))

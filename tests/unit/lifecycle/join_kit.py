@@ -1,0 +1,170 @@
+"""A machine in a temporary directory that joins a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trustme
+from init_kit import Box
+
+from kubewright.base import yaml
+from kubewright.base.errors import APIError, Forbidden, HostError, Unauthorized
+from kubewright.base.events import PhaseFinished, PhaseStarted
+from kubewright.base.randomness import SeededRandom
+from kubewright.host.found import ServiceState
+from kubewright.http.messages import Response
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.recording import RecordingKube
+from kubewright.lifecycle.join import acting, dry_running, planning, stand_ins
+from kubewright.lifecycle.join.calls import Call
+from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
+from kubewright.lifecycle.means import Means
+from kubewright.pki.pins import pin
+from kubewright.tokens import cluster_info, jws, strings
+
+TOKEN = "abcdef.0123456789abcdef"
+SERVER = "https://cluster.test:6443"
+PREFLIGHT = ("preflight",)
+
+
+class Kube(RecordingKube):
+    """The cluster as one identity sees it."""
+
+    def __init__(self, cluster: Cluster, access: Access) -> None:
+        super().__init__(stand_ins=cluster.objects)
+        self.cluster, self.access = cluster, access
+
+    def get(self, resource, name, namespace=None):
+        self.cluster.read.append(f"{resource.plural}/{name}")
+        if self.cluster.down:
+            raise APIError("the cluster is down")
+        if isinstance(self.access.identity, BearerToken) and self.access.identity.token != self.cluster.token:
+            raise Unauthorized("who are you?", code=401)
+        if resource.plural == "nodes" and self.cluster.ready:
+            raise Forbidden("I know no rights yet", code=403)
+        return super().get(resource, name, namespace)
+
+    def raw(self, method, path, *, body=None, headers=None, timeout=None):
+        """Answer with the requests for certificates that there are, and whether the server is ready."""
+        if (method, path) == ("GET", "/readyz"):
+            self.cluster.read.append("readyz")
+            return Response(status=self.cluster.ready.pop(0) if self.cluster.ready else 200, body=b"")
+        assert (method, path.partition("?")[0]) == ("GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests")
+        self.cluster.read.append("certificatesigningrequests")
+        if self.cluster.requests is None:
+            return Response(status=403, body=b"no")
+        return Response(status=200, body=json.dumps({"items": self.cluster.requests.pop(0) if self.cluster.requests else []}).encode())
+
+
+@dataclass
+class Cluster:
+    """A cluster in memory. `token` is the one that it takes, `read` what was asked for.
+
+    `requests` are the requests for certificates that it shows at each look, then none; None where it shows them to nobody. `ready` are the
+    codes with which the server answers whoever asks whether it is ready, then 200; while there are some it refuses to show the Node.
+    """
+
+    token: str = TOKEN
+    down: bool = False
+    asked: list[Access] = field(default_factory=list)
+    read: list[str] = field(default_factory=list)
+    requests: list[list[dict[str, Any]]] | None = field(default_factory=list)
+    ready: list[int] = field(default_factory=list)
+    authority: trustme.CA = field(default_factory=lambda: trustme.CA(key_type=trustme.KeyType.ECDSA))
+
+    def __post_init__(self) -> None:
+        self.ca = self.authority.cert_pem.bytes()
+        plain, token = cluster_info.config_map(server=SERVER, ca_pem=self.ca), strings.parse(TOKEN)
+        signatures = {f"jws-kubeconfig-{token.id}": jws.sign(plain["data"]["kubeconfig"], token)}
+        self.objects = [*stand_ins.objects(), cluster_info.config_map(server=SERVER, ca_pem=self.ca, signatures=signatures)]
+
+    @property
+    def pin(self) -> str:
+        return pin(self.ca)
+
+    def connect(self, access: Access) -> Kube:
+        self.asked.append(access)
+        return Kube(self, access)
+
+
+class Services:
+    """A service manager. The kubelet that it starts gets its certificate at once, unless it is `broken`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.layout = None
+        self.done: list[str] = []
+        self.broken = False
+
+    def state(self, name, /):
+        return ServiceState(running=bool(self.done), enabled=True)
+
+    def start(self, name, /, *, verb="start"):
+        self.done.append(verb)
+        kubeconfig = Path(self.layout.kubeconfig("kubelet"))
+        if self.broken or kubeconfig.exists():
+            return
+        given = yaml.load(Path(self.layout.kubeconfig("bootstrap-kubelet")).read_bytes(), source="")
+        current = Path(self.layout.kubelet_client_current)
+        current.parent.mkdir(parents=True, exist_ok=True)
+        current.write_bytes(self.cluster.authority.issue_cert("node1").private_key_and_cert_chain_pem.bytes())
+        given["users"][0]["user"] = {"client-certificate": str(current), "client-key": str(current)}
+        kubeconfig.write_text(yaml.dump(given))
+
+    def restart(self, name, /):
+        self.start(name, verb="restart")
+
+    def last_lines(self, name, /, *, count):
+        return ["kubelet: something is wrong"]
+
+    def refuse(self, name, /):
+        raise AssertionError(name)
+
+    stop = enable = disable = refuse
+
+
+class JoinBox(Box):
+    """A machine that joins."""
+
+    def __init__(self, root: Path) -> None:
+        self.cluster = Cluster()
+        super().__init__(root, services=Services(self.cluster))
+        self.services.layout = self.layout
+
+    def __post_init__(self) -> None:
+        return
+
+    def machine(self, layout):
+        host = super().machine(layout)
+        host.service_lines = lambda name, /, *, count: self.services.last_lines(name, count=count)
+        return host
+
+    def request(self, *, token=TOKEN, skip=PREFLIGHT, only=(), file="", documents=(), **flags: object):
+        trust = {"discovery_file": file, "tls_bootstrap_token": token} if file else {"endpoint": "cluster.test:6443", "token": token}
+        given = JoinFlags(**{"ca_cert_hashes": () if file else (self.cluster.pin,), "skip_phases": skip, **trust, **flags})
+        return JoinRequest(flags=given, only=only, documents=documents, from_file=bool(documents))
+
+    def call(self, request):
+        means = Means(clock=self.clock, random=SeededRandom(len(self.reporter.events)), reporter=self.reporter)
+        return Call.of(request, machine=self.machine, means=means, layout=self.layout)
+
+    def act(self, request=None):
+        return acting.act(self.call(request or self.request()), lock_directory=self.layout.run)
+
+    def plan(self, request=None):
+        return planning.plan(self.call(request or self.request()), connecting=lambda _: self.cluster.connect)
+
+    def dry_run(self, directory, request=None):
+        call = self.call(request or self.request())
+        return dry_running.dry_run(call, directory, writer=call.host, connecting=lambda _: self.cluster.connect)
+
+    def phases(self):
+        """What began and what ended, in order."""
+        kinds = {PhaseStarted: "+", PhaseFinished: "-"}
+        return [kinds[type(event)] + event.phase for event in self.reporter.events if type(event) in kinds]
+
+
+__all__ = ["SERVER", "TOKEN", "HostError", "JoinBox", "Kube"]

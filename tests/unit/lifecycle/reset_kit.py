@@ -1,0 +1,236 @@
+"""A machine that is part of a cluster, below a directory: what its files, services, pods and mounts are, and resets of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from kubewright.apis.detected import Detected
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import HostError
+from kubewright.base.events import Line, RecordingReporter, Warned
+from kubewright.base.randomness import SeededRandom
+from kubewright.etcd.members import Member
+from kubewright.etcd.recording import RecordingEtcd
+from kubewright.host.containers import Sandbox
+from kubewright.host.facts import Facts, Machine
+from kubewright.host.files import Files
+from kubewright.host.found import ServiceState
+from kubewright.host.packet_filter import Rules
+from kubewright.host.real import RealHost
+from kubewright.kube.recording import RecordingKube
+from kubewright.lifecycle.means import Means
+from kubewright.lifecycle.reset import acting, calls, planning
+from kubewright.lifecycle.reset.calls import Call
+from kubewright.lifecycle.reset.request import ResetRequest
+
+DETECTED = Detected(host_name="node1", default_ipv4="10.0.0.1", cri_sockets=("unix:///run/containerd/containerd.sock",))
+OWN, OTHER = "https://10.0.0.1:2380", "https://10.0.0.2:2380"
+NODES = (
+    Member(id=1, name="node1", peer_urls=(OWN,), client_urls=("https://10.0.0.1:2379",)),
+    Member(id=2, name="node2", peer_urls=(OTHER,), client_urls=("https://10.0.0.2:2379",)),
+)
+PODS = ("coredns-a", "etcd-node1", "kube-apiserver-node1")
+
+
+def etcd_manifest(data, *, cluster=f"node2={OTHER},node1={OWN}"):
+    words = [f"--initial-advertise-peer-urls={OWN}", f"--initial-cluster={cluster}", "--listen-client-urls=https://127.0.0.1:2379"]
+    volumes = [{"name": "etcd-data", "hostPath": {"path": str(data)}}]
+    return pod("etcd", words, volumes)
+
+
+def pod(name, words, volumes=(), **more: object):
+    spec = {"containers": [{"name": name, "command": [name, *words]}], "volumes": list(volumes), **more}
+    return yaml.dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+class Services:
+    """A service manager that knows a kubelet."""
+
+    def __init__(self) -> None:
+        self.running = True
+        self.stopped = 0
+        self.refuses = ""
+
+    def state(self, name, /):
+        return ServiceState(running=self.running)
+
+    def stop(self, name, /):
+        if self.refuses:
+            raise HostError(self.refuses)
+        self.running = False
+        self.stopped += 1
+
+    def refuse(self, name, /):
+        raise AssertionError(name)
+
+    start = restart = enable = disable = refuse
+
+
+class Runtime:
+    """A container runtime with pods; those of `stays` cannot be removed."""
+
+    def __init__(self, services) -> None:
+        self.pods = [Sandbox(id=name, name=name, namespace="kube-system") for name in PODS]
+        self.services = services
+        self.stays = set()
+        self.fails = None
+
+    def sandboxes(self):
+        if self.fails is not None:
+            raise self.fails
+        return list(self.pods)
+
+    def remove_sandbox(self, sandbox, /):
+        assert not self.services.running, "the kubelet would start it again"
+        if sandbox.name in self.stays:
+            raise HostError(f"{sandbox.name} does not end")
+        self.pods.remove(sandbox)
+        return Change(target=sandbox.target, action=Action.DELETE)
+
+
+class PacketFilter:
+    def __init__(self) -> None:
+        self.rules = [Rules(target="nftables table ip kube-proxy", argv=("nft", "delete", "table", "ip", "kube-proxy"))]
+
+    def found(self):
+        return list(self.rules)
+
+    def remove(self, rules, /):
+        self.rules.remove(rules)
+        return Change(target=rules.target, action=Action.DELETE)
+
+
+class ResetHost(RealHost):
+    """This machine with mounts and a packet filter that are not there. What is unmounted is noted; what is busy stays."""
+
+    box: Box
+
+    @property
+    def facts(self):
+        return Facts(detected=DETECTED, machine=Machine())
+
+    @property
+    def packet_filter(self):
+        return self.box.packets
+
+    def mounts(self, directory, /):
+        return [path for path in self.box.mounts if path.is_relative_to(directory)]
+
+    def unmount(self, path, /, *, flags=()):
+        self.box.unmounted.append((path, tuple(flags)))
+        if path in self.box.busy:
+            raise HostError(f"{path} cannot be unmounted", detail="Device or resource busy", remedy="end what uses it")
+        self.box.mounts.remove(path)
+        return Change(target=f"mount {path}", action=Action.DELETE)
+
+
+@dataclass
+class Box:
+    """A machine below a directory."""
+
+    root: Path
+    services: Services = field(default_factory=Services)
+    reporter: RecordingReporter = field(default_factory=RecordingReporter)
+    packets: PacketFilter = field(default_factory=PacketFilter)
+    mounts: list[PurePosixPath] = field(default_factory=list)
+    busy: set[PurePosixPath] = field(default_factory=set)
+    unmounted: list = field(default_factory=list)
+    etcd: RecordingEtcd = field(default_factory=RecordingEtcd)
+    kube: RecordingKube = field(default_factory=RecordingKube)
+    asked: list[str] = field(default_factory=list)
+    answer: str = "y\n"
+    etcd_asked: list[tuple[str, ...]] = field(default_factory=list)
+    etcd_fails: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.runtime = Runtime(self.services)
+        self.etcd._members = list(NODES)
+
+    @property
+    def layout(self):
+        return Layout.below(PurePosixPath(self.root))
+
+    def write(self, name, text=""):
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def make_worker(self):
+        """Give it the files of a worker that kubeadm joined."""
+        for name in ("kubernetes/kubelet.conf", "kubernetes/pki/ca.crt", "kubelet/config.yaml", "kubelet/pki/kubelet.crt", "cni/f"):
+            self.write(name)
+        (self.root / "kubernetes/manifests").mkdir()
+        return self
+
+    def make_control_plane(self):
+        """Give it the files of a control plane."""
+        self.make_worker()
+        for name in ("ca.key", "etcd/ca.crt", "etcd/server.crt", "etcd/healthcheck-client.crt"):
+            self.write(f"kubernetes/pki/{name}")
+        for name in ("admin", "super-admin", "controller-manager", "scheduler"):
+            self.write(f"kubernetes/{name}.conf")
+        self.write("etcd/member/wal/0.wal")
+        self.write("kubernetes/manifests/etcd.yaml", etcd_manifest(self.layout.etcd_data))
+        volumes = [{"name": "k8s-certs", "hostPath": {"path": str(self.layout.pki)}}]
+        words = ["--etcd-servers=https://127.0.0.1:2379", "--advertise-address=10.0.0.1"]
+        self.write("kubernetes/manifests/kube-apiserver.yaml", pod("kube-apiserver", words, volumes))
+        return self
+
+    def machine(self, layout):
+        host = ResetHost(layout=layout, services=self.services, runtime=self.runtime, files=Files(durable=False), environment={})
+        host.box = self
+        return host
+
+    def call(self, *, text="", **asked: object):
+        document = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n{text}"
+        request = ResetRequest(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, **asked)
+        means = Means(clock=FakeClock(), random=SeededRandom(1), reporter=self.reporter)
+        return Call.of(request, machine=self.machine, means=means, layout=self.layout)
+
+    def reset(self, *, text="", **asked: object):
+        """Reset it. Whoever runs the test counts as root."""
+        call = self.call(text=f"ignorePreflightErrors: [all]\n{text}", **asked)
+        return acting.act(call, lock_directory=self.layout.run, ask=self.ask)
+
+    def plan(self, **asked: object):
+        return planning.plan(self.call(**asked))
+
+    def dry_run(self, **asked: object):
+        return planning.dry_run(self.call(text="ignorePreflightErrors: [all]\n", **asked))
+
+    def ask(self, question):
+        self.asked.append(question)
+        return self.answer
+
+    def reach_etcd(self, ctx, endpoints):
+        self.etcd_asked.append(endpoints)
+        if self.etcd_fails is not None:
+            raise self.etcd_fails
+        return self.etcd
+
+    def lines(self, topic="reset"):
+        return [event.text for event in self.reporter.events if isinstance(event, Line) and event.topic == topic]
+
+    def warnings(self):
+        return [event.text for event in self.reporter.events if isinstance(event, Warned)]
+
+    def left(self):
+        """What is below the machine, its lock left out."""
+        found = (str(path.relative_to(self.root)) for path in sorted(self.root.rglob("*")))
+        return [name for name in found if not name.startswith("run")]
+
+    def install(self, monkeypatch):
+        """Put its etcd and cluster in the place of the real ones."""
+        monkeypatch.setattr(acting, "reach_etcd", self.reach_etcd)
+        monkeypatch.setattr(acting, "connect", lambda _: self.kube)
+        return self
+
+
+def names(changes):
+    return [change.target for change in changes if change]
+
+
+__all__ = ["Box", "calls", "names"]

@@ -1,0 +1,97 @@
+"""Machines that something else made a part of a cluster: known by what lies there, changed only on request."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import ConfigurationChanged, HostError
+from kubewright.base.events import Line, RecordingReporter
+from kubewright.host.real import RealHost
+from kubewright.lifecycle import adopting, machine_record
+from kubewright.lifecycle.machine_record import MachineRecord
+from kubewright.workflow.plan import Plan
+
+WORKER = ("kubernetes/kubelet.conf", "kubelet/config.yaml", "kubelet/instance-config.yaml")
+CONTROL_PLANE = (*WORKER, "kubernetes/manifests/etcd.yaml", "kubernetes/manifests/kube-apiserver.yaml")
+EMPTY = Plan(changes=())
+MANIFEST = Change(target="file /etc/kubernetes/manifests/etcd.yaml", action=Action.UPDATE, diff="-a\n+b\n")
+
+
+@pytest.fixture
+def host(tmp_path):
+    return RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={})
+
+
+def write(tmp_path, names):
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+
+
+def check(host, *, adopts, plan=EMPTY):
+    reporter = RecordingReporter()
+    taken = adopting.check(host, adopts=adopts, plan=lambda: plan, reporter=reporter)
+    return taken, [event.text for event in reporter.events if isinstance(event, Line)]
+
+
+def not_asked():
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        (),
+        ("kubernetes/pki/ca.crt", "kubernetes/pki/ca.key"),
+        ("kubernetes/kubelet.conf", "kubernetes/manifests/etcd.yaml"),  # single phases: no kubelet was started
+        ("kubelet/config.yaml",),  # of a package
+    ],
+)
+def test_a_machine_whose_kubelet_nobody_started_is_nobodys(names, host, tmp_path):
+    write(tmp_path, names)
+    assert adopting.traces(host) == ()
+    assert adopting.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter()) is False
+
+
+@pytest.mark.parametrize("names", [WORKER, CONTROL_PLANE])
+def test_a_machine_of_a_cluster_is_known_and_left_alone(names, host, tmp_path):
+    write(tmp_path, names)
+    assert [str(path.relative_to(tmp_path)) for path in adopting.traces(host)] == list(names)
+    with pytest.raises(HostError) as refused:
+        adopting.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter())
+    assert refused.value.what == "this machine is part of a cluster, and kubewright did not make it so"
+    assert all(str(tmp_path / name) in refused.value.detail for name in names)
+    assert all(word in refused.value.remedy for word in ("--plan", "--adopt", "reset"))
+
+
+def test_a_machine_of_ours_is_not_taken_over(host, tmp_path):
+    write(tmp_path, WORKER)
+    machine_record.save(host, MachineRecord(workflow="join", configuration=""))
+    assert adopting.check(host, adopts=True, plan=not_asked, reporter=RecordingReporter()) is False
+
+
+def test_what_would_change_is_shown_before_a_machine_is_taken_over(host, tmp_path):
+    write(tmp_path, CONTROL_PLANE)
+    taken, (text,) = check(host, adopts=True, plan=Plan(changes=(MANIFEST,)))
+    assert taken is True
+    assert text.splitlines()[1:4] == ["update file /etc/kubernetes/manifests/etcd.yaml", "  -a", "  +b"]
+
+
+def test_a_machine_that_fits_is_taken_over_with_a_word(host, tmp_path):
+    write(tmp_path, CONTROL_PLANE)
+    taken, (text,) = check(host, adopts=True)
+    assert taken is True
+    assert text.endswith("nothing has to change: the configuration is the one that this machine was made with")
+
+
+def test_a_cluster_with_another_configuration_is_refused(host, tmp_path):
+    write(tmp_path, CONTROL_PLANE)
+    stored = Change(target=adopting.STORED, action=Action.UPDATE, diff="-podSubnet: a\n+podSubnet: b\n")
+    with pytest.raises(ConfigurationChanged) as refused:
+        check(host, adopts=True, plan=Plan(changes=(MANIFEST, stored)))
+    assert refused.value.detail == stored.diff
+    assert not Path(machine_record.path(host)).exists()

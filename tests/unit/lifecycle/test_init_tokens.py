@@ -1,0 +1,83 @@
+"""Tokens that nobody chose: runs that are repeated heap up none."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from init_kit import FAST, Box, names
+
+from kubewright.base import yaml
+from kubewright.kube.resources import SECRET
+from kubewright.lifecycle.init.request import InitRequest
+
+HOUR = 3600.0
+
+
+def asked(init: str = "") -> InitRequest:
+    """A request that names no token, unless `init` does."""
+    text = (
+        f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.2\n{FAST}"
+        f"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n{init}"
+    )
+    return InitRequest(documents=yaml.load_all(text, source="kubeadm.yaml"), from_file=True)
+
+
+def tokens(box: Box) -> list[str]:
+    """The tokens of the cluster, sorted."""
+    found = box.kube.list(SECRET, "kube-system")
+    data = [row["data"] for row in found if row["metadata"]["name"].startswith("bootstrap-token-")]
+    return sorted(".".join(base64.b64decode(row[key]).decode() for key in ("token-id", "token-secret")) for row in data)
+
+
+def joins_with(box: Box) -> str:
+    """The token of the join command that was printed last."""
+    told = next(line for line in reversed([text for text in box.lines() if "--token" in text]))
+    return told.split("kubeadm join ")[1].split("--token ")[1].split()[0]
+
+
+def test_a_second_run_keeps_the_token_that_the_first_one_made_up(box):
+    box.run(asked())
+    [token] = tokens(box)
+    assert names(box.run(asked())) == []
+    assert tokens(box) == [token]
+    assert joins_with(box) == token
+
+
+def test_a_token_that_is_more_than_half_gone_gets_a_successor(box):
+    box.run(asked())
+    [token] = tokens(box)
+    box.clock.advance(11 * HOUR)
+    box.run(asked())
+    assert tokens(box) == [token]
+    box.clock.advance(2 * HOUR)
+    box.run(asked())
+    assert len(tokens(box)) == 2
+    assert joins_with(box) != token
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        "bootstrapTokens: [{token: zyxwvu.0123456789abcdef}]\n",
+        "bootstrapTokens: [{usages: [authentication]}]\n",
+        "bootstrapTokens: [{groups: ['system:bootstrappers:others']}]\n",
+        "bootstrapTokens: [{ttl: 0s}]\n",
+        "bootstrapTokens: [{description: mine}]\n",
+    ],
+)
+def test_a_token_that_was_asked_for_is_made_beside_others(box, init):
+    box.run(asked())
+    [token] = tokens(box)
+    box.run(asked(init))
+    assert len(tokens(box)) == 2
+    assert joins_with(box) != token
+
+
+def test_two_made_up_tokens_stay_two(box):
+    twice = "bootstrapTokens: [{}, {}]\n"
+    box.run(asked(twice))
+    first = tokens(box)
+    assert len(first) == 2
+    assert names(box.run(asked(twice))) == []
+    assert tokens(box) == first

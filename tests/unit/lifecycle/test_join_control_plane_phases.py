@@ -1,0 +1,346 @@
+"""Joining as a control plane: the shared files that are downloaded, the kubelet's server, the pod in which etcd learns, marks and turns."""
+
+from __future__ import annotations
+
+import base64
+from types import SimpleNamespace
+
+import pytest
+from init_kit import Box
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEtcd
+from kubewright.apis.layout import Layout
+from kubewright.base import yaml
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreachable, WaitTimeout
+from kubewright.base.events import RecordingReporter
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.etcd.members import Member
+from kubewright.etcd.recording import RecordingEtcd
+from kubewright.http.messages import Response
+from kubewright.lifecycle.join import downloading, ending, kubelet, learning, local_endpoint, turns
+from kubewright.lifecycle.shared_files import shared_files
+from kubewright.pki import ensure, sealing, specs, table
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.store import MemoryStore
+
+KEY = "ab" * 32
+
+
+@pytest.fixture(scope="module")
+def files():
+    """What control planes share, by its names in the Secret."""
+    store, cluster = MemoryStore(), ClusterConfiguration(encryption_algorithm="ECDSA-P256")
+    for row in table.CERTIFICATES:
+        if isinstance(row, table.Authority):
+            ensure.ensure(store, specs.of_authority(row, cluster), clock=FakeClock(), random=SeededRandom(1))
+    ensure.ensure_key_pair(store, specs.KeyPairSpec(name="sa", base="sa", algorithm=Algorithm.ECDSA_P256))
+    return {name.replace("/", "-"): store[name] for name in store}
+
+
+def sealed(files, *, key=KEY):
+    parsed, random = sealing.parse_key(key), SeededRandom(2)
+    return {
+        name: base64.b64encode(sealing.seal(content, parsed, random=random) if content else b"").decode() for name, content in files.items()
+    }
+
+
+class Bootstrap:
+    """What the bootstrap identity reads."""
+
+    def __init__(self, data, *, error=None) -> None:
+        self.data, self.error = data, error
+
+    def get(self, resource, name, namespace):
+        assert (resource.plural, name, namespace) == ("secrets", "kubeadm-certs", "kube-system")
+        if self.error is not None:
+            raise self.error
+        return {"data": self.data}
+
+    def raw(self, method, path):
+        return Response(status=200, body=b"ok")
+
+
+def context(box, data=None, *, key=KEY, error=None, resumed=False, etcd=None):
+    cluster = ClusterConfiguration(etcd=etcd or Etcd())
+    said = []
+    return SimpleNamespace(
+        configuration=SimpleNamespace(init=SimpleNamespace(certificate_key=key)),
+        cluster=cluster,
+        layout=box.layout,
+        host=box.machine(box.layout),
+        bootstrap=Bootstrap(data, error=error),
+        clock=FakeClock(),
+        join=SimpleNamespace(timeouts=SimpleNamespace(kubernetes_api_call=SimpleNamespace(seconds=1.0))),
+        resumed=resumed,
+        say=lambda topic, text: said.append(text),
+        said=said,
+    )
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Box(tmp_path / "machine")
+
+
+def downloaded(box):
+    return {name.removeprefix("kubernetes/pki/"): mode for name, (mode, content) in box.snapshot().items() if content and "pki" in name}
+
+
+def test_what_is_shared_is_downloaded_with_kubeadms_modes(box, files):
+    changes = list(downloading.download_certs(context(box, sealed(files))))
+    assert len(changes) == 8
+    assert {name: mode & 0o777 for name, mode in downloaded(box).items()} == {
+        **dict.fromkeys(("ca.crt", "front-proxy-ca.crt", "etcd/ca.crt", "sa.pub"), 0o644),
+        **dict.fromkeys(("ca.key", "front-proxy-ca.key", "etcd/ca.key", "sa.key"), 0o600),
+    }
+    assert all(b"PRIVATE" not in change.diff.encode() for change in changes)
+
+
+def test_files_that_the_other_machine_had_not_are_passed_over(box, files):
+    list(downloading.download_certs(context(box, sealed({**files, "ca.key": b"", "front-proxy-ca.key": b""}))))
+    assert "ca.key" not in downloaded(box)
+    assert "ca.crt" in downloaded(box)
+
+
+def test_nothing_is_downloaded_without_a_key(box):
+    assert list(downloading.download_certs(context(box, {}, key=""))) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: {}, "lacks ca.crt, ca.key"),
+        (lambda data: {**data, "ca.key": "!"}, "ca.key of the Secret kube-system/kubeadm-certs cannot be read"),
+        (lambda data: {**data, "sa.key": data["ca.key"][:-8] + "AAAAAAA="}, "sa.key of the Secret kubeadm-certs cannot be decrypted"),
+    ],
+)
+def test_all_or_nothing(box, files, change, said):
+    with pytest.raises(CertificateError) as caught:
+        list(downloading.download_certs(context(box, change(sealed(files)))))
+    assert said in caught.value.what
+    assert caught.value.remedy
+    assert downloaded(box) == {}
+
+
+def test_content_that_does_not_fit_is_refused(box, files):
+    for wrong in ({"ca.crt": b"no PEM"}, {"ca.key": files["etcd-ca.key"]}, {"sa.pub": b"x"}):
+        with pytest.raises(CertificateError):
+            list(downloading.download_certs(context(box, sealed({**files, **wrong}))))
+    assert downloaded(box) == {}
+
+
+def test_a_wrong_key_is_told_without_naming_it(box, files):
+    wrong = "cd" * 32
+    with pytest.raises(CertificateError) as caught:
+        list(downloading.download_certs(context(box, sealed(files), key=wrong)))
+    assert "certificate key is not the one" in caught.value.detail
+    assert wrong not in str(caught.value) + caught.value.remedy
+
+
+def test_a_secret_that_is_gone_explains_its_two_hours(box):
+    with pytest.raises(CertificateError) as caught:
+        list(downloading.download_certs(context(box, error=NotFound("none", code=404))))
+    assert "two hours" in caught.value.detail
+    assert "upload-certs" in caught.value.remedy
+    with pytest.raises(CertificateError) as caught:
+        list(downloading.download_certs(context(box, error=Forbidden("no", code=403))))
+    assert "may not be read" in caught.value.what
+
+
+def test_a_join_that_goes_on_needs_no_secret(box, files):
+    list(downloading.download_certs(context(box, sealed(files))))
+    again = context(box, error=NotFound("none", code=404), resumed=True)
+    assert list(downloading.download_certs(again)) == []
+    assert again.said == ["The certificates are here already"]
+
+
+def test_files_of_an_external_etcd_have_their_configured_places():
+    external = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",), ca_file="/e/ca", cert_file="/e/crt", key_file=""))
+    places = shared_files(ClusterConfiguration(etcd=external), Layout())
+    assert {name: str(path) for name, path in places.items() if "etcd" in name} == {
+        "external-etcd-ca.crt": "/e/ca",
+        "external-etcd.crt": "/e/crt",
+        "external-etcd.key": "None",
+    }
+
+
+KUBELET_CONF = """\
+apiVersion: v1
+clusters:
+- cluster:
+    certificate-authority-data: QQ==
+    server: https://cluster.test:6443
+  name: default-cluster
+contexts:
+- context:
+    cluster: default-cluster
+    namespace: default
+    user: default-auth
+  name: default-context
+current-context: default-context
+kind: Config
+users:
+- name: default-auth
+  user:
+    client-certificate: /var/lib/kubelet/pki/kubelet-client-current.pem
+    client-key: /var/lib/kubelet/pki/kubelet-client-current.pem
+"""
+
+
+def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
+    server = "https://10.0.0.2:6443"
+    moved = local_endpoint.pointed(KUBELET_CONF.encode(), server)
+    assert moved == KUBELET_CONF.replace("https://cluster.test:6443", server).encode()
+    assert local_endpoint.pointed(moved, server) is None
+
+
+@pytest.mark.parametrize(
+    ("control_plane", "waits", "asked"),
+    [(False, False, "https://cluster:6443"), (True, True, "https://cluster:6443"), (True, False, "https://10.0.0.2:6443")],
+)
+def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(control_plane, waits, asked):
+    ctx = SimpleNamespace(
+        control_plane=control_plane,
+        runs=lambda phase: waits,
+        found=SimpleNamespace(server="https://cluster:6443"),
+        addresses=Addresses.of_machine("10.0.0.2"),
+    )
+    assert kubelet.server(ctx) == asked
+
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  annotations: {a: b}
+  labels: {component: etcd, tier: control-plane}
+  name: etcd
+  namespace: kube-system
+spec:
+  containers: [{name: etcd, command: [etcd], livenessProbe: {}, readinessProbe: {}, startupProbe: {}}]
+  hostNetwork: true
+"""
+
+
+def test_the_pod_in_which_etcd_learns_is_not_taken_for_the_members_own():
+    pod = learning._apart(yaml.load(POD, source="pod"))
+    assert pod["metadata"] == {"name": "etcd-learner", "namespace": "kube-system"}
+    assert pod["spec"]["containers"] == [{"name": "etcd-learner", "command": ["etcd"]}]
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 2
+
+
+def learning_context(box, *, waiter, clock):
+    etcd_data = box.layout.etcd_data
+    timeouts = SimpleNamespace(etcd_api_call=SimpleNamespace(seconds=2.0))
+    quiet = SimpleNamespace(beside=lambda condition: condition, diagnose=lambda: "")
+    return SimpleNamespace(
+        layout=box.layout,
+        host=box.machine(box.layout),
+        addresses=Addresses.of_machine("10.0.0.2"),
+        etcd=RecordingEtcd(),
+        clock=clock,
+        configuration=SimpleNamespace(init=SimpleNamespace(timeouts=timeouts)),
+        reasons=lambda names: quiet,
+        waiter=waiter,
+        patched=lambda name, pod: pod,
+        data=etcd_data,
+    )
+
+
+def test_the_learning_pod_ends_when_the_data_has_arrived(box, monkeypatch):
+    monkeypatch.setattr(learning.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
+    clock, seen = FakeClock(), []
+    ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
+    snap = ctx.data / "member" / "snap"
+    manifest = box.layout.manifest("etcd-learner")
+    steps = iter([["db"], ["db", "0001.snap.db"], ["db", "0001.snap", "0001.snap.db"], ["db", "0001.snap"]])
+    ctx.host = SimpleNamespace(
+        ensure=lambda desired: seen.append(("ensure", desired.path)),
+        remove=lambda path: seen.append(("remove", path)) or True,
+        entries=lambda path: [snap / name for name in next(steps)] if path == snap else [],
+        network=SimpleNamespace(listeners=list),
+    )
+    list(learning.learn(ctx, {}))
+    assert seen == [("ensure", manifest.parent), ("ensure", manifest), ("remove", manifest)]
+    assert next(steps, None) is None
+
+
+def test_a_member_that_needs_no_snapshot_is_not_waited_for(box, monkeypatch):
+    monkeypatch.setattr(learning.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
+    clock = FakeClock()
+    ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
+    named = [Member(id=2, peer_urls=("https://10.0.0.2:2380",), name=name, learner=True) for name in ("", "", "two")]
+    ctx.etcd = SimpleNamespace(members=lambda *, agreed: [named.pop(0) if len(named) > 1 else named[0]])
+    list(learning.learn(ctx, {}))
+    assert 1.5 < clock.monotonic() < 1.7
+    ctx.etcd = SimpleNamespace(members=unreachable)
+    with pytest.raises(WaitTimeout) as caught:
+        list(learning.learn(ctx, {}))
+    assert "nobody answers" in caught.value.detail
+    assert "2380" in caught.value.remedy
+
+
+def unreachable(*, agreed):
+    raise Unreachable("nobody answers")
+
+
+def test_no_pod_learns_where_the_kubelet_would_not_end_it(box):
+    ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
+    files = {}
+    ctx.host = SimpleNamespace(read=files.get)
+    assert learning.possible(ctx)
+    files[box.layout.kubeconfig("bootstrap-kubelet")] = KUBELET_CONF.replace("https://cluster.test:6443", "https://10.0.0.2:6443").encode()
+    assert not learning.possible(ctx)
+    files[box.layout.kubeconfig("kubelet")] = KUBELET_CONF.encode()
+    assert learning.possible(ctx)
+
+
+def test_nothing_is_waited_for_where_no_pod_learns(box):
+    ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
+    assert list(learning.end(ctx)) == []
+
+
+def test_an_etcd_that_the_kubelet_does_not_end_is_ended_with_a_new_kubelet(box):
+    clock, done = FakeClock(), []
+    ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
+    ctx.node_name = "two"
+    pods = [SimpleNamespace(name=f"{name}-two") for name in ("etcd", "etcd-learner", "kube-apiserver")]
+    listening = [SimpleNamespace(address="10.0.0.2", port=2380)]
+    ctx.host = SimpleNamespace(
+        ensure=lambda desired: done.append((desired.name, desired.restart)),
+        network=SimpleNamespace(listeners=lambda: listening),
+        runtime=SimpleNamespace(
+            sandboxes=lambda: pods, remove_sandbox=lambda sandbox: listening.clear() or done.append((sandbox.name, "removed"))
+        ),
+    )
+    list(ending.gone(ctx, pods=("etcd-learner",)))
+    assert done == [("kubelet", True), ("etcd-learner-two", "removed")]
+    assert len(list(ending.gone(ctx, pods=("etcd-learner",)))) == 1
+    assert len(done) == 2
+
+
+def test_components_of_a_further_control_plane_come_in_turn(box):
+    found = []
+    order = turns.further_control_plane(lambda: found[0] if found else None)
+    assert not any(turn() for turn in order.values())
+    there = set()
+    asked = []
+    found.append(
+        SimpleNamespace(
+            cluster=ClusterConfiguration(),
+            layout=box.layout,
+            host=SimpleNamespace(state=lambda path: path if path in there else None),
+            probe=SimpleNamespace(raw=lambda method, path: asked.append(path) or SimpleNamespace(status=500)),
+        )
+    )
+    assert not order["kube-apiserver"]()
+    there.add(box.layout.manifest("etcd"))
+    assert order["kube-apiserver"]()
+    assert not order["kube-scheduler"]()
+    there.add(box.layout.manifest("kube-apiserver"))
+    assert order["kube-scheduler"]()
+    assert order["kube-controller-manager"]()
+    assert asked == ["/livez", "/livez"]

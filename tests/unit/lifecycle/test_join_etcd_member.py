@@ -1,0 +1,224 @@
+"""The machine's member of etcd: what is kept, cleared, made anew and taken back. Etcd is in memory, pods are only noted."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+
+import pytest
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEtcd
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import HostError, NotFound, WaitTimeout
+from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.waiting import PollingWaiter
+from kubewright.etcd.failures import NoQuorum
+from kubewright.etcd.members import Member, Status
+from kubewright.etcd.recording import RecordingEtcd
+from kubewright.lifecycle.join import etcd_member, learning
+
+ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
+LAYOUT = Layout()
+DATA, MANIFEST = LAYOUT.etcd_data, LAYOUT.manifest("etcd")
+OURS = "https://10.0.0.2:2380"
+OLD = b"spec: {containers: [{command: [etcd, --initial-cluster=one=https://10.0.0.1:2380, --name=two]}]}\n"
+
+
+class Machine:
+    """Files by path, and what was done to them."""
+
+    def __init__(self, files) -> None:
+        self.files = {PurePosixPath(path): content for path, content in files.items()}
+        self.done: list[str] = []
+        self.network = SimpleNamespace(listeners=list)
+
+    def read(self, path):
+        return self.files.get(path)
+
+    def state(self, path):
+        return path if path in self.files else None
+
+    def entries(self, path):
+        return sorted({path / one.relative_to(path).parts[0] for one in self.files if path in one.parents})
+
+    def ensure(self, desired):
+        return Change(target=desired.target, action=Action.CREATE)
+
+    def remove(self, path):
+        found = self.files.pop(path, None)
+        if found is not None:
+            self.done.append(f"removed {path.name}")
+        return Change(target=f"file {path}", action=Action.NONE if found is None else Action.DELETE)
+
+    def empty(self, path):
+        for one in [one for one in self.files if path in one.parents]:
+            del self.files[one]
+        self.done.append(f"emptied {path}")
+        return Change(target=f"contents of {path}", action=Action.DELETE)
+
+
+class Members(RecordingEtcd):
+    """An etcd in memory. `down`: it answers no writes."""
+
+    def __init__(self, *members: Member, statuses=()) -> None:
+        super().__init__()
+        self._members = list(members)
+        self._statuses = list(statuses)
+        self.down = False
+
+    def statuses(self):
+        return self._statuses
+
+    def remove(self, member_id, /):
+        if self.down:
+            raise NoQuorum("nobody agrees")
+        return super().remove(member_id)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run the phase; returns the context, what was done to the machine, and the flags that etcd.yaml got."""
+
+    def join(*members: Member, files=(), resumed=False, external=False, fails=None):
+        seen: dict[str, object] = {}
+        machine = Machine(dict(files))
+
+        def learn(ctx, flags):
+            machine.done.append("learned")
+            yield from ()
+
+        def write(ctx, name, *, more):
+            seen.update(more)
+            machine.done.append(f"wrote {name}")
+            yield Change(target=f"file {name}", action=Action.CREATE)
+
+        def serving(ctx):
+            if fails is not None:
+                raise fails
+            return Change(target="it serves", action=Action.NONE)
+
+        monkeypatch.setattr(learning, "learn", learn)
+        monkeypatch.setattr(learning, "serving", serving)
+        monkeypatch.setattr(etcd_member.static_pods, "write", write)
+        clock, reporter = FakeClock(), RecordingReporter()
+        etcd = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",))) if external else Etcd()
+        ctx = SimpleNamespace(
+            cluster=ClusterConfiguration(etcd=etcd),
+            configuration=SimpleNamespace(init=SimpleNamespace(timeouts=SimpleNamespace(etcd_api_call=SimpleNamespace(seconds=2.0)))),
+            addresses=Addresses.of_machine("10.0.0.2"),
+            node_name="two",
+            layout=LAYOUT,
+            host=machine,
+            etcd=Members(*members),
+            clock=clock,
+            waiter=PollingWaiter(clock=clock, reporter=reporter),
+            reporter=reporter,
+            resumed=resumed,
+            said=[],
+        )
+        ctx.say = lambda topic, text: ctx.said.append(f"[{topic}] {text}")
+        ctx.flags = seen
+        return ctx
+
+    return join
+
+
+def test_a_new_member_learns_serves_and_votes(run):
+    ctx = run(ONE)
+    changes = [change for change in etcd_member.join(ctx) if change]
+    assert [change.target for change in changes] == [f"member two at {OURS}", f"directory {DATA}", "file etcd"]
+    assert ctx.host.done == ["learned", "wrote etcd"]
+    assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
+    assert ctx.flags == {"initial-cluster": f"one=https://10.0.0.1:2380,two={OURS}", "initial-cluster-state": "existing"}
+
+
+def test_a_member_that_votes_keeps_its_manifest(run):
+    mine = Member(id=2, name="two", peer_urls=(OURS,))
+    later = Member(id=3, name="three", peer_urls=("https://10.0.0.3:2380",))
+    ctx = run(ONE, mine, later, files={MANIFEST: OLD, DATA / "member" / "wal": b""})
+    changes = list(etcd_member.join(ctx))
+    assert ctx.flags["initial-cluster"] == "one=https://10.0.0.1:2380"
+    assert ctx.host.done == ["wrote etcd"]
+    assert ctx.etcd.actions == []
+    assert [change.target for change in changes if change] == [f"directory {DATA}", "file etcd"]
+
+
+@pytest.mark.parametrize("old", [b"", b"{}", b"spec: {containers: []}", b"\x00", b"spec: {containers: [{command: [etcd]}]}"])
+def test_a_manifest_that_says_nothing_of_others_is_written_with_those_that_are(run, old):
+    mine = Member(id=2, name="two", peer_urls=(OURS,))
+    ctx = run(ONE, mine, files={MANIFEST: old, DATA / "member" / "wal": b""})
+    list(etcd_member.join(ctx))
+    assert ctx.flags["initial-cluster"] == f"one=https://10.0.0.1:2380,two={OURS}"
+
+
+def test_what_a_killed_run_left_goes_before_the_member_is_made_anew(run):
+    learner = LAYOUT.manifest("etcd-learner")
+    ctx = run(ONE, files={learner: b"{}", MANIFEST: OLD, DATA / "member" / "wal": b""}, resumed=True)
+    list(etcd_member.join(ctx))
+    assert ctx.host.done == ["removed etcd-learner.yaml", "removed etcd.yaml", f"emptied {DATA}", "learned", "wrote etcd"]
+
+
+def test_data_of_somebody_else_is_left_alone(run):
+    ctx = run(ONE, files={DATA / "member" / "wal": b""})
+    with pytest.raises(HostError, match="holds the data of another etcd") as caught:
+        list(etcd_member.join(ctx))
+    assert "reset" in caught.value.remedy
+    assert (ctx.host.done, ctx.etcd.actions) == ([], [])
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_learner_that_never_serves_is_taken_back(run, resumed):
+    before = [Member(id=2, peer_urls=(OURS,), learner=True)] if resumed else []
+    ctx = run(ONE, *before, fails=WaitTimeout("gave up waiting"), resumed=resumed, files={MANIFEST: OLD} if resumed else {})
+    with pytest.raises(WaitTimeout):
+        list(etcd_member.join(ctx))
+    assert ctx.etcd.members() == [ONE]
+    assert ctx.said[-1] == f"[etcd] Removed member two at {OURS} again, because it did not come up: gave up waiting"
+    assert MANIFEST not in ctx.host.files
+
+
+def test_a_member_that_votes_is_never_taken_back(run):
+    mine = Member(id=2, name="two", peer_urls=(OURS,))
+    ctx = run(ONE, mine, fails=NotFound("gone", code=404), files={MANIFEST: OLD, DATA / "member" / "wal": b""})
+    with pytest.raises(NotFound):
+        list(etcd_member.join(ctx))
+    assert ctx.etcd.members() == [ONE, mine]
+
+
+def test_a_member_that_cannot_be_taken_back_is_told(run):
+    ctx = run(ONE, fails=WaitTimeout("gave up waiting"))
+    ctx.etcd.down = True
+    with pytest.raises(WaitTimeout):
+        list(etcd_member.join(ctx))
+    (warning,) = [event.text for event in ctx.reporter.events if isinstance(event, Warned)]
+    assert f"member two at {OURS}" in warning
+    assert "Run the same join again, or reset" in warning
+
+
+def test_an_external_etcd_is_left_alone(run):
+    ctx = run(external=True)
+    assert [*etcd_member.check(ctx), *etcd_member.join(ctx)] == []
+    assert ctx.said == ["[check-etcd] Skipping etcd check in external mode"]
+
+
+def test_health_is_waited_for_and_those_that_lack_it_are_named(run):
+    ctx = run(ONE)
+    well, dead = Status(endpoint="https://a", leader_id=1), Status(endpoint="https://b", problem="connection refused")
+    ctx.etcd = Members(ONE, statuses=[well, well, dead])
+    assert len(list(etcd_member.check(ctx))) == 1
+    ctx.etcd = Members(ONE, statuses=[well, dead])
+    with pytest.raises(WaitTimeout) as caught:
+        list(etcd_member.check(ctx))
+    assert "https://b: connection refused" in caught.value.detail
+    assert "see that most of the other control planes run" in caught.value.remedy
+
+
+def test_the_member_of_this_machine_need_not_be_healthy_before_it_is_started(run):
+    ctx = run(ONE)
+    well, own = Status(endpoint="https://a", leader_id=1), Status(endpoint="https://10.0.0.2:2379", problem="connection refused")
+    ctx.etcd = Members(ONE, statuses=[well, own])
+    assert len(list(etcd_member.check(ctx))) == 1
+    assert ctx.clock.monotonic() == 0.0

@@ -1,0 +1,507 @@
+"""Joining as a worker: what is asked, written, waited for and removed, on a machine in a directory and a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from init_kit import names
+from join_kit import SERVER, TOKEN, JoinBox, Kube
+
+from kubewright.base import yaml
+from kubewright.base.errors import (
+    APIError,
+    CertificateError,
+    CheckFailed,
+    ConfigurationChanged,
+    Forbidden,
+    HostError,
+    KubewrightError,
+    Unauthorized,
+    ValidationError,
+    WaitTimeout,
+)
+from kubewright.base.events import Line, PhaseSkipped, Waited
+from kubewright.host.found import ServiceState
+from kubewright.http import sync
+from kubewright.http.messages import Response
+from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.join import acting
+from kubewright.lifecycle.join.context import WORKER
+from kubewright.lifecycle.reasons import watching
+from kubewright.pki.pins import PinMismatch
+from kubewright.preflight import lists
+from kubewright.preflight.model import Check, Finding
+
+CA = "pki/ca.crt"
+
+
+class Healthy:
+    """A kubelet that says that it is well."""
+
+    def __init__(self, server: str) -> None:
+        self.server = server
+
+    def request(self, method, target, /, *, timeout):
+        assert (method, self.server + target) == ("GET", "http://127.0.0.1:10248/healthz")
+        return Response(status=200, body=b"ok")
+
+
+@pytest.fixture
+def box(tmp_path, monkeypatch):
+    box = JoinBox(tmp_path / "machine")
+    monkeypatch.setattr(acting, "connecting", lambda means: box.cluster.connect)
+    monkeypatch.setattr(sync, "Transport", Healthy)
+    return box
+
+
+def files(box):
+    return sorted(name for name, (_, content) in box.snapshot().items() if content and not name.startswith(("run", "state", "kubelet/pki")))
+
+
+def written(box, name):
+    return yaml.load((Path(box.root) / name).read_bytes(), source=name)
+
+
+def test_a_worker_gets_what_its_kubelet_needs_and_nothing_else(box):
+    changes = box.act()
+    assert "Node node1" in names(changes)
+    assert [name for name in files(box) if name.startswith("kube")] == [
+        "kubelet/config.yaml",
+        "kubelet/instance-config.yaml",
+        "kubelet/kubeadm-flags.env",
+        "kubernetes/kubelet.conf",
+        "kubernetes/pki/ca.crt",
+    ]
+    assert box.services.done == ["restart"]
+    assert box.phases() == ["+kubelet-start", "-kubelet-start", "+kubelet-wait-bootstrap", "-kubelet-wait-bootstrap"]
+    assert [event.text.splitlines()[0] for event in box.reporter.events if isinstance(event, Line) and not event.topic] == [
+        "This machine has joined the cluster as the node node1:"
+    ]
+    found = machine_record.load(box.call(box.request()).host)
+    assert (found.workflow, found.finished) == ("join", True)
+    assert TOKEN[7:] not in found.configuration
+
+
+def test_the_cluster_is_asked_for_what_is_needed_and_no_more(box):
+    box.act()
+    assert box.cluster.read == [
+        *("configmaps/cluster-info", "configmaps/cluster-info"),
+        *("configmaps/kubeadm-config", "configmaps/kubelet-config", "configmaps/kube-proxy"),
+        *("nodes/node1", "certificatesigningrequests"),
+    ]
+    assert box.cluster.asked == [
+        Access(server=SERVER, verify=False),
+        Access(server=SERVER, ca_pem=box.cluster.ca),
+        Access(server=SERVER, ca_pem=box.cluster.ca, identity=BearerToken(TOKEN)),
+    ]
+
+
+def test_beside_the_checks_the_configuration_is_read_and_not_a_second_time(box, monkeypatch):
+    monkeypatch.setattr(lists, "join", lambda *_, **__: ())
+    box.act(box.request(skip=()))
+    assert box.cluster.read == [
+        *("configmaps/cluster-info", "configmaps/cluster-info"),
+        *("configmaps/kubeadm-config", "configmaps/kubelet-config", "configmaps/kube-proxy"),
+        *("nodes/node1", "certificatesigningrequests"),
+    ]
+
+
+def test_what_could_not_be_read_beside_the_checks_is_read_again(box, monkeypatch):
+    monkeypatch.setattr(lists, "join", lambda *_, **__: ())
+    get, refused = Kube.get, []
+
+    def at_first_refused(self, resource, name, namespace=None):
+        if name == "kubelet-config" and not refused:
+            refused.append(name)
+            raise Forbidden("not yet", code=403)
+        return get(self, resource, name, namespace)
+
+    monkeypatch.setattr(Kube, "get", at_first_refused)
+    box.act(box.request(skip=()))
+    assert [name for name in box.cluster.read if name.startswith("configmaps/ku")] == [
+        *("configmaps/kubeadm-config", "configmaps/kube-proxy", "configmaps/kubelet-config"),
+    ]
+    assert box.services.done == ["restart"]
+
+
+def request(box, *, age, status=None):
+    made = box.clock.now() - timedelta(seconds=age)
+    return {"metadata": {"name": "csr-1", "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ")}, "status": status or {}}
+
+
+def test_the_kubelet_is_started_when_the_requests_of_others_are_answered(box):
+    box.cluster.requests = [[request(box, age=3)], [request(box, age=3)], [request(box, age=3, status={"certificate": "PEM"})]]
+    box.act()
+    assert box.cluster.read.count("certificatesigningrequests") == 3
+    assert box.services.done == ["restart"]
+    assert next(event.what for event in box.reporter.events if isinstance(event, Waited)) == "the cluster to sign certificates"
+
+
+@pytest.mark.parametrize("age", [-3600, 0, 60, 3600])
+def test_nobody_waits_for_requests_that_are_new_or_that_nobody_will_answer_soon(box, age):
+    box.cluster.requests = [[request(box, age=age)], [request(box, age=3)]]
+    box.act()
+    assert box.cluster.read.count("certificatesigningrequests") == 1
+
+
+def test_a_request_that_is_never_answered_holds_the_kubelet_up_for_seconds_only(box):
+    box.cluster.requests = [[request(box, age=3)] for _ in range(5000)]
+    before = box.clock.monotonic()
+    box.act()
+    assert 5 < box.clock.monotonic() - before < 30
+    assert box.services.done == ["restart"]
+
+
+class Slow(list):
+    """Answers that take their time: meanwhile the machine is looked at."""
+
+    def pop(self, index):
+        time.sleep(0.005)
+        return super().pop(index)
+
+
+def test_a_kubelet_that_starts_in_vain_before_it_has_its_configuration_ends_no_wait(box, monkeypatch):
+    """As one that a package has installed: systemd starts it every ten seconds."""
+    looks = []
+
+    def state(name, /):
+        looks.append(name)
+        waits = not box.services.done
+        return ServiceState(running=not waits, enabled=True, failed=waits, again=waits, restarts=len(looks))
+
+    monkeypatch.setattr(box.services, "state", state)
+    monkeypatch.setattr(watching, "FIRST", 0.0)
+    monkeypatch.setattr(watching, "PAUSE", 0.0)
+    box.cluster.requests = Slow([request(box, age=1.5)] for _ in range(100))
+    box.act()
+    assert box.services.done == ["restart"]
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items": [1]}', b'{"items": [{"metadata": {"creationTimestamp": "x"}}]}'])
+def test_an_answer_that_is_no_list_of_requests_holds_nobody_up(box, monkeypatch, body):
+    monkeypatch.setattr(Kube, "raw", lambda *_, **__: Response(status=200, body=body))
+    box.act()
+    assert box.services.done == ["restart"]
+
+
+def test_where_requests_may_not_be_seen_nobody_waits(box):
+    box.cluster.requests = None
+    box.act()
+    assert box.services.done == ["restart"]
+
+
+def test_the_kubelet_is_given_the_token_for_as_long_as_it_needs_it(box, monkeypatch):
+    seen = {}
+    start = box.services.start
+
+    def look(name, /, *, verb="start"):
+        path = Path(box.layout.kubeconfig("bootstrap-kubelet"))
+        seen["mode"], seen["document"] = oct(path.stat().st_mode & 0o777), yaml.load(path.read_bytes(), source="")
+        start(name, verb=verb)
+
+    box.services.start = look
+    box.act()
+    assert seen["mode"] == "0o600"
+    document = seen["document"]
+    assert document["current-context"] == "tls-bootstrap-token-user@kubernetes"
+    assert (document["clusters"][0]["cluster"]["server"], document["users"][0]["user"]) == (SERVER, {"token": TOKEN})
+    assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
+
+
+def test_the_same_again_changes_nothing_also_when_the_token_is_gone(box):
+    box.act()
+    before = box.snapshot()
+    box.cluster.token = "nobody"
+    late = box.request(token="zzzzzz.0123456789abcdef")
+    assert not box.plan(late)
+    assert box.act(late) == ()
+    assert {name: one for name, one in box.snapshot().items() if not name.startswith("state")} == {
+        name: one for name, one in before.items() if not name.startswith("state")
+    }
+    assert isinstance(box.cluster.asked[-1].identity, ClientCertificate)
+    assert box.services.done == ["restart"]
+
+
+def test_a_plan_on_a_fresh_machine_shows_everything_and_writes_nothing(box):
+    before = box.snapshot()
+    found = box.plan()
+    assert names(found.changes)[0] == "Node node1"
+    assert len(found.changes) == 9
+    assert TOKEN[7:] not in found.text()
+    assert box.snapshot() == before
+
+
+@pytest.mark.parametrize("name", ["kubelet/config.yaml", "kubelet/kubeadm-flags.env"])
+def test_what_differs_is_shown_and_mended(box, name):
+    box.act()
+    path = Path(box.root) / name
+    right = path.read_bytes()
+    path.write_bytes(right + b"# edited\n")
+    assert names(box.plan().changes) == [f"file {path}", "service kubelet"]
+    assert names(box.act()) == [f"file {path}", "service kubelet"]
+    assert path.read_bytes() == right
+    assert box.services.done == ["restart", "restart"]
+
+
+def test_another_configuration_is_refused_before_the_cluster_is_asked(box):
+    box.act()
+    box.cluster.read.clear()
+    with pytest.raises(ConfigurationChanged, match="name: other"):
+        box.act(box.request(node_name="other"))
+    assert box.cluster.read == []
+
+
+def test_other_names_of_checks_and_another_token_are_no_other_configuration(box):
+    box.act()
+    assert box.act(box.request(token="zzzzzz.0123456789abcdef", ignore_preflight_errors=("Swap",))) == ()
+
+
+def test_a_node_of_this_name_that_is_ready_is_not_taken_over(box):
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    box.cluster.objects.append(node)
+    with pytest.raises(APIError, match="a Node with the name node1 exists") as caught:
+        box.act()
+    assert "kubectl delete node node1" in caught.value.remedy
+    assert files(box) == []
+
+
+@pytest.fixture
+def fit(monkeypatch):
+    """Every machine is fit."""
+    monkeypatch.setattr(lists, "join", lambda *_, **__: [])
+
+
+def ready_node(name):
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def test_a_name_that_is_taken_is_told_before_anything_is_kept_so_that_another_one_may_follow(box, fit):
+    box.cluster.objects.append(ready_node("node1"))
+    with pytest.raises(APIError, match="a Node with the name node1 exists"):
+        box.act(box.request(skip=()))
+    assert [name for name in box.snapshot() if not name.startswith("run")] == []
+    assert "Node other" in names(box.act(box.request(skip=(), node_name="other")))
+    assert box.cluster.read.count("nodes/other") == 1
+
+
+def test_whole_joins_report_the_phases_of_workers_and_why_others_are_left_out(box, fit):
+    box.act(box.request(skip=()))
+    assert [name for name in box.phases() if name[0] == "+"] == ["+preflight", "+kubelet-start", "+kubelet-wait-bootstrap"]
+    reasons = {event.phase: event.reason for event in box.reporter.events if isinstance(event, PhaseSkipped)}
+    assert set(reasons.values()) == {WORKER}
+    assert {"control-plane-prepare", "check-etcd", "etcd-join", "control-plane-join", "wait-control-plane"} <= set(reasons)
+
+
+def test_a_failed_check_is_told_without_waiting_for_the_cluster(box, monkeypatch):
+    monkeypatch.setattr(lists, "join", lambda *_, **__: [Check(name="Wrong", find=lambda _: [Finding(text="no", remedy="mend it")])])
+    box.cluster.down = True
+    with pytest.raises(CheckFailed, match=r"\[ERROR Wrong\]"):
+        box.act(box.request(skip=()))
+    assert machine_record.load(box.call(box.request()).host) is None
+
+
+def test_a_node_of_this_name_that_is_not_ready_is(box):
+    box.cluster.objects.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"}})
+    assert "Node node1" not in names(box.act())
+
+
+def test_the_name_that_counts_is_the_kubelets_argument(box):
+    documents = yaml.load_all(
+        "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nskipPhases: [preflight]\n"
+        f"discovery: {{bootstrapToken: {{apiServerEndpoint: 'cluster.test:6443', token: {TOKEN}, unsafeSkipCAVerification: true}}}}\n"
+        "nodeRegistration: {kubeletExtraArgs: [{name: hostname-override, value: other}],"
+        " taints: [{key: a, effect: NoSchedule}, {key: b, value: c, effect: NoExecute}]}\n",
+        source="join.yaml",
+    )
+    box.act(box.request(documents=documents, skip=()))
+    assert "nodes/other" in box.cluster.read
+    flags = (Path(box.root) / "kubelet/kubeadm-flags.env").read_text()
+    assert flags == 'KUBELET_KUBEADM_ARGS="--register-with-taints=a:NoSchedule,b=c:NoExecute --hostname-override=other"\n'
+
+
+def test_a_kubelet_that_gets_no_certificate_is_told_with_its_last_words(box):
+    box.services.broken = True
+    with pytest.raises(WaitTimeout, match="something is wrong") as caught:
+        box.act()
+    assert "journalctl -xeu kubelet" in caught.value.remedy
+    assert box.clock.monotonic() >= 300
+    assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
+    # and the next run goes on from there
+    box.services.broken = False
+    box.services.done.clear()
+    box.act()
+    assert machine_record.load(box.call(box.request()).host).finished
+
+
+def test_a_port_of_zero_means_that_nobody_answers_for_the_kubelets_health(box, monkeypatch):
+    monkeypatch.setattr(sync, "Transport", None)
+    patches = Path(box.root) / "patches"
+    patches.mkdir(parents=True)
+    (patches / "kubeletconfiguration.yaml").write_text("healthzPort: 0\n")
+    box.act(box.request(patches=str(patches)))
+    assert written(box, "kubelet/config.yaml")["healthzPort"] == 0
+
+
+def test_a_token_that_is_refused_is_told_soon(box):
+    box.cluster.token = "nobody"
+    with pytest.raises(Unauthorized):
+        box.act()
+    assert 2 <= box.clock.monotonic() < 3
+    assert files(box) == []
+
+
+@pytest.mark.parametrize("answers", [[403, 403, 403], [500, 403], [503]])
+def test_a_server_that_knows_no_rights_yet_is_waited_for(box, answers):
+    """It has just been started again: until it has read who may do what, it refuses everybody everything, `/readyz` too."""
+    box.cluster.ready = list(answers)
+    box.act()
+    assert box.cluster.read.count("readyz") == len(answers)
+    assert box.clock.monotonic() > 2 * len(answers)
+    assert box.services.done == ["restart"]
+
+
+@pytest.mark.parametrize("answer", [200, 401, 404])
+def test_a_refusal_of_a_server_that_is_ready_counts(box, answer):
+    box.cluster.ready = [answer, 403]
+    with pytest.raises(Forbidden):
+        box.act()
+    assert box.cluster.read.count("readyz") == 1
+    assert 2 <= box.clock.monotonic() < 3
+
+
+def test_a_wrong_pin_ends_it(box):
+    with pytest.raises(PinMismatch):
+        box.act(box.request(ca_cert_hashes=(f"sha256:{'0' * 64}",)))
+
+
+def test_a_cluster_without_kube_proxy_is_fine(box):
+    box.cluster.objects = [body for body in box.cluster.objects if body["metadata"]["name"] != "kube-proxy"]
+    box.act()
+    assert any("kube-proxy" in text for text in box.warnings())
+
+
+def test_what_the_cluster_has_chosen_is_not_told_to_everybody_who_joins(box):
+    proxy = next(body for body in box.cluster.objects if body["metadata"]["name"] == "kube-proxy")
+    proxy["data"]["config.conf"] = proxy["data"]["config.conf"].replace("0.0.0.0", "'::'")
+    box.act()
+    assert box.warnings() == []
+
+
+def test_a_cluster_without_its_configuration_is_told_how_that_comes_back(box):
+    box.cluster.objects = [body for body in box.cluster.objects if body["metadata"]["name"] != "kubeadm-config"]
+    with pytest.raises(APIError) as caught:
+        box.act()
+    assert "upload-config kubeadm" in caught.value.remedy
+
+
+def discovery_file(box, *, user="{}", ca=True):
+    from kubewright.tokens import cluster_info
+
+    document = cluster_info.document(server=SERVER, ca_pem=box.cluster.ca)
+    if not ca:
+        del document["clusters"][0]["cluster"]["certificate-authority-data"]
+    path = Path(box.root) / "discovery.conf"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.dump(document))
+    return str(path)
+
+
+def test_a_machine_joins_by_file(box):
+    box.act(box.request(file=discovery_file(box)))
+    assert box.cluster.asked == [
+        Access(server=SERVER, ca_pem=box.cluster.ca),
+        Access(server=SERVER, ca_pem=box.cluster.ca, identity=BearerToken(TOKEN)),
+    ]
+    assert Path(box.layout.kubeconfig("kubelet")).exists()
+
+
+def test_a_file_without_credentials_needs_a_token(box):
+    with pytest.raises(KubewrightError, match=r"tlsBootstrapToken|credentials"):
+        box.act(box.request(file=discovery_file(box), token=""))
+
+
+def test_a_file_that_is_gone_is_named(box):
+    with pytest.raises(ValidationError, match=r"this file does not exist"):
+        box.act(box.request(file=f"{box.root}/nowhere.conf"))
+
+
+def test_a_phase_alone_leaves_no_record(box):
+    box.act(box.request(only=("kubelet-start",), skip=()))
+    assert machine_record.load(box.call(box.request()).host) is None
+    assert box.phases() == ["+kubelet-start", "-kubelet-start"]
+
+
+def test_a_kubelet_is_waited_for_by_a_phase_alone(box):
+    box.act(box.request(only=("kubelet-start",), skip=()))
+    assert Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
+    box.cluster.read.clear()
+    box.act(box.request(only=("kubelet-wait-bootstrap",), skip=()))
+    assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
+    assert box.cluster.read == []
+
+
+def test_a_machine_that_is_refused_keeps_nothing(box, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(CheckFailed):
+        box.act(box.request(skip=()))
+    assert [name for name in box.snapshot() if not name.startswith("run")] == []
+
+
+def test_a_run_keeps_a_journal_from_the_moment_that_the_machine_is_fit(box):
+    box.act()
+    lines = (Path(box.layout.state) / "journal").read_text().splitlines()
+    assert [json.loads(line)["mark"] for line in lines] == ["begun", "finished"] * 2
+
+
+def test_a_kubelet_conf_that_is_not_this_joins_is_not_used_to_find_the_cluster(box):
+    Path(box.layout.kubernetes).mkdir(parents=True)
+    Path(box.layout.kubeconfig("kubelet")).write_text("left over")
+    box.act(box.request(only=("kubelet-start",), skip=()))
+    assert box.cluster.asked[0] == Access(server=SERVER, verify=False)
+
+
+def test_a_dry_run_without_a_cluster_takes_kubeadms_stand_ins(box, tmp_path):
+    box.cluster.down = True
+    directory = tmp_path / "dry"
+    box.dry_run(box.layout.state.parent.parent / "dry")
+    assert sorted(path.name for path in directory.iterdir()) == [
+        *("bootstrap-kubelet.conf", "ca.crt", "config.yaml", "instance-config.yaml", "kubeadm-flags.env"),
+    ]
+    assert yaml.load((directory / "bootstrap-kubelet.conf").read_bytes(), source="")["clusters"][0]["cluster"]["server"] == (
+        "https://192.168.0.101:6443"
+    )
+    assert any("stand-ins" in text for text in box.warnings())
+    assert files(box) == []
+
+
+def test_a_dry_run_reads_a_cluster_that_answers(box, tmp_path):
+    box.dry_run(box.layout.state.parent.parent / "dry")
+    document = yaml.load((tmp_path / "dry" / "bootstrap-kubelet.conf").read_bytes(), source="")
+    assert document["clusters"][0]["cluster"]["server"] == SERVER
+    assert files(box) == []
+    assert box.warnings() == []
+
+
+def test_errors_of_the_kubelets_files_are_told(box):
+    Path(box.root).mkdir(parents=True)
+    Path(box.layout.kubelet).write_text("a file where a directory should be")
+    with pytest.raises(HostError):
+        box.act()
+
+
+def test_what_cannot_prove_who_it_is_is_refused(box):
+    from kubewright.kube.credentials import Anonymous
+    from kubewright.lifecycle.join import kubelet
+
+    with pytest.raises(CertificateError, match="nothing proves"):
+        kubelet._credentials(Anonymous())

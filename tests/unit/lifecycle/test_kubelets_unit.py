@@ -1,0 +1,119 @@
+"""The kubelet's unit where no package has brought one."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+from init_kit import Box, asked
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action
+from kubewright.host.facts import Facts, Machine
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.seam import Host
+from kubewright.lifecycle.init import kubelet
+from kubewright.manifests import kubelet_unit
+
+PROGRAM = PurePosixPath("/usr/bin/kubelet")
+FILES = kubelet_unit.files(PROGRAM, Layout())
+
+
+class Programs:
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def path(self, name):
+        return PurePosixPath("/usr/bin", name) if name in self.names else None
+
+
+class _Overlay(OverlayHost):
+    """A machine on which nothing is really written, with or without systemd and a kubelet."""
+
+    def __init__(self, base: Host, *, systemd: bool, programs: Programs) -> None:
+        super().__init__(base, facts=Facts(detected=base.facts.detected, machine=Machine(), user=0, systemd=systemd))
+        self.given = programs
+
+    @property
+    def programs(self):
+        return self.given
+
+
+class Context:
+    """As much of a context as the phase asks for a unit."""
+
+    def __init__(self, host) -> None:
+        self.host = host
+        self.layout = Layout()
+
+
+def units(tmp_path, *, known=False, systemd=True, programs=("kubelet",), there=None):
+    box = Box(tmp_path)
+    box.services.known = known
+    host = _Overlay(box.machine(box.layout), systemd=systemd, programs=Programs(*programs))
+    if there is not None:
+        host.read = lambda path: there if path == kubelet_unit.UNIT else None
+    return kubelet._units(Context(host), host.service(kubelet.SERVICE))
+
+
+def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_writes():
+    unit, drop_in = (_parsed(FILES[path]) for path in kubelet_unit.FILES)
+    assert unit["Service"]["ExecStart"] == ["/usr/bin/kubelet"]
+    assert unit["Service"]["Restart"] == ["always"]
+    assert unit["Install"]["WantedBy"] == ["multi-user.target"]
+    assert drop_in["Service"]["EnvironmentFile"] == ["-/var/lib/kubelet/kubeadm-flags.env", "-/etc/default/kubelet"]
+    cleared, command = drop_in["Service"]["ExecStart"]
+    assert cleared == ""
+    assert command == "/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS"
+    assert drop_in["Service"]["Environment"] == [
+        '"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf --kubeconfig=/etc/kubernetes/kubelet.conf"',
+        '"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml"',
+    ]
+
+
+def test_both_files_say_that_they_are_ours():
+    assert [kubelet_unit.is_ours(text.encode()) for text in FILES.values()] == [True, True]
+    assert not kubelet_unit.is_ours(b"[Unit]\n" + FILES[kubelet_unit.UNIT].encode())
+    assert not kubelet_unit.is_ours(None)
+
+
+def test_it_is_wanted_only_where_systemd_runs_a_kubelet_is_installed_and_nobody_else_has_brought_a_unit(tmp_path):
+    wanted = [str(path) for path in kubelet_unit.FILES]
+    assert [str(unit.path) for unit in units(tmp_path)] == wanted
+    assert units(tmp_path, systemd=False) == ()
+    assert units(tmp_path, programs=()) == ()
+    assert units(tmp_path, known=True, there=b"[Unit]\n") == ()
+    assert [str(unit.path) for unit in units(tmp_path, known=True, there=FILES[kubelet_unit.UNIT].encode())] == wanted
+
+
+def test_it_is_installed_enabled_and_started_once(tmp_path, monkeypatch):
+    box = Box(tmp_path)
+    box.services.known = False
+    monkeypatch.setattr(box, "machine", _machine(box.machine))
+    plan = box.plan(asked(only=("kubelet-start",)))
+    service = next(change for change in plan.changes if change.target == "service kubelet")
+    assert (service.action, service.reason) == (Action.UPDATE, "reload, enable, restart")
+    assert service.diff.count(f"+{kubelet_unit.HEADER}") == 2
+    assert box.lines("kubelet-start")[-1] == "Starting the kubelet"
+
+
+def _machine(machine):
+    return lambda layout: _Overlay(machine(layout), systemd=True, programs=Programs("kubelet"))
+
+
+@pytest.mark.parametrize("program", ["/usr/local/bin/kubelet", "/opt/bin/kubelet"])
+def test_a_kubelet_elsewhere_is_started_there(program):
+    found = kubelet_unit.files(PurePosixPath(program), Layout())
+    assert all(f"ExecStart={program}" in text for text in found.values())
+
+
+def _parsed(text):
+    """Read a unit; names may stand there several times."""
+    sections: dict[str, dict[str, list[str]]] = {}
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = sections.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            section.setdefault(name, []).append(value)
+    return sections

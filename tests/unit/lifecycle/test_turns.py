@@ -1,0 +1,258 @@
+"""Manifests that wait for their turn, and what is made before kube-controller-manager starts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, ControlPlaneComponent
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import AlreadyExists, DiskFull, Forbidden, Unreachable
+from kubewright.base.level import KUBERNETES
+from kubewright.base.records import replace
+from kubewright.host.desired import File
+from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
+from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.starting import ahead, forerunners, order
+from kubewright.lifecycle.starting.turns import AT_ONCE, InTurn
+
+CLUSTER = replace(ClusterConfiguration(), kubernetes_version=KUBERNETES)
+
+
+class Disk:
+    """Files, and what lies there from the beginning."""
+
+    def __init__(self, *there: str, full: bool = False) -> None:
+        self.there = set(there)
+        self.full = full
+        self.written: list[str] = []
+        self.layout = SimpleNamespace(
+            etcd_data=PurePosixPath("/var/lib/etcd"),
+            kubelet=PurePosixPath("/var/lib/kubelet"),
+            certificate=lambda name: PurePosixPath(f"/pki/{name}.crt"),
+        )
+
+    def state(self, path: PurePosixPath) -> object | None:
+        return path if str(path) in self.there else None
+
+    def entries(self, path: PurePosixPath) -> list[PurePosixPath]:
+        return sorted({PurePosixPath(one) for one in self.there if PurePosixPath(one).parent == path})
+
+    def read(self, path: PurePosixPath) -> bytes | None:
+        return b"-----CA-----\n"
+
+    def ensure(self, desired: File) -> Change:
+        if self.full:
+            raise DiskFull("no space", remedy="make some")
+        self.written.append(desired.path.stem)
+        return Change(target=f"file {desired.path}", action=Action.CREATE)
+
+
+def manifest(name: str) -> File:
+    return File(path=PurePosixPath(f"/manifests/{name}.yaml"), content=b"{}", mode=0o600)
+
+
+def host(disk: Disk) -> Host:
+    return cast("Host", disk)
+
+
+def soon(condition: Any) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_a_manifest_waits_for_its_turn() -> None:
+    disk, due = Disk(), threading.Event()
+    with InTurn(host(disk), {"a": due.is_set}) as turns:
+        assert turns.take("a", manifest("a"))
+        time.sleep(0.1)
+        assert disk.written == []
+        due.set()
+        soon(lambda: disk.written == ["a"])
+        assert [change.target for change in turns.finish()] == ["file /manifests/a.yaml"]
+    assert disk.written == ["a"]
+
+
+def test_what_is_there_already_or_has_no_turn_is_written_at_once() -> None:
+    with InTurn(host(Disk("/manifests/a.yaml")), {"a": lambda: False}) as turns:
+        assert not turns.take("a", manifest("a"))
+        assert not turns.take("b", manifest("b"))
+    assert not AT_ONCE.take("a", manifest("a"))
+    assert AT_ONCE.finish() == []
+
+
+def test_at_the_end_nobody_waits_any_longer() -> None:
+    disk = Disk()
+    with InTurn(host(disk), dict.fromkeys("ab", lambda: False)) as turns:
+        assert turns.take("a", manifest("a"))
+        assert turns.take("b", manifest("b"))
+        assert len(turns.finish()) == 2
+    assert sorted(disk.written) == ["a", "b"]
+
+
+def test_a_run_that_is_broken_off_writes_nothing_more() -> None:
+    disk = Disk()
+    with InTurn(host(disk), {"a": lambda: False}) as turns:
+        turns.take("a", manifest("a"))
+    assert disk.written == []
+
+
+def test_an_error_of_asking_means_not_yet_and_an_error_of_writing_is_raised_where_somebody_looks() -> None:
+    def refused() -> bool:
+        raise Unreachable("not there", remedy="")
+
+    with InTurn(host(Disk()), {"a": refused}) as turns:
+        turns.take("a", manifest("a"))
+        time.sleep(0.05)
+        turns.look()
+    with InTurn(host(Disk(full=True)), {"a": lambda: True}) as turns:
+        turns.take("a", manifest("a"))
+
+        def failed() -> bool:
+            try:
+                turns.look()
+            except DiskFull:
+                return True
+            return False
+
+        soon(failed)
+        with pytest.raises(DiskFull):
+            turns.finish()
+
+
+def test_turns_are_looked_at_in_their_order_not_in_that_of_the_phases() -> None:
+    asked: list[str] = []
+
+    def turn(name: str) -> bool:
+        asked.append(name)
+        return len(asked) > 3
+
+    disk = Disk()
+    with InTurn(host(disk), {"b": lambda: turn("b"), "a": lambda: turn("a")}) as turns:
+        turns.take("a", manifest("a"))
+        turns.take("b", manifest("b"))
+        soon(lambda: len(disk.written) == 2)
+    rest = asked[asked.index("b") :]
+    assert rest[:2] == ["b", "a"]
+    assert set(disk.written) == {"a", "b"}
+
+
+class API:
+    """An API server that takes nothing before it is ready, and has the ClusterRole only later."""
+
+    def __init__(self, *there: str) -> None:
+        self.ready = self.rights = False
+        self.names = set(there)
+        self.created: list[Mapping[str, Any]] = []
+
+    def create(self, body: Mapping[str, Any]) -> None:
+        if not self.ready:
+            raise Forbidden("not yet", code=403, remedy="")
+        metadata = body["metadata"]
+        if f"{metadata.get('namespace', '')}/{metadata['name']}" in self.names:
+            raise AlreadyExists("it is there", code=409, remedy="")
+        self.created.append(body)
+
+    def get(self, *_: object) -> None:
+        if not self.rights:
+            raise Unreachable("not yet", remedy="")
+
+
+ACCOUNTS = len(forerunners.CONTROLLERS) + 4 + 4
+RIGHTS = 12
+"""Roles and bindings of kube-controller-manager and kube-scheduler."""
+
+
+def test_the_api_server_starts_when_etcd_does() -> None:
+    disk = Disk()
+    turns = order.first_control_plane(CLUSTER, host(disk), connect=lambda: cast("KubeAPI", API()))
+    assert turns.keys() == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+    assert not turns["kube-apiserver"]()
+    disk.there.add("/var/lib/etcd/member")
+    assert turns["kube-apiserver"]()
+    disk.there.clear()
+    assert not turns["kube-apiserver"]()
+    disk.there |= {"/var/lib/kubelet/pods/6a3bbf6f76add43414d6d6fa7db0bc14"}
+    assert turns["kube-apiserver"]()
+
+
+def test_the_components_start_when_what_they_need_is_made() -> None:
+    api = API("default/default", "/system:kube-scheduler")
+    turns = order.first_control_plane(CLUSTER, host(Disk()), connect=lambda: cast("KubeAPI", api))
+    assert list(turns) == ["kube-apiserver", "kube-scheduler", "kube-controller-manager"]
+    for component in ("kube-scheduler", "kube-controller-manager"):
+        with pytest.raises(Forbidden):
+            turns[component]()
+    api.ready = True
+    assert turns["kube-scheduler"]()
+    assert len(api.created) == RIGHTS - 2  # the role and the binding of that name were there
+    assert {one["kind"] for one in api.created} == {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+    assert turns["kube-controller-manager"]()
+    assert len(api.created) == RIGHTS - 2 + ACCOUNTS - 1
+    names = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in api.created]
+    assert len(names) == len(set(names))
+
+
+def test_where_its_rights_may_be_others_the_api_server_makes_them() -> None:
+    api, cluster = API("default/default"), replace(CLUSTER, kubernetes_version="v1.36.2")
+    turns = order.first_control_plane(cluster, host(Disk()), connect=lambda: cast("KubeAPI", api))
+    api.ready = True
+    for component in ("kube-scheduler", "kube-controller-manager"):
+        with pytest.raises(Unreachable):
+            turns[component]()
+    assert len(api.created) == ACCOUNTS - 1
+    api.rights = True
+    assert turns["kube-scheduler"]()
+    assert turns["kube-controller-manager"]()
+    assert len(api.created) == ACCOUNTS - 1
+
+
+@pytest.mark.parametrize("flag", ["authorization-mode", "authorization-config", "emulated-version", "feature-gates", "runtime-config"])
+def test_no_role_is_made_where_flags_decide(flag: str) -> None:
+    changed = replace(CLUSTER, api_server=replace(CLUSTER.api_server, extra_args=(Arg(name=flag, value="x"),)))
+    assert forerunners.of_components(changed) == []
+    assert forerunners.of_components(replace(CLUSTER, kubernetes_version="v1.36.4")) == []
+    assert len(forerunners.of_components(CLUSTER)) == RIGHTS
+
+
+def test_forerunners_are_what_the_controller_manager_makes() -> None:
+    made = forerunners.of_controllers(CLUSTER, authority=b"CA")
+    accounts = [one for one in made if one["kind"] == "ServiceAccount"]
+    assert len(accounts) == len({(one["metadata"]["namespace"], one["metadata"]["name"]) for one in accounts}) == 41
+    assert all(one.keys() == {"apiVersion", "kind", "metadata"} for one in accounts)
+    bundles = [one for one in made if one["kind"] == "ConfigMap"]
+    assert {one["metadata"]["namespace"] for one in bundles} == {"default", "kube-node-lease", "kube-public", "kube-system"}
+    assert all(one["data"] == {"ca.crt": "CA"} for one in bundles)
+
+
+@pytest.mark.parametrize("flag", ["controllers", "feature-gates", "root-ca-file", "use-service-account-credentials"])
+def test_where_it_would_make_others_nothing_is_made(flag: str) -> None:
+    changed = replace(CLUSTER, controller_manager=replace(ControlPlaneComponent(), extra_args=(Arg(name=flag, value="x"),)))
+    assert forerunners.of_controllers(changed, authority=b"CA") == []
+    assert forerunners.of_controllers(replace(CLUSTER, kubernetes_version="v1.35.4"), authority=b"CA") == []
+
+
+def test_with_an_external_etcd_the_api_server_does_not_wait() -> None:
+    external = replace(CLUSTER, etcd=replace(CLUSTER.etcd, local=None, external=cast("Any", SimpleNamespace())))
+    turns = order.first_control_plane(external, host(Disk()), connect=lambda: cast("KubeAPI", API()))
+    assert "kube-apiserver" not in turns
+
+
+def test_phases_that_run_ahead_exist_and_have_what_they_need() -> None:
+    names = [node.name for node in INIT.nodes]
+    assert set(ahead.AHEAD) <= set(names)
+    assert len(set(ahead.AHEAD)) == len(ahead.AHEAD)
+    place = {name: number for number, name in enumerate(ahead.AHEAD)}
+    assert place["certs/ca"] < place["kubeconfig/kubelet"] < place["kubelet-start"]
+    assert place["control-plane"] < place["kubelet-start"]  # the directory of manifests
+    assert max(place[name] for name in place if name.startswith("certs/etcd")) < place["etcd/local"]
+    assert max(place[name] for name in place if name.startswith("certs/")) < place["control-plane/apiserver"]

@@ -1,0 +1,396 @@
+"""What is told while a control plane starts, and when nobody goes on waiting for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.apis.layout import Layout
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import ComponentFailed, HostError, RuntimeUnavailable, WaitTimeout
+from kubewright.base.events import RecordingReporter, Waiting
+from kubewright.base.waiting import PollingWaiter
+from kubewright.host.containers import Container, ContainerState, Sandbox
+from kubewright.host.found import ServiceState
+from kubewright.host.seam import RuntimeVersion
+from kubewright.lifecycle.reasons import giving_up, looking, telling, words
+from kubewright.lifecycle.reasons.seen import Component
+from kubewright.lifecycle.reasons.watching import Watching
+
+RUNS = ServiceState(running=True)
+FAILS = ServiceState(running=False, failed=True, again=True)
+NAMES = ("etcd", "kube-apiserver")
+IMAGE = "registry.k8s.io/etcd:3.6.8-0"
+REFUSED = "E1121 18:00:00.000000   54 reflector.go:205] Failed to watch: connection refused"
+BAD_FLAG = 'E1121 18:06:08.018599     111 run.go:72] "command failed" err="failed to parse kubelet flag: unknown flag: --x"'
+
+
+def life(name="etcd", *, state=ContainerState.RUNNING, attempt=0, **more: object):
+    return Container(id=f"{name}-{attempt}", name=name, pod=f"{name}-one", namespace="kube-system", state=state, attempt=attempt, **more)
+
+
+def ended(name="etcd", *, attempt=0, code=1, at=10.0, **more: object):
+    return life(name, state=ContainerState.EXITED, attempt=attempt, code=code, ended=at, **more)
+
+
+@dataclass
+class Runtime:
+    lives: list[Container] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
+    images: set[str] = field(default_factory=set)
+    said: dict[str, list[str]] = field(default_factory=dict)
+    error: HostError | None = None
+    looks: int = 0
+
+    def version(self):
+        if self.error:
+            raise self.error
+        return RuntimeVersion(name="fake", version="1")
+
+    def containers(self, *, namespace):
+        assert namespace == "kube-system"
+        self.looks += 1
+        if self.error:
+            raise self.error
+        return self.lives
+
+    def sandboxes(self):
+        return [Sandbox(id=name, name=f"{name}-one", namespace="kube-system") for name in self.begun]
+
+    def has_image(self, image):
+        return image in self.images
+
+    def last_lines(self, pod, *, count):
+        return self.said.get(pod, [])[-count:]
+
+
+@dataclass
+class Machine:
+    """As much of a Host as is looked at."""
+
+    kubelet: ServiceState | None = RUNS
+    lines: list[str] = field(default_factory=list)
+    runtime: Runtime = field(default_factory=Runtime)
+    files: dict[str, str] = field(default_factory=dict)
+    layout: Layout = field(default_factory=Layout)
+    read_journal: int = 0
+    asked: int = 0
+
+    def service(self, name):
+        assert name == "kubelet"
+        self.asked += 1
+        return self.kubelet
+
+    def service_lines(self, name, *, count):
+        self.read_journal += 1
+        return self.lines[-count:]
+
+    def read(self, path):
+        found = self.files.get(str(PurePosixPath(path)))
+        return None if found is None else found.encode()
+
+
+def reason(machine, *, names=NAMES, own="connection refused", words=True):
+    return telling.reason(looking.look(machine, names, words=words), own, now=100.0)
+
+
+def with_both(**more: object):
+    return Machine(runtime=Runtime(lives=[life(created=98.0), life("kube-apiserver", created=99.0)], **more))
+
+
+def test_where_everything_runs_the_own_reason_is_told():
+    assert reason(with_both()) == "etcd runs for 2.0s, kube-apiserver runs for 1.0s: connection refused"
+
+
+def test_a_kubelet_that_fails_comes_before_everything_else():
+    machine = Machine(kubelet=FAILS, lines=["Started kubelet.service - x.", BAD_FLAG, "kubelet.service: Failed with result 'exit-code'."])
+    told = reason(machine, words=False)
+    assert told.startswith("the kubelet ended once and is started again after a pause: ")
+    assert told.endswith('err="failed to parse kubelet flag: unknown flag: --x"')
+
+
+def test_a_kubelet_that_systemd_cannot_even_start_is_told_in_its_words():
+    line = "kubelet.service: Failed at step EXEC spawning /usr/bin/kubelet: No such file or directory"
+    machine = Machine(kubelet=FAILS, lines=[line, "kubelet.service: Main process exited, code=exited, status=203/EXEC"])
+    assert reason(machine).endswith(line)
+
+
+def test_a_runtime_that_does_not_answer_is_told():
+    machine = Machine(runtime=Runtime(error=RuntimeUnavailable("no container runtime answers at unix:///x", detail="nobody listens")))
+    assert reason(machine) == "no container runtime answers at unix:///x: nobody listens"
+    assert reason(machine, names=()) == "no container runtime answers at unix:///x: nobody listens"
+
+
+def test_what_does_not_run_yet_is_told_in_the_order_of_needs():
+    machine = Machine(lines=[REFUSED])
+    assert reason(machine) == "the kubelet has not begun with etcd"
+    machine.runtime.begun = ["etcd"]
+    machine.files["/etc/kubernetes/manifests/etcd.yaml"] = f"spec: {{containers: [{{image: {IMAGE}}}]}}\n"
+    assert reason(machine) == f"etcd waits for its image {IMAGE}, which is not on this machine"
+    machine.runtime.images = {IMAGE}
+    assert reason(machine) == "the container of etcd is being made"
+    machine.runtime.lives = [life(state=ContainerState.CREATED)]
+    assert reason(machine) == "etcd is created and about to start"
+    machine.runtime.lives = [life()]
+    assert reason(machine) == "the kubelet has not begun with kube-apiserver"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- x", "spec: 1", "spec: {containers: 1}", "spec: {containers: []}", "spec: {containers: [{image: 1}]}", "{"]
+)
+def test_a_manifest_that_is_none_has_no_image(text):
+    machine = Machine(runtime=Runtime(begun=["etcd"]), files={"/etc/kubernetes/manifests/etcd.yaml": text})
+    assert reason(machine, names=("etcd",)) == "the container of etcd is being made"
+
+
+def test_a_component_that_ended_is_told_with_what_it_complained_about():
+    usage = ["Usage:", "  etcd [flags]", *["    more"] * 100]
+    machine = Machine(lines=[BAD_FLAG])
+    machine.runtime.lives = [ended(code=2, attempt=1)]
+    machine.runtime.said = {"etcd": ['invalid value "x" for flag -y: no', *usage]}
+    assert reason(machine) == 'etcd ended with code 2, for the second time: invalid value "x" for flag -y: no'
+    machine.runtime.said = {
+        "etcd": ['{"level":"info","msg":"x"}', '{"level":"fatal","msg":"discovery failed","error":"no space left on device"}']
+    }
+    machine.runtime.lives = [ended(code=137, reason="OOMKilled", attempt=3)]
+    assert reason(machine) == "etcd ended with code 137 (OOMKilled), for the 4th time: discovery failed: no space left on device"
+    machine.runtime.lives = [life(attempt=1, created=99.0), life("kube-apiserver", attempt=2, state=ContainerState.UNKNOWN)]
+    assert reason(machine).startswith("kube-apiserver is in a state that its runtime does not know again, after it ended 2 times")
+
+
+def test_a_diagnosis_has_everything():
+    machine = Machine(lines=[REFUSED, BAD_FLAG])
+    machine.runtime.lives = [life(attempt=1)]
+    machine.runtime.said = {"etcd": ["first", "second"]}
+    seen = looking.look(machine, NAMES, words=True)
+    assert telling.story(seen, {"etcd": looking.last_words(machine, "etcd")}).splitlines() == [
+        "the kubelet runs",
+        "the last lines of the kubelet:",
+        f"  {BAD_FLAG}",
+        "etcd runs again, after it ended once",
+        "the last lines of etcd:",
+        "  first",
+        "  second",
+        "the kubelet has not begun with kube-apiserver",
+    ]
+
+
+def test_a_wait_for_the_kubelet_itself_has_its_words():
+    line = 'E1121 18:00:00.000000 1 x.go:1] "Unhandled Error" err="x509: certificate has expired or is not yet valid"'
+    machine = Machine(lines=[line, REFUSED])
+    with pytest.raises(WaitTimeout) as caught:
+        wait(machine, names=(), within=12, own="it has no certificate yet")
+    assert wait.told[0] == "it has no certificate yet"
+    assert wait.told[-1] == 'it has no certificate yet: "Unhandled Error" err="x509: certificate has expired or is not yet valid"'
+    assert caught.value.detail.splitlines()[-2:] == ["the last lines of the kubelet:", f"  {line}"]
+
+
+@given(st.lists(st.text()))
+def test_any_log_has_something_or_nothing_to_tell(lines):
+    assert len(words.telling(lines)) <= words.LONGEST
+    assert set(words.complaints(lines)) <= set(lines)
+
+
+def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refused"):
+    """Wait with looks in between; `steps` are what happens to the machine, by second. Returns the reasons that were told."""
+    clock, reporter = FakeClock(), RecordingReporter()
+    began = clock.now().timestamp()
+    watching = Watching(names, host=machine, clock=clock, background=lambda work: work())
+    left = sorted(steps, key=lambda step: step[0])
+
+    def condition():
+        while left and clock.monotonic() >= left[0][0]:
+            left.pop(0)[1](began)
+        return None if machine is None else own
+
+    waiter = PollingWaiter(clock=clock, reporter=reporter)
+    try:
+        waiter.until(
+            watching.beside(condition), within=within, saying="it", every=0.02, at_most=0.02, diagnose=watching.diagnose, remedy="mend it"
+        )
+    finally:
+        wait.seconds = clock.monotonic()
+        wait.told = [event.reason for event in reporter.events if isinstance(event, Waiting)]
+
+
+def put(machine, **changes: object):
+    def change(began):
+        for name, value in changes.items():
+            setattr(machine, name, value)
+
+    return change
+
+
+def test_nothing_is_looked_at_in_the_first_second_and_then_twice_a_second():
+    machine = with_both()
+    with pytest.raises(WaitTimeout):
+        wait(machine, within=0.8)
+    assert machine.runtime.looks == 1  # that of the diagnosis
+    machine.runtime.looks = 0
+    with pytest.raises(WaitTimeout):
+        wait(machine, within=11)
+    assert 15 <= machine.runtime.looks <= 22
+    assert machine.read_journal == machine.asked == 2, "with everything running the kubelet is asked for the diagnosis only"
+
+
+def test_the_journal_of_a_kubelet_that_runs_is_read_now_and_then_when_nothing_comes_up():
+    machine = Machine(lines=[BAD_FLAG])
+    with pytest.raises(WaitTimeout) as caught:
+        wait(machine, within=12)
+    assert 3 <= machine.read_journal <= 7
+    assert wait.told[0] == "the kubelet has not begun with etcd"
+    assert "unknown flag" in wait.told[-1]
+    assert "the last lines of the kubelet" in caught.value.detail
+
+
+def test_a_kubelet_that_fails_twice_ends_the_wait():
+    machine = Machine(kubelet=FAILS, lines=[BAD_FLAG])
+    steps = [
+        (9.0, put(machine, kubelet=RUNS)),
+        (10.0, put(machine, kubelet=ServiceState(running=False, failed=True, again=True, restarts=1))),
+    ]
+    with pytest.raises(ComponentFailed, match="the kubelet does not stay up") as caught:
+        wait(machine, steps=steps)
+    assert wait.seconds < 12
+    assert "unknown flag: --x" in caught.value.detail
+    assert "nodeRegistration.kubeletExtraArgs" in caught.value.remedy
+
+
+def test_last_words_are_kept_while_the_next_life_has_said_nothing():
+    machine = Machine(kubelet=FAILS, lines=[BAD_FLAG])
+    again = ServiceState(running=False, failed=True, again=True, restarts=1)
+    with pytest.raises(ComponentFailed) as caught:
+        wait(machine, steps=[(5.0, put(machine, kubelet=again, lines=["Started kubelet.service."]))])
+    assert "unknown flag: --x" in caught.value.detail
+
+
+def test_a_kubelet_that_nobody_starts_again_ends_the_wait_at_once():
+    with pytest.raises(ComponentFailed) as caught:
+        wait(Machine(kubelet=ServiceState(running=False, failed=True)))
+    assert wait.seconds < 2
+    assert "journalctl -u kubelet" in caught.value.remedy
+
+
+def test_a_kubelet_that_is_stopped_is_waited_for():
+    with pytest.raises(WaitTimeout):
+        wait(Machine(kubelet=ServiceState(running=False)), within=60)
+    assert wait.told[1] == "the kubelet does not run"
+
+
+def crash(machine, attempt, *, name="etcd"):
+    def change(began):
+        machine.runtime.lives = [ended(name, attempt=attempt, at=began + 3)]
+
+    return change
+
+
+def test_a_component_that_ends_three_times_ends_the_wait_with_its_last_words():
+    machine = Machine()
+    machine.runtime.said = {"etcd": ["listen tcp 0.0.0.0:2381: bind: address already in use"]}
+    with pytest.raises(ComponentFailed, match="etcd does not stay up") as caught:
+        wait(machine, steps=[(1.5, crash(machine, 0)), (3, crash(machine, 1)), (14, crash(machine, 2))])
+    assert 14 <= wait.seconds < 15
+    assert "address already in use" in caught.value.detail
+    assert "ss -ltnp" in caught.value.remedy
+
+
+def test_ends_of_an_earlier_run_do_not_end_this_one():
+    machine = Machine()
+    machine.runtime.lives = [ended(attempt=4, at=5.0)]
+    with pytest.raises(WaitTimeout):
+        wait(machine, within=60)
+    with pytest.raises(ComponentFailed, match="etcd"):
+        wait(machine, steps=[(20, crash(machine, 5))], within=60)
+    assert 20 <= wait.seconds < 22
+
+
+def test_what_needs_a_component_that_fails_is_not_blamed():
+    machine = Machine()
+
+    def both(began):
+        machine.runtime.lives = [ended(attempt=1, at=began + 3), ended("kube-apiserver", attempt=7, at=began + 3)]
+
+    with pytest.raises(WaitTimeout):
+        wait(machine, steps=[(2, both)], within=30)
+
+
+def pull(second, image=IMAGE):
+    return f'E1121 18:00:{second:02}.000000     123 remote_image.go:250] "PullImage from image service failed" image="{image}"'
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends"),
+    [
+        ([pull(1), pull(2)], True),
+        ([pull(1), pull(1)], False),
+        ([pull(1, "other"), pull(2, "other")], False),
+        ([f'E1121 18:00:00.000000 1 x.go:1] Container image "{IMAGE}" is not present with pull policy of Never'], True),
+    ],
+)
+def test_an_image_that_cannot_be_pulled_ends_the_wait(lines, ends):
+    machine = without_image(lines)
+    with pytest.raises(ComponentFailed if ends else WaitTimeout) as caught:
+        wait(machine, within=30)
+    if ends:
+        assert caught.value.what == f"the image {IMAGE} of etcd is not on this machine, and cannot be pulled"
+        assert wait.seconds < 8
+
+
+def without_image(lines):
+    machine = Machine(lines=lines, runtime=Runtime(begun=["etcd"]))
+    machine.files["/etc/kubernetes/manifests/etcd.yaml"] = f"spec: {{containers: [{{image: {IMAGE}}}]}}\n"
+    return machine
+
+
+def test_pulls_count_that_are_far_apart():
+    machine = without_image([pull(1)])
+    steps = [(10, put(machine, lines=[REFUSED] * 100)), (50, put(machine, lines=[REFUSED] * 100 + [pull(50)]))]
+    with pytest.raises(ComponentFailed, match=r"the image .* cannot be pulled"):
+        wait(machine, steps=steps)
+    assert 50 <= wait.seconds < 56
+
+
+def test_why_a_container_is_not_there_is_told_though_its_text_looks_like_a_consequence():
+    line = 'E1121 18:00:00.000000 1 x.go:1] "Failed to pull image" err="' + "x" * 300 + ': connection refused"'
+    machine = without_image([BAD_FLAG, line, REFUSED])
+    told = reason(machine)
+    assert told.startswith(f'etcd waits for its image {IMAGE}, which is not on this machine: "Failed to pull image" err="xxx')
+    assert told.endswith('xxx: connection refused"')
+
+
+def test_static_pods_that_do_not_run_are_found():
+    machine = Machine()
+    assert looking.not_running(machine) == []
+    machine.runtime.begun = ["kube-apiserver"]
+    machine.runtime.lives = [life(attempt=3), ended("kube-scheduler", attempt=1)]
+    assert looking.not_running(machine) == ["kube-apiserver", "kube-scheduler"]
+    machine.runtime.error = RuntimeUnavailable("no container runtime answers")
+    assert looking.not_running(machine) == []
+
+
+def test_a_component_that_had_ended_often_and_runs_again_is_waited_for():
+    machine = Machine()
+    steps = [(5, lambda began: setattr(machine.runtime, "lives", [life(attempt=4, created=began + 5)]))]
+    with pytest.raises(WaitTimeout):
+        wait(machine, steps=steps, within=30)
+    machine.runtime.lives = []
+    with pytest.raises(ComponentFailed):
+        wait(machine, steps=[*steps, (10, crash(machine, 4))], within=30)
+    assert 10 <= wait.seconds < 12
+
+
+def test_every_remedy_is_found_by_its_text():
+    for text, remedy in giving_up.COMPONENT_REMEDIES:
+        assert giving_up.remedy_of_component([f"x {text.upper()} y"]) == remedy
+    assert giving_up.remedy_of_component([]) == giving_up.COMPONENT_OTHERWISE
+    assert len({text for text, _ in giving_up.KUBELET_REMEDIES}) == len(giving_up.KUBELET_REMEDIES) == 11
+
+
+def test_ends_before_a_moment_are_counted_from_the_lives_that_are_left():
+    assert Component(name="etcd").ends_before(5) == 0
+    assert Component(name="etcd", lives=(life(attempt=3), ended(attempt=2, at=4.0))).ends_before(5) == 3
+    assert Component(name="etcd", lives=(ended(attempt=1, at=6.0), ended(attempt=0, at=5.5))).ends_before(5) == 0

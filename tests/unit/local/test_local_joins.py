@@ -1,0 +1,159 @@
+"""Joins of further control planes: what they are told, what they see of the run, and what they refuse."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path, PurePosixPath
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import HostError, Interrupted
+from kubewright.base.events import Changed, Line, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Warned
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.etcd.recording import RecordingEtcd
+from kubewright.lifecycle.join import phases
+from kubewright.local import configuration
+from kubewright.local.context import Invitation
+from kubewright.local.join_tree import LOCAL_JOIN, keep_data
+from kubewright.local.joining import adapted, wanted
+from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.places import Places
+from kubewright.local.record import Machine
+from kubewright.local.threads import EndingClock, NamedReporter
+
+FIRST = Machine(name="one-control-plane", address="127.0.0.11")
+SECOND = Machine(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
+INVITATION = Invitation(server="https://127.0.0.11:6443", token="abcdef.0123456789abcdef", pins=("sha256:ab",), certificate_key="00" * 32)
+CONFIG = """
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+nodeRegistration:
+  taints: []
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+clusterName: blue
+"""
+
+
+def _loaded(where: Places, machine: Machine) -> Any:
+    host = local_machine(where, machine.name, programs={}, daemon=Daemon(where))
+    return configuration.load(
+        CONFIG, machine=machine, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=SeededRandom(1)
+    ).configuration
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Places:
+    return Places(tmp_path / "one")
+
+
+def test_a_further_control_plane_joins_with_its_own_name_address_and_port(where: Places) -> None:
+    host = local_machine(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
+    join = wanted(SECOND, host, _loaded(where, FIRST), INVITATION)
+    assert (join.node_registration.name, join.node_registration.taints) == (SECOND.name, ())
+    assert join.control_plane is not None
+    endpoint = join.control_plane.local_api_endpoint
+    assert (endpoint.advertise_address, endpoint.bind_port, join.control_plane.certificate_key) == ("127.0.0.12", 7443, "00" * 32)
+    found = join.discovery.bootstrap_token
+    assert found is not None
+    assert (found.api_server_endpoint, found.ca_cert_hashes) == ("127.0.0.11:6443", ("sha256:ab",))
+    assert found.token == join.discovery.tls_bootstrap_token == INVITATION.token
+    assert join.ca_cert_path == str(where.machine(SECOND.name) / "kubernetes" / "pki" / "ca.crt")
+
+
+def test_one_that_has_joined_needs_no_invitation(where: Places) -> None:
+    host = local_machine(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
+    join = wanted(SECOND, host, _loaded(where, FIRST), None)
+    assert (join.discovery.bootstrap_token, join.discovery.tls_bootstrap_token) == (None, "")
+    assert join.control_plane is not None
+    assert join.control_plane.certificate_key == ""
+
+
+def test_the_configuration_of_the_cluster_gets_the_places_of_the_machine(where: Places) -> None:
+    stored, mine = _loaded(where, FIRST), _loaded(where, SECOND)
+    found = adapted(replace(stored, cluster=replace(stored.cluster, cluster_name="renamed")), mine=mine)
+    assert found.cluster.cluster_name == "renamed"
+    place = str(where.machine(SECOND.name))
+    assert found.cluster.certificates_dir == f"{place}/kubernetes/pki"
+    assert found.cluster.etcd.local.data_dir == f"{place}/etcd"
+    assert found.kubelet.document["healthzBindAddress"] == "127.0.0.12"
+    assert str(where.machine(FIRST.name) / "kubernetes") not in repr(found)
+
+
+def test_the_tree_has_all_phases_of_join_in_their_order() -> None:
+    ours = [node.name for node in LOCAL_JOIN.nodes]
+    assert [name for name in ours if name != "keep-data"] == [node.name for node in phases.JOIN.nodes]
+    assert ours.index("keep-data") < ours.index("etcd-join")
+
+
+def _joining(tmp_path: Path, etcd: RecordingEtcd, *, joined_before: bool, has_data: bool) -> Any:
+    data = tmp_path / "data"
+    (data / "member" if has_data else data).mkdir(parents=True)
+    if has_data:
+        (data / "member" / "wal").mkdir()
+    host = local_machine(Places(tmp_path / "one"), SECOND.name, programs={}, daemon=Daemon(Places(tmp_path / "one")))
+    return SimpleNamespace(
+        layout=SimpleNamespace(etcd_data=PurePosixPath(data)),
+        joined_before=joined_before,
+        host=host,
+        etcd=etcd,
+        addresses=SECOND.addresses,
+        node_name=SECOND.name,
+    )
+
+
+@pytest.mark.parametrize(
+    ("joined_before", "has_data", "known", "refused"),
+    [(True, True, False, True), (True, True, True, False), (True, False, False, False), (False, True, False, False)],
+)
+def test_data_of_a_member_that_etcd_has_forgotten_is_not_thrown_away(
+    tmp_path: Path, joined_before: bool, has_data: bool, known: bool, refused: bool
+) -> None:
+    etcd = RecordingEtcd()
+    if known:
+        etcd.add_learner(SECOND.etcd_peer_url)
+    ctx = _joining(tmp_path, etcd, joined_before=joined_before, has_data=has_data)
+    if not refused:
+        assert list(keep_data(ctx)) == []
+        return
+    with pytest.raises(HostError, match="does not know the member on one-control-plane-2") as caught:
+        keep_data(ctx)
+    assert str(tmp_path / "data" / "member") in caught.value.remedy
+
+
+def test_a_clock_that_ends_lets_nobody_sleep_on() -> None:
+    inner, called_off = FakeClock(), threading.Event()
+    clock = EndingClock(inner, called_off)
+    clock.sleep(2.0)
+    assert (clock.monotonic(), clock.now()) == (inner.monotonic(), inner.now()) == (2.0, inner.now())
+    called_off.set()
+    with pytest.raises(Interrupted):
+        clock.sleep(2.0)
+    assert inner.monotonic() == 2.0
+
+
+def test_events_say_which_machine_they_are_about_and_changes_are_told_once() -> None:
+    told = RecordingReporter()
+    reporter = NamedReporter("two", told)
+    for event in (
+        PhaseStarted(phase="certs"),
+        PhaseFinished(phase="certs", seconds=1.0),
+        PhaseSkipped(phase="x", reason="y"),
+        Line(topic="etcd", text="Adding"),
+        Warned(text="careful"),
+        Changed(change=Change(target="file", action=Action.CREATE)),
+    ):
+        reporter.emit(cast("Any", event))
+    assert told.events == [
+        PhaseStarted(phase="two/certs"),
+        PhaseFinished(phase="two/certs", seconds=1.0),
+        PhaseSkipped(phase="two/x", reason="y"),
+        Line(topic="etcd", text="two: Adding"),
+        Warned(text="careful"),
+    ]

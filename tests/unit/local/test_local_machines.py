@@ -1,0 +1,82 @@
+"""The machines of a cluster in its daemon: which are supervised, and which are nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubewright.base.errors import HostError
+from kubewright.base.records import replace
+from kubewright.local import record
+from kubewright.local.launch import Launch
+from kubewright.local.machines import Machines
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord, Machine
+
+FIRST = Machine(name="one-control-plane", address="127.0.0.11")
+SECOND = Machine(name="one-control-plane-2", address="127.0.0.12")
+CLUSTER = ClusterRecord(name="one", machines=(FIRST,))
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Places:
+    root = tmp_path / "one"
+    root.mkdir()
+    record.save(CLUSTER, Places(root).record)
+    return Places(root)
+
+
+def run(where: Places, body: Callable[[Machines], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        machines = Machines(where, CLUSTER, Launch())
+        await machines.start()
+        try:
+            await body(machines)
+        finally:
+            await machines.stop()
+
+    asyncio.run(whole())
+
+
+def test_every_machine_of_the_record_is_supervised(where: Places) -> None:
+    async def body(machines: Machines) -> None:
+        assert machines.first == FIRST
+        assert machines.supervised() == [FIRST]
+        assert machines.supervisor("") is machines.supervisor(FIRST.name)
+        assert machines.snapshot() == [(FIRST.name, machines.supervisor(""), [])]
+        with pytest.raises(KeyError):
+            machines.supervisor(SECOND.name)
+
+    run(where, body)
+    assert Path(where.layout(FIRST.name).manifests).is_dir()
+
+
+def test_a_machine_that_came_later_is_found_in_the_record(where: Places) -> None:
+    async def body(machines: Machines) -> None:
+        with pytest.raises(HostError, match="no machine 'one-control-plane-2'"):
+            await machines.begin(SECOND.name)
+        record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
+        assert await machines.begin(SECOND.name) == SECOND
+        supervisor = machines.supervisor(SECOND.name)
+        assert await machines.begin(SECOND.name) == SECOND
+        assert machines.supervisor(SECOND.name) is supervisor
+        assert machines.supervised() == [FIRST, SECOND]
+
+    run(where, body)
+
+
+def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: Places) -> None:
+    async def body(machines: Machines) -> None:
+        record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
+        await machines.begin(SECOND.name)
+        await machines.end([SECOND.name, "one-control-plane-3"])
+        assert machines.supervised() == [FIRST]
+        moved = replace(SECOND, address="127.0.0.14")
+        record.save(replace(CLUSTER, machines=(FIRST, moved)), where.record)
+        assert await machines.begin(SECOND.name) == moved
+
+    run(where, body)

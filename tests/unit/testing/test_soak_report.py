@@ -1,0 +1,40 @@
+"""The page of a soak: what it says of moments that ended well, failed, or came too late."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[3]))
+
+from tests.soak import report
+from tests.soak.report import Outcome
+
+GOOD = Outcome("init", 0, 4, 7, 0.5, 5.0, True, 9.1, "2026-11-21T20:00:00+00:00", "")
+
+
+def rows(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+
+
+def test_a_row_counts_the_moments_of_each_part_of_a_run():
+    late = Outcome("init", 3, 4, 7, 4.99, 5.0, False, 9.1, "2026-11-22T00:10:00+00:00", "")
+    bad = Outcome("init", 2, 4, 7, 2.6, 5.0, True, 9.1, "2026-11-21T20:00:00+00:00", "AssertionError: the state is another one:")
+    text = report.page([GOOD, bad, late])
+    [head, _, row] = rows(text)
+    assert head == ["", "moments", "0 to 20 %", "20 to 40 %", "40 to 60 %", "60 to 80 %", "80 to 100 %", "undisturbed", "taken", "seed"]
+    assert row[:3] == ["init", "2 of 3 ok (1 through before)", "1 of 1 ok"]
+    assert row[3:7] == ["-", "0 of 1 ok", "-", "1 of 1 ok (1 through before)"]
+    assert row[7:] == ["5.0 s", "2026-11-21 to 2026-11-22", "7"]
+    assert "- init after 2.6 s: AssertionError: the state is another one:" in text
+
+
+def test_a_page_without_failures_names_none():
+    assert "failed" not in report.page([GOOD])
+
+
+def test_outcomes_are_kept_in_order(tmp_path):
+    assert report.load(tmp_path / "none") == []
+    report.keep(tmp_path / "soak", GOOD)
+    report.keep(tmp_path / "soak", GOOD)
+    assert report.load(tmp_path / "soak") == [GOOD, GOOD]
