@@ -96,10 +96,11 @@ class Files:
         path, durable = checked(desired.path), desired.durable and self._durable
         with explaining("write", path), directory(path.parent, make=desired.directory_mode, durable=durable) as parent:
             self._clean(parent, path.parent)
-            temporary = self._temporary(parent, desired, durable=durable)
+            temporary = self._free_name(parent, path.name)
             try:
+                _write_new(parent, temporary, desired, durable=durable)
                 os.rename(temporary, path.name, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:  # Ctrl-C as well
+            except BaseException:  # Ctrl-C as well, which may come while the system makes the file
                 _unlink(temporary, parent)
                 raise
             self._settle(parent, path.parent, durable=durable)
@@ -155,29 +156,14 @@ class Files:
             with explaining("sync", path), suppress(FileNotFoundError), directory(path) as opened:
                 os.fsync(opened)
 
-    def _temporary(self, parent: int, desired: File, *, durable: bool) -> str:
-        """Write the content under a temporary name and return that. Nothing is left if it fails."""
-        name, opened = self._open_temporary(parent, desired)
-        try:
-            with os.fdopen(opened, "wb", buffering=0) as file:
-                owner, group = _owner_of_new(parent, desired)
-                if (owner, group) != (-1, -1):
-                    os.fchown(opened, owner, group)
-                os.fchmod(opened, desired.mode)
-                _keep_label(desired.path, opened)
-                _write_all(file.fileno(), desired.content)
-                if durable:
-                    os.fsync(opened)
-        except BaseException:  # Ctrl-C as well
-            _unlink(name, parent)
-            raise
-        return name
-
-    def _open_temporary(self, parent: int, desired: File) -> tuple[str, int]:
+    def _free_name(self, parent: int, name: str) -> str:
+        """Return a temporary name that not even a writer has left that is long dead and had our pid."""
         while True:
-            name = f".{desired.path.name}.kubewright-{os.getpid()}-{next(self._numbers)}"
-            with suppress(FileExistsError):  # of a writer long dead that had our pid
-                return name, os.open(name, _NEW, 0o600 & desired.mode, dir_fd=parent)
+            temporary = f".{name}.kubewright-{os.getpid()}-{next(self._numbers)}"
+            try:
+                os.lstat(temporary, dir_fd=parent)
+            except FileNotFoundError:
+                return temporary
 
     def _clean(self, parent: int, path: PurePosixPath) -> None:
         """Remove temporary files whose writer is dead, once for each directory."""
@@ -194,6 +180,22 @@ class Files:
             self._unsynced.add(path)
         elif durable:
             os.fsync(parent)
+
+
+def _write_new(parent: int, name: str, desired: File, *, durable: bool) -> None:
+    """Write what is desired under another name. Raises FileExistsError rather than write into a file that is there."""
+    opened = os.open(name, _NEW, 0o600 & desired.mode, dir_fd=parent)
+    try:
+        owner, group = _owner_of_new(parent, desired)
+        if (owner, group) != (-1, -1):
+            os.fchown(opened, owner, group)
+        os.fchmod(opened, desired.mode)
+        _keep_label(desired.path, opened)
+        _write_all(opened, desired.content)
+        if durable:
+            os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _own_below(parent: int, name: str, desired: Ownership) -> None:

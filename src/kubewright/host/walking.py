@@ -43,7 +43,8 @@ def directory(path: PurePosixPath, *, make: int | None = None, durable: bool = F
     try:
         for depth, name in enumerate(path.parts[1:], start=2):
             mode = None if make is None else make if depth == len(path.parts) else OUTER_MODE
-            here = _step(here, name, PurePosixPath(*path.parts[:depth]), trusted=trusted, make=mode, durable=durable)
+            above, here = here, _step(here, name, PurePosixPath(*path.parts[:depth]), trusted=trusted, make=mode, durable=durable)
+            os.close(above)  # nobody's any more: Ctrl-C during this call must not have it closed twice
         opened = os.open(".", _LAST, dir_fd=here)
     finally:
         os.close(here)
@@ -54,7 +55,7 @@ def directory(path: PurePosixPath, *, make: int | None = None, durable: bool = F
 
 
 def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int], make: int | None, durable: bool) -> int:
-    """Open the next directory and close the one that it is in, unless an error is raised."""
+    """Open the next directory."""
     try:
         below = _open(here, name, path, trusted)
     except FileNotFoundError:
@@ -66,7 +67,6 @@ def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int],
     if owner not in trusted:
         os.close(below)
         raise _foreign(path, "directory", owner)
-    os.close(here)
     return below
 
 

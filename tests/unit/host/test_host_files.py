@@ -1,6 +1,7 @@
 """Files that survive power cuts and kill -9, and that nobody can lead astray."""
 
 import errno
+import itertools
 import os
 import random
 import shutil
@@ -187,6 +188,46 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert isinstance(failed.value.__cause__, OSError)
     assert names(tmp_path) == ["f"]
     assert (tmp_path / "f").read_bytes() == b"old"
+
+
+def interrupted_after_call(number, work):
+    """Do some work and have KeyboardInterrupt raised where a signal would that came during the n-th call of a built-in function.
+
+    Returns whether there were so many calls.
+    """
+    calls = itertools.count()
+
+    def interrupt(_frame, event, _function):
+        if event == "c_return" and next(calls) == number:
+            raise KeyboardInterrupt  # Python forgets the profiler with that
+
+    sys.setprofile(interrupt)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.filterwarnings("ignore:unclosed scandir")  # interrupted before its `with` block begins
+@pytest.mark.parametrize("found", [None, b"old"])
+def test_an_interrupt_at_any_call_leaves_the_old_or_the_new_file_and_nothing_else(tmp_path, found):
+    seen = []
+    for number in itertools.count():
+        place = tmp_path / str(number)
+        place.mkdir()
+        if found is not None:
+            (place / "f").write_bytes(found)
+        files = Files()
+        if not interrupted_after_call(number, lambda: files.write(file(place / "f"))):  # noqa: B023 - called at once
+            break
+        left = {name: (place / name).read_bytes() for name in names(place)}
+        assert left in ({} if found is None else {"f": found}, {"f": b"new"}), number
+        seen.append(left.get("f"))
+    assert {found, b"new"} == set(seen)
+    assert len(seen) > 10
 
 
 def test_a_read_only_file_system_is_named(tmp_path, monkeypatch):
