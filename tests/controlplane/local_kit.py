@@ -53,6 +53,7 @@ class Bench:
     """One state directory. `close` removes every cluster in it, also after a failed test."""
 
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="kw-")))
+    _spawned: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def places(self, name: str = "one") -> Places:
         return Places(self.root / name)
@@ -69,7 +70,20 @@ class Bench:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def spawn(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.argv(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        """Start a command; `ended` waits for it. What is left of it when a test has failed, `close` ends."""
+        process = subprocess.Popen(self.argv(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._spawned.append(process)
+        return process
+
+    def ended(self, process: subprocess.Popen[str], *, within: float = LIMIT) -> Ran:
+        """Wait for the end of a command. One that hangs is killed; the failure shows the end of what it said."""
+        try:
+            out, err = process.communicate(timeout=within)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            pytest.fail(f"{process.args} hung for {within:.0f} s; the last that it said:\n{err[-2000:]}", pytrace=False)
+        return Ran(process.returncode, out, err)
 
     def up(self, name: str = "one", *, reporter: Reporter | None = None, **wish: Any) -> Outcome:
         """Bring a cluster up in this process, with one worker unless the test says otherwise."""
@@ -110,6 +124,9 @@ class Bench:
         return self.status(name)["state"] == "Ready"
 
     def close(self) -> None:
+        for process in self._spawned:
+            process.kill()
+            process.communicate()
         for place in {self.root / "one", *self.root.glob("*")}:  # one whose files were removed may still run
             with contextlib.suppress(KubewrightError):
                 down(Places(place))
@@ -154,7 +171,7 @@ def program(name: str) -> str:
     return str(found.found[name].path)
 
 
-def eventually(condition: Callable[[], object], what: str, *, within: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], what: str, *, within: float = LIMIT / 2) -> None:
     """Wait until a condition holds."""
     end = time.monotonic() + within
     while not condition():

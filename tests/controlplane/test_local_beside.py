@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -38,12 +37,11 @@ def home() -> Iterator[Bench]:
 
 
 def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Bench) -> None:
-    beside: list[subprocess.Popen[str]] = []
     for other in bench():  # another state directory: its clusters are not looked up, only their addresses are met
         benches = {"left": home, "right": home, "far": other}
         beside = [benches[name].spawn("up", "--name", name, "--nodes", "0") for name in benches]
-        ended = [process.communicate(timeout=120) for process in beside]
-        assert [process.returncode for process in beside] == [0, 0, 0], ended
+        ended = [home.ended(process) for process in beside]
+        assert [ran.code for ran in ended] == [0, 0, 0], ended
 
         addresses = {name: address_of(place.places(name)) for name, place in benches.items()}
         assert len(set(addresses.values())) == 3
@@ -69,12 +67,11 @@ def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Benc
 
 def test_of_two_ups_of_the_same_name_one_works_and_the_other_says_so(home: Bench) -> None:
     racers = [home.spawn("up", "--nodes", "0") for _ in range(2)]
-    ended = {process.pid: process.communicate(timeout=120) for process in racers}
+    ended = [home.ended(process) for process in racers]
 
-    codes = sorted(process.returncode for process in racers)
-    assert codes == [0, 75], ended
+    assert sorted(ran.code for ran in ended) == [0, 75], ended
     winner, loser = sorted(racers, key=lambda process: process.returncode)
-    said = ended[loser.pid][1]
+    said = ended[racers.index(loser)].err
     assert f"held by pid {winner.pid}" in said
     assert "up of cluster one" in said
     assert "run the same command again" in said
@@ -86,8 +83,7 @@ def test_down_during_an_up_says_who_is_at_work(home: Bench) -> None:
     eventually(home.places("busy").record.exists, "the other up to begin")
     ran = home.run("down", "--name", "busy")
     assert (ran.code, f"held by pid {working.pid}" in ran.err) == (75, True), ran.err
-    working.communicate(timeout=120)
-    assert working.returncode == 0
+    assert home.ended(working).code == 0
     assert home.run("down", "--name", "busy").code == 0
 
 
@@ -116,7 +112,7 @@ def test_a_configuration_may_change_until_the_cluster_has_come_up_once(home: Ben
     killed = home.spawn("up", "--name", "early", "--nodes", "0")
     eventually((home.root / "early" / "machines").exists, "the first up to begin")
     killed.kill()
-    killed.communicate()
+    home.ended(killed)
 
     home.up("early", config=RETAIN)
 
@@ -134,11 +130,11 @@ def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_works(home: B
     eventually(place.record.exists, "the up to begin")
     threading.Event().wait(max(0.0, delay - (time.monotonic() - began)))
     working.send_signal(number)
-    _, said = working.communicate(timeout=30)
+    ran = home.ended(working)
 
-    assert working.returncode == 130, said
-    assert "interrupted" in said
-    assert "Traceback" not in said
+    assert ran.code == 130, ran.err
+    assert "interrupted" in ran.err
+    assert "Traceback" not in ran.err
     assert [line for line in leftovers(place.root, address_of(place)) if not line.startswith("file")] == []
     assert [path for path in place.root.rglob("*") if ".kubewright-" in path.name] == []
     if delay > 1:
@@ -155,8 +151,8 @@ def test_an_interrupted_repair_leaves_the_cluster_running(home: Bench) -> None:
     working = home.spawn("up")
     eventually(lambda: "up of cluster one" in home.places().lock.read_text(), "the up to begin")
     working.send_signal(signal.SIGINT)
-    _, said = working.communicate(timeout=30)
-    assert working.returncode == 130, said
+    ran = home.ended(working)
+    assert ran.code == 130, ran.err
     home.up()
     assert home.ready()
 

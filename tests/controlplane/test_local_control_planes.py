@@ -271,8 +271,7 @@ def _killed(home: Bench, at: Callable[[dict[str, Any]], bool], *words: str) -> N
         if at(json.loads(line)):
             process.kill()
             break
-    process.communicate(timeout=LIMIT)
-    assert process.returncode == -signal.SIGKILL
+    assert home.ended(process).code == -signal.SIGKILL
 
 
 def test_nothing_is_left_of_several_control_planes(three: Bench) -> None:

@@ -32,7 +32,8 @@ def machine(places: Places, name: str, *, claims: Claims, taken: Sequence[str] =
     avoid = [*taken, *(one.address for other in others for one in other.machines)]
     while True:
         chosen = _free(Machine(name=name, address=""), avoid)
-        if claims.take(chosen.address):
+        # whoever held the claim when we looked may have given it back since, and listen
+        if claims.take(chosen.address) and chosen == _free(Machine(name=name, address=""), avoid):
             return chosen
         avoid.append(chosen.address)
 

@@ -215,6 +215,15 @@ def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(w
         assert _chosen(where, claims).address not in {"127.0.0.11", "127.0.0.12"}
 
 
+def test_an_address_where_somebody_listens_once_it_is_claimed_is_left_to_them(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between our look and our claim, another start went from its claim to its listeners."""
+    begun = [Listener(address="127.0.0.11", port=6443, user=0, inode=1)]
+    looks = iter([[], begun, begun, begun])
+    monkeypatch.setattr(RealNetwork, "listeners", lambda _: next(looks))
+    with Claims() as claims:
+        assert _chosen(where, claims).address not in {"", "127.0.0.11"}
+
+
 def test_ports_that_are_taken_at_every_address_are_avoided(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("0.0.0.0", 6443), ("::", 2380), ("127.0.0.11", 10250), ("127.0.0.12", 80))
     with Claims() as claims:
