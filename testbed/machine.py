@@ -68,7 +68,7 @@ class Machine:
             argv = self.cgroups.within(self._command())
             self._container = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=_NSPAWN)
 
-    def ready(self, *, within: float = 60) -> None:
+    def ready(self, *, within: float = 180) -> None:
         """Wait until the container runtime of the machine serves. Raises BedError with the end of the console."""
         end = time.monotonic() + within
         while time.monotonic() < end:
@@ -131,7 +131,7 @@ class Machine:
             self._container.kill()
         self.cgroups.kill()
         if self._container is not None:
-            self._container.wait(10)
+            self._container.wait(120)
         self._container, self._leader = None, 0
         unmount(self.places.root)
 

@@ -27,4 +27,4 @@ def run(*argv: str, cwd: str | None = None, env: Mapping[str, str] | None = None
 def quietly(*argvs: Sequence[str]) -> None:
     """Run programs that clean up: what is gone already is no error."""
     for argv in argvs:
-        subprocess.run(argv, capture_output=True, timeout=60, check=False)
+        subprocess.run(argv, capture_output=True, timeout=300, check=False)

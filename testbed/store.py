@@ -72,4 +72,4 @@ def _containerd(directory: Path, scratch: Path) -> Iterator[str]:
         yield str(socket)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)

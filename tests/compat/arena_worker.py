@@ -138,7 +138,7 @@ def real(program: str, argv: list[str], environment: dict[str, str], given: str)
         capture_output=True,
         input=given,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr

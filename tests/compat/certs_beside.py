@@ -71,7 +71,7 @@ class Pair:
         """Run kubeadm with its copy as root directory; an ordinary user needs a user namespace for that."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, self.program, f"--rootfs={self.theirs}", *argv]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
         return Run(done.returncode, done.stdout)
 
     def kubewright(self, *argv: str) -> Run:

@@ -277,7 +277,7 @@ def test_a_link_named_kubeadm_speaks_of_kubeadm_only(tmp_path):
         ["certs", "nonsense"],
         ["completion", "bash"],
     ):
-        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode in {0, 1}
         assert "kubeadm" in done.stdout + done.stderr
         assert naming_us(done.stdout + done.stderr) == []

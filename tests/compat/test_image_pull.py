@@ -67,7 +67,7 @@ class Tools:
 
 def _run(argv: list[str], **more: object) -> Ran:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False, env=environment, **more)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env=environment, **more)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 

@@ -95,7 +95,7 @@ class AgentCluster:
         if not admin.exists():
             self.kubeconfig("kubernetes-admin")
         return subprocess.run(
-            [program("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=120
+            [program("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=300
         )
 
     def cpu_seconds(self) -> float:

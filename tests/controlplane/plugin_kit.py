@@ -19,7 +19,7 @@ from kubewright.base.level import KUBERNETES
 from kubewright.host.processes import RealProcesses
 from kubewright.local.preflight import PROGRAMS
 
-LIMIT = 120.0
+LIMIT = 300.0
 """Seconds after which a run hangs."""
 
 
@@ -106,7 +106,7 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out)
 
 
-def eventually(condition: Callable[[], object], what: str, *, within: float = 30.0) -> None:
+def eventually(condition: Callable[[], object], what: str, *, within: float = 120.0) -> None:
     """Wait until a condition holds."""
     end = time.monotonic() + within
     while not condition():

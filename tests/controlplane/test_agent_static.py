@@ -107,7 +107,7 @@ async def mirrored(cluster: AgentCluster, hash_: str) -> None:
 async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, tmp_path: Path):
     async with machine(cluster, tmp_path, "control-1") as (agent, static):
         await mirrored(cluster, "hash-1")
-        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=20s")
+        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=180s")
         assert agent.client is not None
         found = await agent.client.get(resources.POD, "echo-control-1", "kube-system")
         assert found["status"]["containerStatuses"][0]["restartCount"] == 2
@@ -120,16 +120,16 @@ async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, 
         assert "no earlier log of echo-control-1 is kept" in await kubectl(cluster, "logs", "echo-control-1", "--previous")
         assert "exec is not possible there" in await kubectl(cluster, "exec", "echo-control-1", "--", "true")
 
-        await kubectl(cluster, "delete", "pod", "echo-control-1", "--timeout=20s")
+        await kubectl(cluster, "delete", "pod", "echo-control-1", "--timeout=180s")
         await mirrored(cluster, "hash-1")
-        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=20s")
+        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=180s")
 
         static.pods = [static.pod("hash-2")]
         static.changed.set()
         await mirrored(cluster, "hash-2")
         static.pods = []
         static.changed.set()
-        await kubectl(cluster, "wait", "--for=delete", "pod/echo-control-1", "--timeout=20s")
+        await kubectl(cluster, "wait", "--for=delete", "pod/echo-control-1", "--timeout=180s")
         assert "not found" in await kubectl(cluster, "get", "pod", "echo-control-1")
 
 

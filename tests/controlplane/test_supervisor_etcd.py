@@ -133,7 +133,7 @@ def _free(address: str) -> bool:
 
 async def test_etcd_comes_up_survives_a_kill_and_leaves_nothing(place: Place) -> None:
     async with place.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=20)
+        await supervisor.wait_ready(["etcd"], within=90)
         (first,) = supervisor.snapshot()
         assert (first.phase, first.restarts) == (ComponentPhase.READY, 0)
         assert first.rss_bytes > 10_000_000
@@ -147,7 +147,7 @@ async def test_etcd_comes_up_survives_a_kill_and_leaves_nothing(place: Place) ->
         assert any(b'"msg":"ready to serve client requests"' in line for line in [line async for line in supervisor.read_log("etcd")])
         begun = time.monotonic()
         await supervisor.stop(DOWN)
-        assert time.monotonic() - begun < 5  # 2 s are the target; this only guards against a hang
+        assert time.monotonic() - begun < 60  # 2 s are the target; this only guards against a hang
     assert _free(place.address)
     assert list((place.root / "run").iterdir()) == []
     assert await sweep(str(place.root)) == []
@@ -157,11 +157,11 @@ async def test_etcd_is_adopted_by_the_next_supervisor(place: Place) -> None:
     place.write(place.manifest())
     first = place.supervisor()
     await first.start()
-    await first.wait_ready(["etcd"], within=20)
+    await first.wait_ready(["etcd"], within=90)
     (before,) = first.snapshot()
     await first.release()
     async with place.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=20)
+        await supervisor.wait_ready(["etcd"], within=90)
         (after,) = supervisor.snapshot()
         assert (after.pid, after.restarts, after.adopted) == (before.pid, 0, True)
 
@@ -176,7 +176,7 @@ async def test_etcd_is_adopted_by_the_next_supervisor(place: Place) -> None:
 async def test_etcd_says_in_its_own_words_why_it_does_not_come_up(place: Place, flags: dict[str, object], said: str) -> None:
     async with place.supervised(**flags) as supervisor:
         with pytest.raises(ComponentFailed) as caught:
-            await supervisor.wait_ready(["etcd"], within=20)
+            await supervisor.wait_ready(["etcd"], within=90)
     assert said in caught.value.what
     assert said in caught.value.detail
     assert str(place.root / "logs" / "etcd.log") in caught.value.remedy
@@ -186,13 +186,13 @@ async def test_a_busy_port_is_named(place: Place) -> None:
     with socket.create_server((place.address, PORTS["peer"])):
         async with place.supervised() as supervisor:
             with pytest.raises(ComponentFailed) as caught:
-                await supervisor.wait_ready(["etcd"], within=20)
+                await supervisor.wait_ready(["etcd"], within=90)
     assert f"listen tcp {place.address}:2380: bind: address already in use" in caught.value.what
 
 
 async def test_a_changed_manifest_restarts_etcd_with_its_data(place: Place) -> None:
     async with place.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=20)
+        await supervisor.wait_ready(["etcd"], within=90)
         (before,) = supervisor.snapshot()
         member = sorted(path.name for path in (place.root / "data" / "member" / "wal").iterdir())
         place.write(place.manifest(**{"snapshot-count": 5000}))

@@ -72,7 +72,7 @@ class Command:
         for _ in self._events():
             pass
         self._process.stderr.close()
-        return self._process.wait(120)
+        return self._process.wait(300)
 
     def _events(self) -> Iterator[dict[str, Any]]:
         assert self._process.stderr is not None

@@ -341,7 +341,7 @@ def test_an_interrupt_ends_the_build_and_its_children(go, tmp_path):
     process = start(go, tmp_path / "cache")
     wait_for(go.root / "child")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     child = Path("/proc") / (go.root / "child").read_text().strip() / "stat"
     for _ in range(200):
         if not child.exists() or child.read_text().rpartition(")")[2].split()[0] == "Z":

@@ -242,7 +242,7 @@ def test_a_command_that_was_killed_is_finished_by_the_same_command(tmp_path, see
     first.send_signal(signal.SIGKILL)
     first.communicate()
     second = run_certs(tmp_path, config)
-    _, err = second.communicate(timeout=60)
+    _, err = second.communicate(timeout=300)
     assert (second.returncode, err) == (0, "")
     assert len([path for path in pki.rglob("*") if path.is_file()]) == 22
 
