@@ -103,13 +103,16 @@ class Presence:
         return self._fresh and self._is_known() and not self._is_due()
 
     async def round(self) -> None:
-        """Send status if it changed or is due: the first attempt from what we know, four more from what the API has."""
+        """Send status if it changed or is due: the first attempt from what we know, four more from what the API has.
+
+        A pod range that came while status was sent is worth another attempt: the node is ready with it.
+        """
         for attempt in range(self._timings.status_attempts):
             try:
                 await self._attempt(cached=attempt == 0)
             except APIError as error:
                 self._failed(error)
-            else:
+            if self._fresh:
                 return
 
     async def _register_once(self) -> Object:
@@ -127,7 +130,9 @@ class Presence:
     async def _attempt(self, *, cached: bool) -> None:
         known = self.node if cached and self._is_known() else None
         silent = self._is_silent()
+        self._fresh = False
         old = known or await self._api().get(NODE, self._facts.name)
+        cidrs = status.pod_cidrs(old)
         self._doubted = self._doubted and (known is not None or silent)
         new = status.compute(old, self._facts, now=self._now())
         changed = reporting.labels_changed(old, new) or reporting.status_changed(old["status"], new["status"])
@@ -137,7 +142,7 @@ class Presence:
             self._report = self._report.sent(self._loop_time())
             self.heard()
         self._take(old)
-        self._fresh = True
+        self._fresh = self.pod_cidrs == cidrs
 
     async def _send(self, old: Object, new: Object) -> Object:
         return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from agent_values import facts, stored
-from fake_api import FakeAPI
+from fake_api import Call, FakeAPI
 from fake_controllers import START, Controllers, LoopClock, made_pair
 
 from kubewright.agent import lease, status
@@ -228,6 +228,23 @@ async def test_a_node_without_a_pod_range_waits_and_looks_less_often():
         controllers._give_range("node-1")
         await asyncio.sleep(10.5)
         assert agent.view().ready
+
+
+async def test_a_pod_range_that_comes_while_status_is_sent_makes_the_node_ready_at_once():
+    api = FakeAPI()
+    controllers = Controllers(api)
+    controllers.range_after = None
+
+    def give_range(call: Call) -> None:
+        if (call.verb, call.what) == ("patch", "nodes/status") and not controllers.ranges:
+            controllers._give_range("node-1")
+
+    api.faults.append(give_range)
+    async with running(agent_of(api, home=joined())) as agent:
+        await asyncio.sleep(6)  # the quick looks are over
+        assert controllers.ranges == 1
+        assert agent.view().ready
+    assert len(api.made("patch", "nodes/status")) == 2
 
 
 async def test_status_is_sent_again_after_minutes_only():
