@@ -24,7 +24,7 @@ from kubewright.base.errors import (
     ValidationError,
     WaitTimeout,
 )
-from kubewright.base.events import Line, PhaseSkipped, Waited
+from kubewright.base.events import Line, PhaseSkipped, Waited, Waiting
 from kubewright.host.found import ServiceState
 from kubewright.http import sync
 from kubewright.http.messages import Response
@@ -368,6 +368,9 @@ def test_a_server_that_knows_no_rights_yet_is_waited_for(box, answers):
     assert box.cluster.read.count("readyz") == len(answers)
     assert box.clock.monotonic() > 2 * len(answers)
     assert box.services.done == ["restart"]
+    told = [event for event in box.reporter.events if isinstance(event, Waiting) and event.what == "the API server to answer"]
+    assert len(told) == len(answers)
+    assert all("no rights" in event.reason for event in told)
 
 
 @pytest.mark.parametrize("answer", [200, 401, 404])

@@ -11,9 +11,10 @@ from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration, InitConfiguration, LocalAPIEndpoint
 from kubewright.base.errors import APIError, Forbidden, KubewrightError, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
-from kubewright.base.events import Warned
+from kubewright.base.events import Waiting, Warned
 from kubewright.base.records import replace
 from kubewright.base.retry import Backoff, retry
+from kubewright.base.waiting import REPORT_AFTER
 from kubewright.base.yaml import Document
 from kubewright.lifecycle import stored
 
@@ -70,7 +71,18 @@ def _kube_proxy(ctx: JoinContext, api: KubeAPI) -> list[Document]:
 
 
 def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
-    """Call until it succeeds: for `timeouts.kubernetesAPICall` where the server fails or is not ready, for `REFUSED` where it refuses us."""
+    """Call until it succeeds: for `timeouts.kubernetesAPICall` where the server fails or is not ready, for `REFUSED` where it refuses us.
+
+    What is waited for is told once a second.
+    """
+    start = told = ctx.clock.monotonic()
+
+    def tell(error: Exception, _: int) -> None:
+        nonlocal told
+        now = ctx.clock.monotonic()
+        if now - told >= REPORT_AFTER:
+            told = now
+            ctx.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
 
     def passes(error: Exception) -> bool:
         return isinstance(error, (Unreachable, ServerError, TooManyRequests)) or (isinstance(error, Forbidden) and _knows_no_rights(ctx))
@@ -81,6 +93,7 @@ def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
         on=passes,
         within=ctx.join.timeouts.kubernetes_api_call.seconds,
         backoff=_PAUSES,
+        failed=tell,
     )
 
 
