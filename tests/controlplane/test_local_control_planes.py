@@ -86,6 +86,14 @@ def _require_three(home: Bench) -> None:
 # -- what there is
 
 
+def test_components_of_further_machines_start_when_what_they_need_has_come(three: Bench) -> None:
+    """Etcd may have to wait for its turn to join, and an API server that finds none ends after 20 s."""
+    for name in (SECOND, THIRD):
+        layout = three.places().layout(name)
+        written = {component: Path(layout.manifest(component)).stat().st_mtime_ns for component in COMPONENTS}
+        assert written["etcd"] < written["kube-apiserver"] < min(written["kube-controller-manager"], written["kube-scheduler"]), name
+
+
 def test_three_control_planes_are_three_voting_members_and_three_marked_nodes(three: Bench) -> None:
     _require_three(three)
 

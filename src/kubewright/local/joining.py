@@ -35,6 +35,8 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import etcd_access
 from kubewright.lifecycle.join import discovering, identity, phases
 from kubewright.lifecycle.join.context import JoinContext
+from kubewright.lifecycle.join.turns import further_control_plane
+from kubewright.lifecycle.starting.turns import InTurn, Turns
 from kubewright.local import configuration, flags
 from kubewright.local.bringing_up import HEALTHY, Work, healthy, require_well
 from kubewright.local.context import Invitation, WatchfulWaiter
@@ -98,8 +100,12 @@ class MachineJoins:
         directory = work.places.machine(machine.name)
         Files(durable=False).make(Directory(path=PurePosixPath(directory), mode=PRIVATE))
         journal = FileJournal(directory / "journal.jsonl", durable=False)
-        with KeyPool() as keys, ExitStack() as opened:
-            ctx = self._context(machine, invitation, keys=keys, clock=clock, reporter=reporter, opened=opened, journal=journal)
+        runs: list[JoinContext] = []
+        # an API server waits 20 s for its etcd and ends; that etcd may have to wait much longer for its turn to join
+        order = further_control_plane(lambda: runs[0] if runs else None)
+        with KeyPool() as keys, ExitStack() as opened, InTurn(self._host(machine), order) as turns:
+            ctx = self._context(machine, invitation, keys=keys, clock=clock, reporter=reporter, opened=opened, journal=journal, turns=turns)
+            runs.append(ctx)
             done = runner.run(LOCAL_JOIN, ctx, reporter=reporter, clock=clock, workflow="join", journal=journal)
         return tuple(change for change in done.changes if change)
 
@@ -113,6 +119,7 @@ class MachineJoins:
         reporter: Reporter,
         opened: ExitStack,
         journal: FileJournal,
+        turns: Turns,
     ) -> LocalJoinContext:
         work, host, control = self._work, self._host(machine), Control(self._work.places)
         first = work.cluster.control_plane
@@ -136,6 +143,7 @@ class MachineJoins:
             random=work.random,
             waiter=WatchfulWaiter(PollingWaiter(clock=clock, reporter=reporter), look=look, monotonic=clock.monotonic),
             reporter=reporter,
+            turns=turns,
             connect=connect,
             reach_etcd=reach,
             health_checks=lambda _: {name: functools.partial(healthy, control, machine.name, name) for name in HEALTHY},
