@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -20,6 +21,7 @@ from kubewright.host.decide import require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.found import FileState, Kind
+from kubewright.host.processes import Identity
 from kubewright.host.removing import fail, names, remove_entry
 from kubewright.host.walking import checked, directory
 
@@ -30,8 +32,13 @@ _LABEL: Final = "security.selinux"
 _BLOCK: Final = 64 * 1024
 """Bytes of one read: files below /proc/sys refuse to fill buffers of megabytes."""
 
-LEFTOVER: Final = Pattern(r"\..+\.kubewright-(?P<pid>[0-9]+)-[0-9]+")
-"""Names of temporary files: the leading dot keeps a kubelet from taking one for a manifest, the pid tells whether its writer lives."""
+LEFTOVER: Final = Pattern(r"\..+\.kubewright-(?P<writer>(?P<pid>[0-9]+)-[0-9]+-[0-9a-f]*)-[0-9]+")
+"""Names of temporary files: the leading dot keeps a kubelet from taking one for a manifest, and the writer is told from all others.
+
+A pid alone would not do: after a reboot, somebody else soon has that of a writer whom the power cut ended.
+"""
+_BOOT_DIGITS: Final = 8
+"""Of the id of the boot, in the name of a writer."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -157,9 +164,10 @@ class Files:
                 os.fsync(opened)
 
     def _free_name(self, parent: int, name: str) -> str:
-        """Return a temporary name that not even a writer has left that is long dead and had our pid."""
+        """Return a temporary name that nothing has."""
+        writer = _own(os.getpid())
         while True:
-            temporary = f".{name}.kubewright-{os.getpid()}-{next(self._numbers)}"
+            temporary = f".{name}.kubewright-{writer}-{next(self._numbers)}"
             try:
                 os.lstat(temporary, dir_fd=parent)
             except FileNotFoundError:
@@ -172,7 +180,7 @@ class Files:
         self._cleaned.add(path)
         for name in names(parent):
             found = LEFTOVER.fullmatch(name)
-            if found and not _lives(int(found["pid"])):
+            if found and found["writer"] != _writer(int(found["pid"])):
                 _unlink(name, parent)
 
     def _settle(self, parent: int, path: PurePosixPath, *, durable: bool) -> None:
@@ -229,14 +237,16 @@ def _unlink(name: str, parent: int) -> None:
         os.unlink(name, dir_fd=parent)
 
 
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        return True
-    return True
+@lru_cache(maxsize=1)
+def _own(pid: int) -> str:
+    """Return what tells this process from others. It has another number once it was forked."""
+    return _writer(pid)
+
+
+def _writer(pid: int) -> str:
+    """Return what tells a process from all that have had, or will have, its number; '' for one that does not run."""
+    found = Identity.of(pid)
+    return "" if found is None else f"{found.pid}-{found.start_time}-{found.boot_id[:_BOOT_DIGITS]}"
 
 
 def _owner_of_new(parent: int, desired: File) -> tuple[int, int]:

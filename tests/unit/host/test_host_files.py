@@ -23,6 +23,7 @@ from kubewright.host import files as module
 from kubewright.host.desired import Directory, File
 from kubewright.host.files import LEFTOVER, Files
 from kubewright.host.found import Kind
+from kubewright.host.processes import Identity
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
@@ -149,27 +150,55 @@ def test_a_writer_that_is_killed_leaves_the_old_or_the_new_content(tmp_path):
     assert names(tmp_path) == ["f"], f"{leftovers} leftovers were made"
 
 
+def writer(pid, *, started=0, boot=""):
+    """Return how a process is told from others in the name of a temporary file: this one, or one that started earlier or before a boot."""
+    found = Identity.of(pid)
+    return f"{pid}-{found.start_time + started}-{boot or found.boot_id[:8]}"
+
+
 def test_leftovers_of_dead_writers_go_and_those_of_live_ones_stay(tmp_path):
-    with subprocess.Popen(["true"]) as dead:
-        pass
-    stay = [f".x.kubewright-{os.getpid()}-0", ".x.kubewright-1-0", ".x.kubewright-", "x.kubewright-1-1", ".hidden"]
-    for name in [*stay, f".x.kubewright-{dead.pid}-4"]:
+    with subprocess.Popen(["sleep", "60"]) as dead:
+        gone = writer(dead.pid)
+        dead.kill()
+    stay = [f".x.kubewright-{writer(os.getpid())}-0", f".x.kubewright-{writer(1)}-0", ".x.kubewright-", "x.kubewright-1-1-a-1", ".hidden"]
+    for name in [*stay, f".x.kubewright-{gone}-4"]:
         (tmp_path / name).write_text("")
     files = Files()
     files.write(file(tmp_path / "x"))
     assert names(tmp_path) == sorted([*stay, "x"])
 
 
-def test_a_leftover_with_our_pid_is_in_nobodys_way(tmp_path):
-    (tmp_path / f".x.kubewright-{os.getpid()}-0").symlink_to(tmp_path / "elsewhere")
+def test_leftovers_of_writers_whose_number_somebody_else_has_now_go(tmp_path):
+    """After a reboot pids begin low again: that of a writer whom the power cut ended is soon somebody's, ours or that of a thread."""
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    try:
+        before = [
+            writer(os.getpid(), started=-1),
+            writer(os.getpid(), boot="0" * 8),
+            writer(1, started=9),
+            f"{thread.native_id}-1-{'0' * 8}",
+        ]
+        for name in before:
+            (tmp_path / f".x.kubewright-{name}-0").write_text("secret")
+        Files().write(file(tmp_path / "x"))
+    finally:
+        ended.set()
+        thread.join()
+    assert names(tmp_path) == ["x"]
+
+
+def test_a_leftover_of_ours_is_in_nobodys_way(tmp_path):
+    (tmp_path / f".x.kubewright-{writer(os.getpid())}-0").symlink_to(tmp_path / "elsewhere")
     Files().write(file(tmp_path / "x"))
     assert (tmp_path / "x").read_bytes() == b"new"
     assert not (tmp_path / "elsewhere").exists()
 
 
 def test_names_of_temporary_files_are_hidden_from_a_kubelet():
-    assert LEFTOVER.fullmatch(".etcd.yaml.kubewright-12-3")
-    assert not LEFTOVER.fullmatch("etcd.yaml.kubewright-12-3")
+    assert LEFTOVER.fullmatch(".etcd.yaml.kubewright-12-345-0a1b2c3d-3")
+    assert not LEFTOVER.fullmatch("etcd.yaml.kubewright-12-345-0a1b2c3d-3")
 
 
 @pytest.mark.parametrize(("code", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, HostError)])
@@ -348,7 +377,7 @@ def test_states(tmp_path):
 
 
 def test_entries_are_sorted_and_without_temporary_files(tmp_path):
-    for name in ("b", "a", ".a.kubewright-1-1", ".c"):
+    for name in ("b", "a", ".a.kubewright-1-1-0a-1", ".c"):
         (tmp_path / name).write_bytes(b"")
     assert [path.name for path in Files().entries(pure(tmp_path))] == [".c", "a", "b"]
     assert Files().entries(pure(tmp_path / "missing")) == []
