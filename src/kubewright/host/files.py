@@ -89,14 +89,14 @@ class Files:
             modified=found.st_mtime,
         )
 
-    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
-        """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours are left out."""
+    def entries(self, path: PurePosixPath, /, *, temporary: bool = False) -> list[PurePosixPath]:
+        """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours are left out, unless asked for."""
         with explaining("list", path):
             try:
                 names = sorted(entry.name for entry in Path(path).iterdir())
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return [path / name for name in names if not LEFTOVER.fullmatch(name)]
+        return [path / name for name in names if temporary or not LEFTOVER.fullmatch(name)]
 
     def write(self, desired: File, /) -> None:
         """Replace a file in one step. Raises HostError (DiskFull where there is no space); the old file is then untouched."""
@@ -155,6 +155,11 @@ class Files:
                 remove_entry(opened, name, path / name, failed=failed.append)
             self._settle(opened, path, durable=self._durable)
         return failed
+
+    def clean(self, path: PurePosixPath, /) -> None:
+        """Remove temporary files of writers that died from a directory; nothing if there is no directory."""
+        with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), directory(path) as opened:
+            self._clean(opened, path)
 
     def sync(self) -> None:
         """Make everything that was written in a batch survive a power cut."""

@@ -119,10 +119,11 @@ class RealHost:
         change = decide_removal(self.state(path), path, layout=self.layout)
         if change:
             self.files.remove(path, below=roots(self.layout))
+        self.files.clean(path.parent)  # also for one that never came to be: half of it may be there
         return change
 
     def empty(self, path: PurePosixPath, /) -> Change:
-        change = decide_emptying(self.entries(path), path, layout=self.layout)
+        change = decide_emptying(self.files.entries(path, temporary=True), path, layout=self.layout)
         if change:
             require_emptied(path, self.files.empty(path, below=roots(self.layout)))
         return change

@@ -137,6 +137,17 @@ def test_a_link_in_the_place_of_a_file_is_refused(host, tmp_path):
             either.ensure(manifest(host))
 
 
+def test_what_dead_writers_left_goes_with_what_they_were_writing(host, tmp_path):
+    """A kubeconfig that never came to be, and a directory that holds nothing else."""
+    kubernetes, pki = Path(host.layout.kubernetes), Path(host.layout.pki)
+    pki.mkdir(parents=True)
+    for directory in (kubernetes, pki):
+        (directory / ".x.kubewright-4000000-1-0a-0").write_text("secret")
+    assert not host.remove(host.layout.kubeconfig("admin"))
+    assert host.empty(host.layout.pki).action is Action.DELETE
+    assert sorted(kubernetes.rglob("*")) == [pki]
+
+
 def test_only_directories_of_the_layout_are_removed(host, tmp_path):
     (tmp_path / "mine").mkdir()
     for either in (OverlayHost(host), host):
