@@ -129,6 +129,19 @@ def test_down_of_what_is_not_there_is_no_error(home: Bench) -> None:
     assert (ran.code, ran.out) == (0, "cluster nobody does not exist; nothing to do\n")
 
 
+def test_what_a_killed_down_left_is_no_part_of_the_next_cluster(home: Bench) -> None:
+    home.up("half", nodes=0)
+    with home.client("half") as api:
+        api.create(config_map("old"))
+    down(home.places("half"), keep_data=True)
+    home.places("half").record.unlink()  # it goes first, and then the rest
+
+    home.up("half", nodes=0)
+    with home.client("half") as api:
+        assert "old" not in {one["metadata"]["name"] for one in api.list(named("ConfigMap"), "default")}
+    down(home.places("half"))
+
+
 def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
     home.up()
     with home.client() as api:

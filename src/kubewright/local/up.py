@@ -159,12 +159,17 @@ def _write_down(places: Places, cluster: ClusterRecord, found: ClusterRecord | N
     """Save the record. What is left of a start with another configuration goes first, and what runs of a cluster whose files were removed."""
     if cluster == found:
         return
-    if (found is None and preflight.components_run(places)) or (found is not None and not _same_making(found, cluster)):
+    if (found is None and _has_remains(places)) or (found is not None and not _same_making(found, cluster)):
         from kubewright.local.down import clear, stop
 
         stop(places)
         clear(places, keep_data=False)
     record.save(cluster, places.record)
+
+
+def _has_remains(places: Places) -> bool:
+    """Tell whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
+    return preflight.components_run(places) or places.machines.exists() or places.nodes.exists()
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
