@@ -9,9 +9,10 @@ from typing import Final, cast
 from kubewright import tokens
 from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.base.change import Action, Change, Lifetime
-from kubewright.base.errors import NotFound
+from kubewright.base.errors import APIError, NotFound, Unreachable
 from kubewright.base.events import Waited
 from kubewright.base.records import replace
+from kubewright.base.retry import retry
 from kubewright.http import handshake
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named
@@ -45,6 +46,8 @@ _HANDSHAKE: Final = 0.5
 """Seconds until a handshake is given up, so that a component that dies is seen."""
 _ASK: Final = 0.5
 """Seconds that the daemon waits for its nodes before it answers: asking again and again would take the time that they need."""
+_ASKED: Final = 3
+"""How often a daemon is asked that was there a moment ago, and may have a slow one."""
 
 
 def images(ctx: InitContext) -> Iterable[Change]:
@@ -63,7 +66,7 @@ def serving(ctx: InitContext) -> Iterable[Waited]:
     yield until(ctx, serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 
 
-def retry(ctx: InitContext) -> Iterable[Change]:
+def end_back_offs(ctx: InitContext) -> Iterable[Change]:
     """Let components try again at once that failed before, now that every file is there."""
     cast("LocalContext", ctx).daemon.retry()
     return ()
@@ -75,7 +78,8 @@ def join_nodes(ctx: InitContext) -> Iterable[Step]:
     within = min(local.within, BEGUN_WITHIN)
     yield ctx.waiter.until(lambda: _unknown(local), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
     wanted = local.record.workers
-    agents = {row["name"]: row["phase"] for row in local.control.status()["nodes"]["list"]}
+    status = retry(local.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)
+    agents = {row["name"]: row["phase"] for row in status["nodes"]["list"]}
     there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
     fresh = [name for name in wanted if name not in agents]
     surplus = sorted(name for name in {*agents, *there} if local.record.is_worker(name) and name not in wanted)
@@ -140,7 +144,10 @@ def only_free_leases(ctx: InitContext) -> str | None:
 
 def _unknown(local: LocalContext) -> str | None:
     """Nodes that joined before need no token: wait until a daemon that has just been started has found them."""
-    nodes = local.control.nodes(within=0)
+    try:
+        nodes = local.control.nodes(within=0)
+    except Unreachable as error:
+        return str(error)
     return None if nodes.get("begun") else f"it has just been started{nodes.get('reason', '')}"
 
 
@@ -155,7 +162,10 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
     local = cast("LocalContext", ctx)
 
     def ready() -> str | None:
-        nodes = local.control.nodes(within=_ASK)
+        try:
+            nodes = local.control.nodes(within=_ASK)
+        except Unreachable as error:
+            return str(error)
         if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.total:
             return f"{nodes['ready']} of {local.record.total} are ready{nodes.get('reason', '')}"
         return None
@@ -181,7 +191,7 @@ def remove_tokens(ctx: InitContext) -> Iterable[Change]:
 def _remove_certificates(ctx: InitContext) -> Iterable[Change]:
     """Remove the uploaded certificates, and the token that they would go with in two hours."""
     try:
-        found = ctx.probe.get(named("Secret"), CERTIFICATES, secrets.NAMESPACE)
+        found = ctx.api.get(named("Secret"), CERTIFICATES, secrets.NAMESPACE)
     except NotFound:
         return
     for owner in found["metadata"].get("ownerReferences", ()):
@@ -199,6 +209,8 @@ def _service_account(ctx: InitContext) -> str | None:
         ctx.probe.get(named("ServiceAccount"), "default", "default")
     except NotFound:
         return "kube-controller-manager has not made it yet"
+    except APIError as error:
+        return str(error)
     return None
 
 
@@ -209,7 +221,7 @@ LOCAL_INIT: Final[Phases[InitContext]] = Phases(
     phases.ETCD,
     phases.CONTROL_PLANE,
     phases.KUBELET_START,
-    Phase("retry", "Start components at once that wait for the end of their back-off", run=retry, hidden=True),
+    Phase("retry", "Start components at once that wait for the end of their back-off", run=end_back_offs, hidden=True),
     Phase("serve", "Wait until the API server serves", run=serving, hidden=True),
     phases.WAIT,
     Phase("free-leases", "Free leases that nobody holds any more", run=f"{_LEAVING}:free_leases", condition=only_free_leases, hidden=True),
