@@ -2,6 +2,7 @@
 
 A route is a method, a path pattern (`/containerLogs/{namespace}/{pod}/{container}`) and a handler that takes a `Request` and returns a
 `Response` or a `Streaming`. The handler learns who calls: by the verified client certificate, or on a Unix socket by user id.
+It is cancelled in the middle when its caller goes away; what has to be carried through needs a task of its own.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http.messages import Response
-from kubewright.http.serving import Request, Route, Server, Streaming, serve_unix
+from kubewright.http.serving import Handler, Request, Route, Server, Streaming, serve_unix
 from kubewright.local.machines import Machines
 from kubewright.local.nodes import LocalNodes
 from kubewright.local.places import Places
@@ -23,13 +23,19 @@ LONGEST_WAIT: Final = 5.0
 
 
 class ClusterServer:
-    """The daemon's services. `start` returns when the control socket answers; `stop` ends the agents, `close` the socket."""
+    """The daemon's services. `start` returns when the control socket answers; `stop` ends the agents, `close` the socket.
+
+    What changes machines and nodes is carried through even if whoever asked for it goes away, one after another: a machine may be asked to
+    begin again while it still ends.
+    """
 
     def __init__(self, places: Places, cluster: ClusterRecord, machines: Machines, *, stopping: asyncio.Event, clock: Clock) -> None:
         self._places = places
         self._machines = machines
         self._stopping = stopping
         self._ended = asyncio.Event()
+        self._works: set[asyncio.Task[Response | Streaming]] = set()
+        self._one_at_a_time = asyncio.Lock()
         self._clock = clock
         self._control: Server | None = None
         self._nodes = LocalNodes(places, cluster, machines, clock=clock)
@@ -40,8 +46,9 @@ class ClusterServer:
         await self._nodes.start()
 
     async def stop(self) -> None:
-        """Stop the node agents; the control socket goes on answering."""
-        await self._nodes.stop()
+        """Stop the node agents, after what was asked for before; the control socket goes on answering."""
+        async with self._one_at_a_time:
+            await self._nodes.stop()
 
     async def close(self) -> None:
         """Answer whoever waits for the end, and stop listening."""
@@ -56,15 +63,30 @@ class ClusterServer:
             Route(method="GET", pattern="/status", handler=self._status),
             Route(method="GET", pattern="/nodes", handler=self._settled),
             Route(method="GET", pattern="/logs/{component}", handler=self._logs),
-            Route(method="POST", pattern="/begin", handler=self._begin),
-            Route(method="POST", pattern="/rest", handler=self._rest),
-            Route(method="POST", pattern="/end", handler=self._end),
-            Route(method="POST", pattern="/join", handler=self._join),
-            Route(method="POST", pattern="/leave", handler=self._leave),
-            Route(method="POST", pattern="/restart", handler=self._restart),
+            Route(method="POST", pattern="/begin", handler=self._carried(self._begin)),
+            Route(method="POST", pattern="/rest", handler=self._carried(self._rest)),
+            Route(method="POST", pattern="/end", handler=self._carried(self._end)),
+            Route(method="POST", pattern="/join", handler=self._carried(self._join)),
+            Route(method="POST", pattern="/leave", handler=self._carried(self._leave)),
+            Route(method="POST", pattern="/restart", handler=self._carried(self._restart)),
             Route(method="POST", pattern="/retry", handler=self._retry),
             Route(method="POST", pattern="/stop", handler=self._stop),
         )
+
+    def _carried(self, handler: Handler) -> Handler:
+        """Return a handler that goes on when its caller goes away, where the server would cancel it in the middle."""
+
+        async def in_turn(request: Request) -> Response | Streaming:
+            async with self._one_at_a_time:
+                return await handler(request)
+
+        async def carried(request: Request) -> Response | Streaming:
+            work = asyncio.create_task(in_turn(request), name=request.path)
+            self._works.add(work)  # the loop keeps no task alive
+            work.add_done_callback(self._works.discard)
+            return await asyncio.shield(work)
+
+        return carried
 
     async def _ping(self, _: Request) -> Response:
         return _json({})
@@ -141,9 +163,9 @@ class ClusterServer:
         return _json({})
 
     async def _stop(self, _: Request) -> Response:
-        await self.stop()
-        await self._machines.stop()
-        asyncio.get_running_loop().call_soon(self._stopping.set)
+        """Let the daemon end; it does so whether or not its caller stays for the answer, which comes when the components have ended."""
+        self._stopping.set()
+        await self._ended.wait()
         return _json({})
 
 

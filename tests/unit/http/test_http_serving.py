@@ -190,6 +190,33 @@ def test_the_control_socket_streams(place: Path) -> None:
     assert on_socket(place, use) == (200, b"0\n1\n2\n")
 
 
+def test_a_stream_ends_with_its_reader(place: Path) -> None:
+    ended = asyncio.Event()
+
+    async def follow(_: Request) -> Streaming:
+        async def lines() -> AsyncIterator[bytes]:
+            try:
+                yield b"0\n"
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+        return Streaming(chunks=lines())
+
+    def read() -> bytes:
+        with unix.stream("GET", place, "/follow") as (_, _, chunks):
+            return next(chunks)
+
+    async def main() -> None:
+        server = await aio.serve_unix([Route(method="GET", pattern="/follow", handler=follow)], path=place)
+        assert b"0" in await asyncio.to_thread(read)
+        async with asyncio.timeout(20):
+            await ended.wait()
+        await server.stop()
+
+    loop.run(main)
+
+
 def test_a_long_path_works_too(tmp_path: Path) -> None:
     directory = tmp_path / ("a" * 120)
     directory.mkdir(mode=0o700)

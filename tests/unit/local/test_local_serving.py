@@ -1,0 +1,184 @@
+"""The daemon's control socket: what was begun is carried through, also when whoever asked for it goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubewright.base.clock import SystemClock
+from kubewright.local import record
+from kubewright.local.control import Control
+from kubewright.local.launch import Launch
+from kubewright.local.machines import Machines
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.serving import ClusterServer
+
+NOBODY = {**Machine(name="", address="").ports, "api_server": 1}
+FIRST = Machine(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
+SECOND = Machine(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
+CLUSTER = ClusterRecord(name="one", machines=(FIRST, SECOND))
+GUARD = 20.0
+"""Seconds after which a test hangs."""
+
+
+class SlowMachines(Machines):
+    """Machines whose processes end when they are let go."""
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places, CLUSTER, Launch())
+        self.ending = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.told: list[str] = []
+
+    async def begin(self, name: str) -> Machine:
+        self.told.append(f"begin {name}")
+        return await super().begin(name)
+
+    async def end(self, names: Collection[str]) -> None:
+        await self._ending()
+        await super().end(names)
+        self.told.append(f"ended {' '.join(names)}")
+
+    async def stop(self) -> None:
+        await self._ending()
+        await super().stop()
+        self.told.append("stopped")
+
+    async def _ending(self) -> None:
+        self.ending.set()
+        await self.let_go.wait()
+
+
+class Served:
+    """A cluster's server, and those who call it."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.machines = SlowMachines(places)
+        self.stopping = asyncio.Event()
+        self.server = ClusterServer(places, CLUSTER, self.machines, stopping=self.stopping, clock=SystemClock())
+
+    async def ask(self, target: str, body: object) -> asyncio.StreamWriter:
+        """Send a request and do not wait for its answer."""
+        _, writer = await asyncio.open_unix_connection(self.places.socket)
+        content = json.dumps(body).encode()
+        writer.write(f"POST {target} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content)
+        return writer
+
+    async def go(self, caller: asyncio.StreamWriter) -> None:
+        """Let a caller go away; returns when the server has seen it, because it answers somebody who came later."""
+        caller.close()
+        await caller.wait_closed()
+        assert await asyncio.to_thread(Control(self.places).answers)
+
+    async def end(self) -> None:
+        """End as the daemon does."""
+        await self.server.stop()
+        await self.machines.stop()
+        await self.server.close()
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Places:
+    root = tmp_path / "one"
+    root.mkdir(mode=0o700)
+    record.save(CLUSTER, Places(root).record)
+    return Places(root)
+
+
+def run(where: Places, body: Callable[[Served], Coroutine[Any, Any, None]]) -> None:
+    async def whole() -> None:
+        served = Served(where)
+        await served.machines.start()
+        await served.server.start()
+        try:
+            async with asyncio.timeout(GUARD):
+                await body(served)
+        finally:
+            served.machines.let_go.set()
+            await served.end()
+
+    asyncio.run(whole())
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    tasks = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+
+
+def test_a_cluster_ends_though_whoever_asked_for_it_has_gone(where: Places) -> None:
+    async def body(served: Served) -> None:
+        caller = await served.ask("/stop", {})
+        await first_of(served.stopping, served.machines.ending)
+        await served.go(caller)
+        served.machines.let_go.set()
+        await served.stopping.wait()
+
+    run(where, body)
+
+
+def test_whoever_asks_for_the_end_is_answered_when_all_has_ended(where: Places) -> None:
+    async def body(served: Served) -> None:
+        asking = asyncio.create_task(asyncio.to_thread(Control(where).stop))
+        await first_of(served.stopping, served.machines.ending)
+        ending = asyncio.create_task(served.end())
+        await served.machines.ending.wait()
+        assert not asking.done()
+        served.machines.let_go.set()
+        assert await asking == {}
+        assert served.machines.told == ["stopped"]
+        await ending
+
+    run(where, body)
+
+
+def test_the_end_of_a_machine_is_carried_through_though_whoever_asked_for_it_has_gone(where: Places) -> None:
+    async def body(served: Served) -> None:
+        caller = await served.ask("/end", {"machines": [SECOND.name]})
+        await served.machines.ending.wait()
+        await served.go(caller)
+        served.machines.let_go.set()
+        await asyncio.to_thread(Control(where).begin, SECOND.name)
+        assert served.machines.told == [f"ended {SECOND.name}", f"begin {SECOND.name}"]
+
+    run(where, body)
+
+
+def test_a_machine_that_is_to_begin_again_waits_for_its_end(where: Places) -> None:
+    async def body(served: Served) -> None:
+        ends = await served.ask("/end", {"machines": [SECOND.name]})
+        await served.machines.ending.wait()
+        before = served.machines.supervisor(SECOND.name)
+        begins = await served.ask("/begin", {"machine": SECOND.name})
+        await served.go(ends)
+        await served.go(begins)
+        assert served.machines.told == []
+        served.machines.let_go.set()
+        await asyncio.to_thread(Control(where).begin, SECOND.name)
+        assert served.machines.told == [f"ended {SECOND.name}", *[f"begin {SECOND.name}"] * 2]
+        assert served.machines.supervisor(SECOND.name) is not before
+
+    run(where, body)
+
+
+def test_the_end_of_the_daemon_waits_for_what_was_begun_before(where: Places) -> None:
+    async def body(served: Served) -> None:
+        caller = await served.ask("/end", {"machines": [SECOND.name]})
+        await served.machines.ending.wait()
+        await served.go(caller)
+        stopping = asyncio.create_task(served.server.stop())
+        assert await asyncio.to_thread(Control(where).answers)
+        assert not stopping.done()
+        served.machines.let_go.set()
+        await stopping
+        assert served.machines.told == [f"ended {SECOND.name}"]
+
+    run(where, body)
