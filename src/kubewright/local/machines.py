@@ -53,9 +53,8 @@ class Machines:
 
     async def end(self, names: Collection[str]) -> None:
         """End every process of some machines; those that are not supervised are left alone."""
-        await asyncio.gather(*(self._supervisors[name].stop(DOWN) for name in names if name in self._supervisors))
-        for name in names:
-            self._supervisors.pop(name, None)
+        ending = [self._supervisors.pop(name) for name in names if name in self._supervisors]  # first: `begin` leaves alone what is there
+        await asyncio.gather(*(supervisor.stop(DOWN) for supervisor in ending))
 
     def supervised(self) -> list[Machine]:
         """Return the machines that are supervised, in the order of the record, as far as it has them."""
@@ -84,8 +83,9 @@ class Machines:
 
     async def _supervise(self, machine: Machine) -> None:
         if machine.name not in self._supervisors:
-            self._supervisors[machine.name] = supervisor = self._supervisor(machine)
-            await supervisor.start()
+            supervisor = self._supervisor(machine)
+            await supervisor.start()  # it may fail, on a full disk for example: nothing runs then
+            self._supervisors[machine.name] = supervisor
 
     def _supervisor(self, machine: Machine) -> Supervisor:
         layout = self._places.layout(machine.name)

@@ -80,3 +80,35 @@ def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: Pla
         assert await machines.begin(SECOND.name) == moved
 
     run(where, body)
+
+
+def test_a_machine_whose_start_failed_is_started_when_it_is_asked_for_again(where: Places) -> None:
+    async def body(machines: Machines) -> None:
+        record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
+        in_the_way = where.machine(SECOND.name)
+        in_the_way.write_bytes(b"")
+        with pytest.raises(OSError, match="Not a directory"):
+            await machines.begin(SECOND.name)
+        assert machines.supervised() == [FIRST]
+        in_the_way.unlink()
+        await machines.begin(SECOND.name)
+        assert machines.supervised() == [FIRST, SECOND]
+
+    run(where, body)
+    assert Path(where.layout(SECOND.name).manifests).is_dir()
+
+
+def test_a_machine_whose_end_was_interrupted_is_supervised_anew(where: Places) -> None:
+    async def body(machines: Machines) -> None:
+        record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
+        await machines.begin(SECOND.name)
+        before = machines.supervisor(SECOND.name)
+        ending = asyncio.create_task(machines.end([SECOND.name]))
+        await asyncio.sleep(0)
+        ending.cancel()
+        await asyncio.wait({ending})
+        assert ending.cancelled()
+        await machines.begin(SECOND.name)
+        assert machines.supervisor(SECOND.name) is not before
+
+    run(where, body)
