@@ -163,7 +163,8 @@ def further_joins(work: Work, configured: Configuration) -> Iterator[Joins | Non
 def require_well(work: Work, control: Control) -> None:
     """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
     work.daemon.require_alive()
-    require_alive(_status(control), leaving={machine.name for machine in work.cluster.leaving})
+    if work.daemon.retried():
+        require_alive(_status(control), leaving={machine.name for machine in work.cluster.leaving})
 
 
 def _status(control: Control) -> Answer:

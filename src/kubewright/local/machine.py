@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import kubewright
@@ -43,9 +42,11 @@ def local_machine(
 class Daemon:
     """The cluster's daemon, as `up` sees it: started early, waited for late."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Places, *, control: Control | None = None) -> None:
         self._places = places
+        self._control = control or Control(places)
         self._process: launch.Started | None = None
+        self._retry_is_due = False
 
     @property
     def log(self) -> Path:
@@ -66,8 +67,20 @@ class Daemon:
 
     def retry(self) -> None:
         """Start components at once that wait for the end of their back-off: what they lacked may have come."""
-        with suppress(APIError, HostError):  # it does not listen yet, so nothing has failed; or it hangs: whoever waits for it will tell
-            Control(self._places).retry()
+        self._retry_is_due = True
+        self.retried()
+
+    def retried(self) -> bool:
+        """Whether it knows of the last `retry`; it is told again where it did not answer. Until then components fail for old reasons."""
+        if self._retry_is_due:
+            try:
+                self._control.retry()
+            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will tell
+                return False
+            except HostError:  # it refuses: it is from before an update
+                pass
+            self._retry_is_due = False
+        return True
 
     def require_alive(self) -> None:
         """Raise ComponentFailed, with its last words, if it has ended."""
@@ -82,16 +95,15 @@ class Daemon:
 
     def serving(self, *, waiter: Waiter) -> Control:
         """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
-        control = Control(self._places)
 
         def ready() -> str | None:
             self.require_alive()
-            return None if control.answers() else "it does not listen yet"
+            return None if self._control.answers() else "it does not listen yet"
 
         there = launch.identity(self._places)
         remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
         waiter.until(ready, within=LISTENS_WITHIN, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
-        return control
+        return self._control
 
 
 def _how(code: int) -> str:

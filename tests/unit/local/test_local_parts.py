@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -21,9 +23,12 @@ from kubewright.binaries import Sources
 from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
+from kubewright.http.failures import NoAnswer, Reason
 from kubewright.local import choosing, down, launch, preflight, record, status, up
+from kubewright.local.bringing_up import Work, require_well
 from kubewright.local.claims import Claims
 from kubewright.local.context import require_alive
+from kubewright.local.control import Answer, Control
 from kubewright.local.launch import Launch
 from kubewright.local.machine import Daemon, local_machine
 from kubewright.local.places import Places
@@ -340,6 +345,54 @@ def test_a_dead_daemon_is_told_with_its_last_words(where: Places) -> None:
     with pytest.raises(ComponentFailed) as caught:
         Daemon(where).require_alive()
     assert (caught.value.what, caught.value.detail) == ("the daemon of cluster 'one' ended", "error: no luck today")
+
+
+class Busy(Control):
+    """A daemon that does not hear the first requests to retry. One component crashes until it hears one, and again when told so."""
+
+    def __init__(self, places: Places, *, deaf: int) -> None:
+        super().__init__(places)
+        self.deaf = deaf
+        self.retries = 0
+        self.state = "CrashLoop"
+
+    def retry(self) -> Answer:
+        self.retries += 1
+        if self.retries <= self.deaf:
+            raise NoAnswer("no usable answer", reason=Reason.TIMED_OUT)
+        self.state = "Waiting"
+        return {}
+
+    def status(self) -> Answer:
+        return {"components": [{"machine": MACHINE.name, "name": "etcd", "state": self.state, "reason": "exit code 1"}]}
+
+
+@pytest.mark.parametrize("deaf", [0, 1, 3])
+def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: Places, deaf: int) -> None:
+    launch.sign(where)
+    control = Busy(where, deaf=deaf)
+    daemon = Daemon(where, control=control)
+    work = cast("Work", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", machines=(MACHINE,))))
+    daemon.retry()
+    for _ in range(5):
+        require_well(work, control)
+    assert control.retries == deaf + 1
+    control.state = "CrashLoop"
+    with pytest.raises(ComponentFailed, match="etcd does not stay up"):
+        require_well(work, control)
+
+
+def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: Places) -> None:
+    class Old(Busy):
+        def retry(self) -> Answer:
+            self.retries += 1
+            raise HostError("the daemon of cluster 'one' refused POST /retry")
+
+    control = Old(where, deaf=0)
+    daemon = Daemon(where, control=control)
+    daemon.retry()
+    assert daemon.retried()
+    assert control.retries == 1
 
 
 @pytest.mark.parametrize(
