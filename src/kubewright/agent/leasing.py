@@ -16,10 +16,20 @@ from kubewright.kube.resources import LEASE, NODE
 
 
 class LeaseKeeper:
-    """Renews one Lease, creating it where there is none. In steady state a round is one PUT. `accepted` is called after each renewal."""
+    """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
+
+    `accepted` is called after each renewal, `missed` after each call that failed for another reason than a conflict.
+    """
 
     def __init__(
-        self, api: Callable[[], AsyncKubeAPI], name: str, *, timings: Timings, clock: Clock, accepted: Callable[[], None] = lambda: None
+        self,
+        api: Callable[[], AsyncKubeAPI],
+        name: str,
+        *,
+        timings: Timings,
+        clock: Clock,
+        accepted: Callable[[], None] = lambda: None,
+        missed: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
         self._name = name
@@ -27,6 +37,7 @@ class LeaseKeeper:
         self._clock = clock
         self._lease: Object | None = None
         self._accepted = accepted
+        self._missed = missed
 
     @property
     def is_held(self) -> bool:
@@ -58,7 +69,7 @@ class LeaseKeeper:
                     return created
                 found = fresh
             except APIError:
-                continue  # a connection that failed is not used again, so there is nothing to close
+                self._missed()  # a connection that failed is not used again, so there is nothing to close
             else:
                 return True
         return False
@@ -78,7 +89,7 @@ class LeaseKeeper:
                 if made is not None:
                     return made
             except APIError:
-                pass
+                self._missed()
             await asyncio.sleep(self._timings.lease_backoff(attempt))
 
     async def _create(self) -> tuple[Object | None, bool] | None:

@@ -98,7 +98,14 @@ class NodeAgent:
         """Set once the Node has been ready for the first time."""
         self._identity = Identity(facts.name, home=home, bootstrap=bootstrap, timings=self._timings, seams=seams)
         self._presence = Presence(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
-        self._lease = LeaseKeeper(self._api, facts.name, timings=self._timings, clock=seams.clock, accepted=self._presence.heard)
+        self._lease = LeaseKeeper(
+            self._api,
+            facts.name,
+            timings=self._timings,
+            clock=seams.clock,
+            accepted=self._presence.heard,
+            missed=self._presence.missed,
+        )
         self.pods = Pods(
             self._api,
             facts.name,

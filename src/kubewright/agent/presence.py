@@ -12,7 +12,7 @@ from kubewright.agent.seams import Seams
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import rfc3339
-from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden
+from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
@@ -22,6 +22,13 @@ _log = logging.getLogger(__name__)
 
 _PATIENCE = 25
 """Looks at the Node for its pod range in quick succession; after that every status round looks once."""
+
+_DOUBT = 120.0
+"""Seconds after trouble with the API for which the Node is read before it is believed: kube-controller-manager may see leases again up to 60 s
+after we renew them (the 30 s back-off of its reflector, doubled by jitter), and marks a node that it has not seen for 50 s."""
+
+_ANSWERS = 2
+"""Answers in one round that are not what we wrote: after that many somebody else writes too, and the next round is soon enough."""
 
 
 class Presence:
@@ -48,7 +55,7 @@ class Presence:
         self._report = Report()
         self._fresh = False
         self._sign_at = 0.0
-        self._doubted = False
+        self._doubted_until = 0.0
         self.node: Object | None = None
         self.is_new = False
         """Whether registration created the Node, rather than find it."""
@@ -93,10 +100,14 @@ class Presence:
                 self._failed(error)
 
     def heard(self) -> None:
-        """Note that the API accepted a sign of life, a lease or a status. After a long silence the Node is to be read before it is believed."""
-        now = self._loop_time()
-        self._doubted |= now - self._sign_at > self._timings.lease_duration
-        self._sign_at = now
+        """Note that the API accepted a sign of life, a lease or a status."""
+        if self._is_silent():
+            self.missed()
+        self._sign_at = self._loop_time()
+
+    def missed(self) -> None:
+        """Note that a sign of life did not come through: for some time a controller may mark the node, which is read before it is believed."""
+        self._doubted_until = self._loop_time() + _DOUBT
 
     def is_idle(self) -> bool:
         """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
@@ -105,14 +116,16 @@ class Presence:
     async def round(self) -> None:
         """Send status if it changed or is due: the first attempt from what we know, four more from what the API has.
 
-        A pod range that came while status was sent is worth another attempt: the node is ready with it.
+        An answer that is not what we would write is worth another attempt: a pod range came in between, or a controller marked the node.
         """
+        answers = 0
         for attempt in range(self._timings.status_attempts):
             try:
                 await self._attempt(cached=attempt == 0)
+                answers += 1
             except APIError as error:
                 self._failed(error)
-            if self._fresh:
+            if self._fresh or answers == _ANSWERS:
                 return
 
     async def _register_once(self) -> Object:
@@ -129,20 +142,22 @@ class Presence:
 
     async def _attempt(self, *, cached: bool) -> None:
         known = self.node if cached and self._is_known() else None
-        silent = self._is_silent()
         self._fresh = False
         old = known or await self._api().get(NODE, self._facts.name)
-        cidrs = status.pod_cidrs(old)
-        self._doubted = self._doubted and (known is not None or silent)
-        new = status.compute(old, self._facts, now=self._now())
-        changed = reporting.labels_changed(old, new) or reporting.status_changed(old["status"], new["status"])
+        new, changed = self._computed(old)
         if changed or self._is_due():
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
             old = await self._send(old, new)
             self._report = self._report.sent(self._loop_time())
             self.heard()
+            _, changed = self._computed(old)
         self._take(old)
-        self._fresh = self.pod_cidrs == cidrs
+        self._fresh = not changed
+
+    def _computed(self, old: Object) -> tuple[Object, bool]:
+        """Return the Node as it should be now, and whether that differs in more than heartbeats."""
+        new = status.compute(old, self._facts, now=self._now())
+        return new, reporting.labels_changed(old, new) or reporting.status_changed(old["status"], new["status"])
 
     async def _send(self, old: Object, new: Object) -> Object:
         return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")
@@ -155,14 +170,16 @@ class Presence:
 
     def _failed(self, error: APIError) -> None:
         self.trouble = str(error)
+        if not isinstance(error, NotFound):  # a Node that is gone cannot be marked
+            self.missed()
         _log.info("node %s: %s", self._facts.name, error)
 
     def _is_due(self) -> bool:
         return self._report.is_due(self._loop_time(), self._timings)
 
     def _is_known(self) -> bool:
-        """Whether the Node is as we know it: it has its pod range, and no controller can have marked it because we were silent."""
-        return bool(self.pod_cidrs) and not self._doubted and not self._is_silent()
+        """Whether the Node is as we know it: it has its pod range, and no controller can have marked it because it missed us."""
+        return bool(self.pod_cidrs) and self._loop_time() >= self._doubted_until and not self._is_silent()
 
     def _is_silent(self) -> bool:
         """Whether the API has had no sign of us for so long that a controller may mark the node at any moment."""

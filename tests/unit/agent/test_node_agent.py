@@ -4,54 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from agent_running import CLUSTER, TOKEN, agent_of, joined, running
 from agent_values import facts, stored
 from fake_api import Call, FakeAPI
-from fake_controllers import START, Controllers, LoopClock, made_pair
+from fake_controllers import START, Controllers
 
 from kubewright.agent import lease, status
 from kubewright.agent.home import MemoryHome
-from kubewright.agent.joining import Known
-from kubewright.agent.node import NodeAgent, NodePhase, Seams
+from kubewright.agent.node import NodePhase
 from kubewright.agent.timings import Timings
 from kubewright.base.errors import CertificateError, Forbidden, Unauthorized
 from kubewright.base.events import RecordingReporter, State
-from kubewright.base.randomness import SeededRandom
-from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate
+from kubewright.kube.credentials import Anonymous, ClientCertificate
 from kubewright.kube.resources import LEASE, NODE
 
 pytestmark = [pytest.mark.looptime]
 
-CLUSTER = Access(server="https://10.0.0.9:6443", ca_pem=b"ca")
-TOKEN = CLUSTER.as_identity(BearerToken("abcdef.0123456789abcdef"))
-
-
-def agent_of(api: FakeAPI, *, home: MemoryHome | None = None, bootstrap: Any = None, **changes: Any) -> NodeAgent:
-    seams = Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(4), reporter=changes.pop("reporter", RecordingReporter()))
-    subject = changes.pop("facts", facts())
-    return NodeAgent(subject, home=home or MemoryHome(), seams=seams, bootstrap=bootstrap or Known(TOKEN, connect=api.connect), **changes)
-
-
-@asynccontextmanager
-async def running(agent: NodeAgent):
-    task = asyncio.create_task(agent.run())
-    try:
-        yield agent
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
 
 def last_request(api: FakeAPI) -> str:
     return [name for plural, _, name in api.objects if plural == "certificatesigningrequests"][-1]
-
-
-def joined(**changes: Any) -> MemoryHome:
-    return MemoryHome(CLUSTER, made_pair(**changes))
 
 
 async def test_a_machine_joins_and_becomes_ready():

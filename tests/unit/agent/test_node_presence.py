@@ -1,0 +1,85 @@
+"""What a node makes of an API that is away, slow, or says what the agent did not write, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from agent_running import agent_of, joined, running
+from fake_api import Call, FakeAPI
+from fake_controllers import Controllers
+
+from kubewright.base.errors import ServerError
+from kubewright.kube.resources import NODE
+
+pytestmark = [pytest.mark.looptime]
+
+
+def fail_until(api: FakeAPI, moment: float) -> None:
+    """Break every call before a moment of the loop's time."""
+    api.faults.append(lambda _: ServerError("away", code=503) if asyncio.get_running_loop().time() < moment else None)
+
+
+def mark_unknown(api: FakeAPI) -> None:
+    """Do what kube-controller-manager does with a node that it misses."""
+    node = api.get(NODE, "node-1")
+    for row in node["status"]["conditions"]:
+        row.update(status="Unknown", reason="NodeStatusUnknown")
+    api.put(node)
+
+
+def conditions_of(api: FakeAPI) -> set[str]:
+    return {row["status"] for row in api.get(NODE, "node-1")["status"]["conditions"]}
+
+
+@pytest.mark.parametrize("away_until", [36.0, 42.0], ids=["shorter than a lease lasts", "and the node was read since"])
+async def test_conditions_that_a_controller_sets_after_the_api_was_away_are_put_back(away_until: float):
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(0.5)
+        fail_until(api, away_until)
+        await asyncio.sleep(52)
+        mark_unknown(api)
+        await asyncio.sleep(15)
+        assert conditions_of(api) == {"False", "True"}
+        assert agent.is_ready
+
+
+async def test_a_node_is_read_for_two_minutes_only_after_the_api_was_away():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(0.5)
+        fail_until(api, 36.0)
+        await asyncio.sleep(600)
+    answered = [call.at for call in api.made("get", "nodes") if call.at >= 36]
+    assert 10 <= len(answered) <= 14
+    assert max(answered) < 160
+
+
+async def test_conditions_that_a_controller_set_unnoticed_are_put_back_with_the_next_report():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(60)
+        mark_unknown(api)
+        await asyncio.sleep(410)
+        assert conditions_of(api) == {"False", "True"}
+        assert agent.is_ready
+
+
+async def test_a_node_whose_status_somebody_keeps_changing_makes_no_storm():
+    def spoil(call: Call) -> None:
+        if (call.verb, call.what) == ("patch", "nodes/status"):
+            mark_unknown(api)
+
+    api = FakeAPI()
+    Controllers(api)
+    api.faults.append(spoil)
+    async with running(agent_of(api, home=joined())):
+        await asyncio.sleep(100)
+    assert 10 <= len(api.made("patch", "nodes/status")) <= 24
