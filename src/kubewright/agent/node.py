@@ -116,7 +116,7 @@ class NodeAgent:
         )
         self._mirrors = Mirrors(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
-        self._status_rounds = Rounds(self._presence.round, wait=self._status_wait, idle=self._presence.is_idle)
+        self._status_rounds = Rounds(self._presence.round, wait=self._presence.wait, idle=self._presence.is_idle)
 
     @property
     def name(self) -> str:
@@ -185,13 +185,10 @@ class NodeAgent:
             await self._lease.begin(self._present_node())
         await self._presence.find_pod_range()
         await self._presence.round()
-        self._status_rounds.start(self._status_wait())
+        self._status_rounds.start(self._presence.wait())
         self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
-
-    def _status_wait(self) -> float:
-        return self._timings.status_wait(self._seams.random)
 
     def _lease_wait(self) -> float:
         """Return the wait before the next renewal. Where asked for, the first one is anywhere in the period: see `Timings.spread_start`."""

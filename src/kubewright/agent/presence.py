@@ -21,7 +21,7 @@ from kubewright.kube.resources import NODE
 _log = logging.getLogger(__name__)
 
 _PATIENCE = 25
-"""Looks at the Node for its pod range in quick succession; after that every status round looks once."""
+"""Looks at the Node for its pod range in quick succession; after that every status round looks once, and comes sooner for some time."""
 
 _DOUBT = 120.0
 """Seconds after trouble with the API for which the Node is read before it is believed: kube-controller-manager may see leases again up to 60 s
@@ -55,6 +55,7 @@ class Presence:
         self._report = Report()
         self._fresh = False
         self._sign_at = 0.0
+        self._registered_at = 0.0
         self._doubted_until = 0.0
         self.node: Object | None = None
         self.is_new = False
@@ -79,7 +80,7 @@ class Presence:
             await asyncio.sleep(self._timings.registration_wait(attempt))
             try:
                 answer = await self._register_once()
-                self._sign_at = self._loop_time()
+                self._sign_at = self._registered_at = self._loop_time()
                 self._take(answer)
             except APIError as error:
                 self._failed(error)
@@ -112,6 +113,12 @@ class Presence:
     def is_idle(self) -> bool:
         """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
         return self._fresh and self._is_known() and not self._is_due()
+
+    def wait(self) -> float:
+        """Return the wait before the next status round: a new node without a pod range looks for it soon, a controller may be slow to start."""
+        new = self._loop_time() - self._registered_at < self._timings.pod_cidr_patience
+        pause = self._timings.pod_cidr_wait if new and not self.pod_cidrs else self._timings.status_wait
+        return pause(self._seams.random)
 
     async def round(self) -> None:
         """Send status if it changed or is due: the first attempt from what we know, four more from what the API has.

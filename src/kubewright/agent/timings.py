@@ -37,6 +37,10 @@ class Timings:
     pod_cidr_first: float = 0.03
     """How soon a new node asks for its pod CIDR; the wait doubles each time up to `pod_cidr_most`. Ours: a kubelet watches."""
     pod_cidr_most: float = 0.2
+    pod_cidr_later: float = 1.0
+    """The wait between status rounds while a node that was registered less than `pod_cidr_patience` ago has no pod CIDR. With the jitter of
+    status."""
+    pod_cidr_patience: float = 120.0
 
     @classmethod
     def prompt(cls) -> Timings:
@@ -55,7 +59,14 @@ class Timings:
 
     def status_wait(self, random: Random) -> float:
         """Return the wait between the end of a status round and the next."""
-        return self.status_update * (1 + self.status_jitter * random.uniform())
+        return self.status_update * self._status_spread(random)
+
+    def pod_cidr_wait(self, random: Random) -> float:
+        """Return that wait for a new node that has no pod CIDR yet."""
+        return self.pod_cidr_later * self._status_spread(random)
+
+    def _status_spread(self, random: Random) -> float:
+        return 1 + self.status_jitter * random.uniform()
 
     def lease_wait(self, random: Random) -> float:
         """Return the wait between the end of a lease round and the next: 10.0 to 10.4 s by default."""

@@ -83,3 +83,32 @@ async def test_a_node_whose_status_somebody_keeps_changing_makes_no_storm():
     async with running(agent_of(api, home=joined())):
         await asyncio.sleep(100)
     assert 10 <= len(api.made("patch", "nodes/status")) <= 24
+
+
+async def test_a_pod_range_that_comes_late_makes_the_node_ready_soon(looptime):
+    api = FakeAPI()
+    Controllers(api, range_after=6)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        assert looptime < 7.5
+
+
+async def test_a_pod_range_that_does_not_come_is_looked_for_each_second_for_two_minutes():
+    api = FakeAPI()
+    Controllers(api).range_after = None
+    async with running(agent_of(api, home=joined())):
+        await asyncio.sleep(600)
+    looks = [call.at for call in api.made("get", "nodes")]
+    assert 105 <= sum(10 <= at < 120 for at in looks) <= 110
+    assert 44 <= sum(140 <= at < 600 for at in looks) <= 46
+    assert len(api.made("patch", "nodes/status")) <= 5
+
+
+async def test_a_node_that_has_its_pod_range_is_no_longer_looked_at():
+    api = FakeAPI()
+    Controllers(api, range_after=6)
+    async with running(agent_of(api, home=joined())) as agent:
+        await agent.ready.wait()
+        before = len(api.made("get", "nodes"))
+        await asyncio.sleep(100)
+    assert len(api.made("get", "nodes")) == before
