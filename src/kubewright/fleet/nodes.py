@@ -53,10 +53,16 @@ class Fleet:
         self._durable = durable
         self._gate = asyncio.Semaphore(joins)
         self._running: dict[str, tuple[NodeAgent, asyncio.Task[None]]] = {}
+        self._stopped = False
 
-    def strangers(self, *names: str) -> list[str]:
+    async def strangers(self, *names: str) -> list[str]:
         """Return those of the names that have no usable certificate: only they need a token to come in."""
-        return [name for name in names if not is_usable(self._home(name), name, now=self._seams.clock.now())]
+        found = []
+        for name in names:
+            if not is_usable(self._home(name), name, now=self._seams.clock.now()):
+                found.append(name)
+            await asyncio.sleep(0)  # a name takes milliseconds, and all of them would keep the loop from everything else for seconds
+        return found
 
     async def add(self, *names: str, bootstrap: Bootstrap | None = None) -> None:
         """Start these nodes; those that run already are left alone. Returns without waiting for them.
@@ -67,9 +73,10 @@ class Fleet:
         for name in names:
             _require_name(name)
         for name in names:
-            if name not in self._running:
+            if name not in self._running and not self._stopped:
                 agent = self._agent(name, bootstrap)
                 self._running[name] = (agent, asyncio.get_running_loop().create_task(agent.run(), name=f"node {name}"))
+                await asyncio.sleep(0)
 
     async def remove(self, *names: str) -> None:
         """End these nodes and forget their certificates; those that do not run lose only their directories."""
@@ -104,6 +111,7 @@ class Fleet:
 
     async def stop(self) -> None:
         """End all nodes; their certificates stay. Idempotent."""
+        self._stopped = True
         await self._end(list(self._running))
 
     def _home(self, name: str) -> DirectoryHome:

@@ -110,7 +110,7 @@ class LocalNodes:
     async def _resume(self) -> None:
         """Start the workers that have joined before, once the first machine answers for their kubelets."""
         await self._nodes[self._machines.first.name].serving.wait()
-        strangers = set(self._fleet.strangers(*self._cluster.workers))
+        strangers = set(await self._fleet.strangers(*self._cluster.workers))
         await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
         self._begun = True
 

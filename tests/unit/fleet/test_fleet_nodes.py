@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ def fleet_of(api: FakeAPI, directory: Path, **changes: Any) -> Fleet:
     def facts(name: str) -> NodeFacts:
         return NodeFacts(name=name, profile=MACHINE.named(name), addresses=("127.0.0.11",))
 
-    seams = Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(5))
+    seams = Seams(connect=api.connect, clock=changes.pop("clock", LoopClock()), random=SeededRandom(5))
     return Fleet(directory, facts=facts, seams=seams, **changes)
 
 
@@ -94,16 +96,55 @@ async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     first = fleet_of(api, tmp_path)
-    assert first.strangers(*names(3)) == names(3)
+    assert await first.strangers(*names(3)) == names(3)
     await first.add(*names(3), bootstrap=Known(TOKEN, connect=api.connect))
     await first.ready()
     await first.stop()
     second = fleet_of(api, tmp_path)
-    assert second.strangers(*names(4)) == ["worker-3"]
+    assert await second.strangers(*names(4)) == ["worker-3"]
     await second.add(*names(3))
     await second.ready()
     assert len(api.made("create", "certificatesigningrequests")) == 3
     await second.stop()
+
+
+async def test_everything_else_has_its_turn_while_many_nodes_are_looked_at_and_started(tmp_path: Path):
+    class Watched(LoopClock):
+        looks = 0
+
+        def now(self) -> datetime:
+            self.looks += 1
+            return super().now()
+
+    async def tick() -> None:
+        while True:
+            turns.append((clock.looks, len(fleet.agents())))
+            await asyncio.sleep(0)
+
+    turns: list[tuple[int, int]] = []
+    clock = Watched()
+    fleet = fleet_of(FakeAPI(), tmp_path, clock=clock)
+    ticker = asyncio.create_task(tick())
+    assert await fleet.strangers(*names(40)) == names(40)
+    looked = len(turns)
+    await fleet.add(*names(40))
+    ticker.cancel()
+    assert clock.looks >= 40
+    assert max(later - earlier for (earlier, _), (later, _) in itertools.pairwise(turns[:looked])) <= 2
+    assert max(later - earlier for (_, earlier), (_, later) in itertools.pairwise(turns)) <= 2
+    assert len(fleet.agents()) == 40
+    await fleet.stop()
+
+
+async def test_a_fleet_that_is_stopped_while_nodes_are_added_starts_no_more(tmp_path: Path):
+    fleet = fleet_of(FakeAPI(), tmp_path)
+    adding = asyncio.create_task(fleet.add(*names(40)))
+    await asyncio.sleep(0)
+    assert len(fleet.agents()) < 40
+    await fleet.stop()
+    await adding
+    assert fleet.agents() == []
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_removed_node_is_forgotten(tmp_path: Path):
@@ -115,7 +156,7 @@ async def test_a_removed_node_is_forgotten(tmp_path: Path):
     await fleet.remove("worker-0", "never-there")
     assert entries(tmp_path) == ["worker-1"]
     assert [view.name for view in fleet.snapshot()] == ["worker-1"]
-    assert fleet.strangers(*names(2)) == ["worker-0"]
+    assert await fleet.strangers(*names(2)) == ["worker-0"]
     await fleet.stop()
 
 
