@@ -90,6 +90,7 @@ class NodeAgent:
         self._seams = seams
         self._gate = gate or nullcontext()
         self._tasks = Tasks()
+        self._invited = bootstrap is not None
         self._phase = NodePhase.NEW
         self._started_at = 0.0
         self._renewed = False
@@ -132,6 +133,11 @@ class NodeAgent:
     def node(self) -> Object | None:
         """The Node as the API last answered it."""
         return self._presence.node
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether the cluster has not let it in: it has no certificate. Nobody has looked yet for one that waits for its turn."""
+        return self.client is None and (self._invited or self._phase is not NodePhase.NEW)
 
     @property
     def is_ready(self) -> bool:

@@ -67,11 +67,15 @@ class Fleet:
     async def add(self, *names: str, bootstrap: Bootstrap | None = None) -> None:
         """Start these nodes; those that run already are left alone. Returns without waiting for them.
 
-        `bootstrap` lets in those that have no usable certificate, now or after they slept too long.
+        `bootstrap` lets in those that have no usable certificate, now or after they slept too long; those that are outside start again
+        with it: what they had may have expired.
         Raises UsageError for a name that no node can have; nothing is started then.
         """
         for name in names:
             _require_name(name)
+        if bootstrap is not None:
+            outside = set(self.outside())
+            await self._end([name for name in names if name in outside])
         for name in names:
             if name not in self._running and not self._stopped:
                 agent = self._agent(name, bootstrap)
@@ -103,6 +107,10 @@ class Fleet:
     def agents(self) -> list[NodeAgent]:
         """Return the agents that run."""
         return [agent for agent, _ in self._running.values()]
+
+    def outside(self) -> list[str]:
+        """Return the nodes that were added and have no certificate yet, and those that ended by themselves."""
+        return [name for name, (agent, task) in self._running.items() if agent.is_outside or task.done()]
 
     def find_pod(self, namespace: str, name: str) -> tuple[NodeAgent, Object] | None:
         """Return a pod that one of the nodes plays, and its agent; None if none does."""

@@ -60,7 +60,7 @@ class LocalNodes:
         await asyncio.gather(*(self._nodes.pop(name).stop() for name in names if name in self._nodes))
 
     async def join(self, names: Sequence[str], *, server: str, token: str, pins: Sequence[str]) -> None:
-        """Let nodes join with a bootstrap token; those that run already are left alone."""
+        """Let nodes join with a bootstrap token; those that the cluster has let in are left alone."""
         bootstrap = TokenBootstrap(server, parse_token(token), pins=[Pin.parse(pin) for pin in pins])
         self._bootstraps.append(bootstrap)
         await self._fleet.add(*names, bootstrap=bootstrap)
@@ -84,10 +84,13 @@ class LocalNodes:
         await asyncio.gather(*(bootstrap.close() for bootstrap in self._bootstraps))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how the nodes are, for `local status`. `machines` are those whose machine is a control plane's."""
+        """Return how the nodes are, for `local status`. `machines` are those whose machine is a control plane's.
+
+        `outside` are the workers that the cluster has not let in.
+        """
         views = [agent.view() for agent in self._agents()]
         found = {**self._summary(), "names": [view.name for view in views], "list": [_node(view) for view in views]}
-        return {**found, "machines": sorted(self._nodes)}
+        return {**found, "machines": sorted(self._nodes), "outside": self._fleet.outside()}
 
     async def settled(self, *, within: float) -> dict[str, Any]:
         """Wait so many seconds for all nodes to be ready, and return how many are: `up` asks again and again."""

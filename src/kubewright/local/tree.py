@@ -78,10 +78,11 @@ def join_nodes(ctx: InitContext) -> Iterable[Step]:
     within = min(local.within, BEGUN_WITHIN)
     yield ctx.waiter.until(lambda: _unknown(local), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
     wanted = local.record.workers
-    status = retry(local.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)
-    agents = {row["name"]: row["phase"] for row in status["nodes"]["list"]}
+    nodes = retry(local.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)["nodes"]
+    agents = {row["name"]: row["phase"] for row in nodes["list"]}
     there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
-    fresh = [name for name in wanted if name not in agents]
+    # Those that are outside were invited by a run that was interrupted: their token may have gone.
+    fresh = [name for name in wanted if name not in agents or name in nodes["outside"]]
     surplus = sorted(name for name in {*agents, *there} if local.record.is_worker(name) and name not in wanted)
     if surplus:
         local.control.leave(nodes=surplus)

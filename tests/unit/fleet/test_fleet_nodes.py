@@ -17,11 +17,12 @@ from agent_values import pod
 from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock
 
+from kubewright.agent.identity import Issuer
 from kubewright.agent.joining import Known
 from kubewright.agent.node import NodePhase, Seams
 from kubewright.agent.profile import simulated_machine
 from kubewright.agent.status import NodeFacts
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import Unauthorized, UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube.credentials import Access, BearerToken
@@ -39,6 +40,13 @@ def fleet_of(api: FakeAPI, directory: Path, **changes: Any) -> Fleet:
 
     seams = Seams(connect=api.connect, clock=changes.pop("clock", LoopClock()), random=SeededRandom(5))
     return Fleet(directory, facts=facts, seams=seams, **changes)
+
+
+class Refusing:
+    """The bootstrap of a token that has gone."""
+
+    async def admit(self) -> tuple[Access, Issuer]:
+        raise Unauthorized("no such token", code=401)
 
 
 def entries(directory: Path) -> list[str]:
@@ -89,6 +97,56 @@ async def test_adding_a_node_twice_changes_nothing(tmp_path: Path):
     await asyncio.sleep(1)
     assert len(api.calls) == before
     assert len(fleet.agents()) == 1
+    await fleet.stop()
+
+
+async def test_nodes_whose_token_has_gone_are_let_in_with_another(tmp_path: Path):
+    api = FakeAPI()
+    Controllers(api)
+    fleet = fleet_of(api, tmp_path)
+    await fleet.add("worker-0", bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    await fleet.add(*names(20), bootstrap=Refusing())
+    await asyncio.sleep(100)
+    assert sorted(fleet.outside()) == sorted(names(20)[1:])
+    member = fleet.agents()[0]
+    before = asyncio.get_running_loop().time()
+    await fleet.add(*names(20), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.ready()
+    assert asyncio.get_running_loop().time() - before < 5
+    assert fleet.outside() == []
+    assert sorted(agent.name for agent in fleet.agents()) == sorted(names(20))
+    assert member in fleet.agents()
+    await fleet.stop()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_nodes_that_wait_for_their_turn_with_a_certificate_are_not_taken_for_newcomers(tmp_path: Path):
+    api = FakeAPI()
+    controllers = Controllers(api)
+    first = fleet_of(api, tmp_path)
+    await first.add(*names(3), bootstrap=Known(TOKEN, connect=api.connect))
+    await first.ready()
+    await first.stop()
+    controllers.range_after = None
+    for name in names(3):
+        api.remove(NODE, name)
+    second = fleet_of(api, tmp_path, joins=1)
+    await second.add(*names(3))
+    await asyncio.sleep(0.1)
+    assert [view.phase for view in second.snapshot()] == [NodePhase.CONNECTING, NodePhase.NEW, NodePhase.NEW]
+    assert second.outside() == []
+    agents = second.agents()
+    await second.add(*names(3), bootstrap=Refusing())
+    assert second.agents() == agents
+    await second.stop()
+
+
+async def test_nodes_without_a_token_or_a_certificate_are_outside(tmp_path: Path):
+    fleet = fleet_of(FakeAPI(), tmp_path)
+    await fleet.add(*names(2))
+    await asyncio.sleep(1)
+    assert fleet.outside() == names(2)
     await fleet.stop()
 
 

@@ -55,5 +55,5 @@ def test_a_look_that_fails_once_does_not_end_the_wait_for_nodes(failure: Excepti
 
 
 def test_a_daemon_that_is_slow_once_is_asked_again_for_its_nodes() -> None:
-    ctx = context(nodes=answering(SLOW, {"begun": True}), status=answering(SLOW, {"nodes": {"list": []}}))
+    ctx = context(nodes=answering(SLOW, {"begun": True}), status=answering(SLOW, {"nodes": {"list": [], "outside": []}}))
     assert [step.what for step in tree.join_nodes(ctx)] == ["the daemon to know its nodes"]

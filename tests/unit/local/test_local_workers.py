@@ -1,0 +1,83 @@
+"""The workers of `up`: who is invited with a token, and who is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kubewright.base.change import Change
+from kubewright.base.clock import FakeClock
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.waiting import InstantWaiter
+from kubewright.kube.recording import RecordingKube
+from kubewright.local import configuration
+from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.places import Places
+from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.tree import join_nodes
+from kubewright.pki import ensure, specs
+from kubewright.pki.store import MemoryStore
+
+FIRST = Machine(name="one-control-plane", address="127.0.0.11")
+CONFIG = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nencryptionAlgorithm: ECDSA-P256\n"
+
+
+class ADaemon:
+    """The control socket of a daemon with workers in these phases; it notes whom it is to let in."""
+
+    def __init__(self, phases: dict[str, str], *, outside: Sequence[str]) -> None:
+        self._nodes = {"list": [{"name": name, "phase": phase} for name, phase in phases.items()], "outside": list(outside)}
+        self.joining: list[str] = []
+        self.tokens: list[str] = []
+
+    def status(self) -> dict[str, Any]:
+        return {"nodes": self._nodes}
+
+    def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> None:
+        self.joining += nodes
+        self.tokens.append(token)
+
+
+def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) -> list[Change]:
+    """Run the phase in a cluster whose API has these Nodes."""
+    places, clock, random = Places(tmp_path / "one"), FakeClock(), SeededRandom(1)
+    host = local_machine(places, FIRST.name, programs={}, daemon=Daemon(places))
+    loaded = configuration.load(
+        CONFIG, machine=FIRST, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=random
+    ).configuration
+    certificates = MemoryStore()
+    ensure.ensure_all(certificates, specs.certificates_for(loaded, FIRST.addresses)[:1], clock=clock, random=random)
+    nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in there]
+    context = SimpleNamespace(
+        within=1.0,
+        waiter=InstantWaiter(),
+        control=daemon,
+        record=ClusterRecord(name="one", machines=(FIRST,), nodes=workers),
+        api=RecordingKube(stand_ins=nodes),
+        joins=None,
+        random=random,
+        clock=clock,
+        configuration=loaded,
+        addresses=FIRST.addresses,
+        certificates=certificates,
+    )
+    return [step for step in join_nodes(cast("Any", context)) if isinstance(step, Change)]
+
+
+@pytest.mark.parametrize("phase", ["New", "Joining", "Stopped"])
+def test_workers_that_an_interrupted_run_invited_are_invited_again(tmp_path: Path, phase: str) -> None:
+    daemon = ADaemon({"one-worker-1": "Ready", "one-worker-2": phase}, outside=["one-worker-2"])
+    changes = run(tmp_path, daemon, there=["one-worker-1"], workers=3)
+    assert daemon.joining == ["one-worker-2", "one-worker-3"]
+    assert len(daemon.tokens) == 1
+    assert [change.target for change in changes if change.target.startswith("node ")] == ["node one-worker-2", "node one-worker-3"]
+
+
+def test_workers_that_start_again_with_their_certificates_need_no_token(tmp_path: Path) -> None:
+    daemon = ADaemon({"one-worker-1": "New", "one-worker-2": "Registering", "one-worker-3": "Ready"}, outside=[])
+    assert run(tmp_path, daemon, there=["one-worker-3"], workers=3) == []
+    assert daemon.joining == []
