@@ -129,6 +129,41 @@ def test_an_error_of_asking_means_not_yet_and_an_error_of_writing_is_raised_wher
             turns.finish()
 
 
+class SlowDisk(Disk):
+    """Writes only once somebody has seen it begin, and lets it end."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__(full=full)
+        self.begun, self.ends = threading.Event(), threading.Event()
+
+    def ensure(self, desired: File) -> Change:
+        self.begun.set()
+        self.ends.wait(30)
+        return super().ensure(desired)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_at_the_end_a_write_that_is_under_way_is_waited_for_and_told(full: bool) -> None:
+    changes, errors = list[Change](), list[DiskFull]()
+
+    def finish() -> None:
+        try:
+            changes.extend(turns.finish())
+        except DiskFull as error:
+            errors.append(error)
+
+    disk = SlowDisk(full=full)
+    with InTurn(host(disk), {"a": lambda: True}) as turns:
+        turns.take("a", manifest("a"))
+        assert disk.begun.wait(30)
+        finishing = threading.Thread(target=finish)
+        finishing.start()
+        finishing.join(0.1)
+        disk.ends.set()
+        finishing.join(30)
+    assert (len(changes), len(errors)) == ((0, 1) if full else (1, 0))
+
+
 def test_turns_are_looked_at_in_their_order_not_in_that_of_the_phases() -> None:
     asked: list[str] = []
 

@@ -96,9 +96,12 @@ class InTurn:
             raise self._error
 
     def finish(self) -> list[Change]:
+        with self._guard:  # a write that is under way ends first
+            waiting = list(self._waiting)
         self.look()
-        for component in list(self._waiting):
+        for component in waiting:
             self._write(component)
+            self.look()
         self._stopped.set()
         return list(self._changes)
 
@@ -119,13 +122,17 @@ class InTurn:
     def _try(self, component: str) -> None:
         try:
             self._write(component)
-        except BaseException as error:  # raised where somebody looks
-            self._error = error
+        except BaseException:  # raised where somebody looks
             self._stopped.set()
 
     def _write(self, component: str) -> None:
-        """Write a manifest, unless the other thread has just done so."""
+        """Write a manifest, unless the other thread has just done so. An error is kept before the guard is given back: `finish` looks then."""
         with self._guard:
             manifest = self._waiting.pop(component, None)
-            if manifest is not None:
+            if manifest is None:
+                return
+            try:
                 self._changes.append(self._host.ensure(manifest))
+            except BaseException as error:
+                self._error = error
+                raise
