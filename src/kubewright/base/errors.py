@@ -17,6 +17,7 @@
     │   ├── DiskFull
     │   ├── PortInUse
     │   ├── RuntimeUnavailable         no container runtime answers
+    │   │   └── RuntimeSilent              one is there, and gives no answer in time
     │   └── ComponentFailed            a process of ours died or never became healthy
     ├── BinariesError              1   a component binary cannot be had
     └── APIError                   1   the Kubernetes API (or etcd) refused or did not answer
@@ -144,6 +145,10 @@ class PortInUse(HostError):
 
 class RuntimeUnavailable(HostError):
     """No container runtime answers at its socket, or what answers is none; trying the same again at once does not help."""
+
+
+class RuntimeSilent(RuntimeUnavailable):
+    """Somebody is at the socket and gives no answer: it is slow, hangs, or has just ended. The same may work a moment later; pods may run."""
 
 
 class ComponentFailed(HostError):

@@ -7,14 +7,14 @@ from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, RuntimeSilent
 from kubewright.base.records import dataclass
 from kubewright.base.retry import Backoff, retry
 from kubewright.host.containers import Sandbox
 from kubewright.host.seam import ContainerRuntime
 
 ATTEMPTS: Final = 12
-"""How often each is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started cannot be removed
+"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started cannot be removed
 before it has started, which takes seconds on a busy machine."""
 _PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
 
@@ -34,9 +34,10 @@ class Removal:
 def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = ATTEMPTS) -> list[Removal]:
     """Stop and remove every sandbox, several at a time; one that cannot be removed does not keep the others.
 
-    Returns them in the order of their list. Raises HostError if they cannot be listed.
+    Returns them in the order of their list, which is asked for again while the runtime gives no answer. Raises HostError if there is none.
     """
-    waiting = dict(enumerate(runtime.sandboxes()))
+    listed = retry(runtime.sandboxes, clock=clock, on=RuntimeSilent, attempts=attempts, backoff=_PAUSES)
+    waiting = dict(enumerate(listed))
     removed: dict[int, Removal] = {}
 
     def work() -> None:

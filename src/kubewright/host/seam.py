@@ -195,7 +195,7 @@ class RuntimeVersion:
 class ContainerRuntime(Protocol):
     """The container runtime of a machine. On a local machine images are component binaries and containers are processes.
 
-    Every verb raises RuntimeUnavailable if the runtime does not answer, HostError if it refuses.
+    Every verb raises RuntimeUnavailable if the runtime does not answer (RuntimeSilent where one is there), HostError if it refuses.
     """
 
     def version(self) -> RuntimeVersion:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 import subprocess
@@ -16,10 +17,11 @@ import pytest
 from cri_kit import CALLS, FakeRuntime, serving
 
 from kubewright.base.change import Action
-from kubewright.base.errors import DiskFull, HostError, RuntimeUnavailable
+from kubewright.base.errors import DiskFull, HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.host.containers import Condition, Container, ContainerState, Image, Sandbox
 from kubewright.host.cri import api_pb2 as api
 from kubewright.host.cri import client as client_module
+from kubewright.host.cri import failures
 from kubewright.host.cri.client import Client
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.seam import RuntimeVersion
@@ -230,10 +232,36 @@ def test_a_runtime_that_hangs_is_given_up(place):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "s"))
         server.listen(8)
-        with pytest.raises(RuntimeUnavailable) as caught:
+        with pytest.raises(RuntimeSilent) as caught:
             Client(f"unix://{place}/s", timeout=0.3).version()
     assert "no answer within 0.3 s" in caught.value.detail
     assert "journalctl" in caught.value.remedy
+
+
+def test_a_runtime_that_accepts_nobody_is_there_and_silent():
+    for number in (errno.ETIMEDOUT, errno.EAGAIN):
+        assert isinstance(failures.unreachable("unix:///s", "/s", number), RuntimeSilent)
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED, errno.EACCES, errno.ENAMETOOLONG])
+def test_a_runtime_that_cannot_be_reached_is_not_merely_silent(number):
+    assert not isinstance(failures.unreachable("unix:///no/s", "/no/s", number), RuntimeSilent)
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "silent"),
+    [
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", True),
+        ("UNAVAILABLE", "Socket closed", True),
+        ("INTERNAL", "Received RST_STREAM with code 2", True),
+        ("CANCELLED", "Channel closed!", False),
+        ("UNIMPLEMENTED", "unknown service runtime.v1.RuntimeService", False),
+        ("UNKNOWN", "no space left on device", False),
+    ],
+)
+def test_a_call_without_an_answer_is_told_apart_from_a_refusal(code, said, silent):
+    error = failures.refused(failures.Refusal(doing="list its pods", code=code, said=said), endpoint="unix:///s")
+    assert isinstance(error, RuntimeSilent) is silent
 
 
 def test_a_runtime_without_the_interface_says_which_version_is_needed(runtime, fake):

@@ -78,9 +78,12 @@ class Runtime:
         self.services = services
         self.stays = set()
         self.fails = None
+        self.failing = None
 
     def sandboxes(self):
-        if self.fails is not None:
+        """Fail with `fails`: always, or as often as `failing` says."""
+        if self.fails is not None and self.failing != 0:
+            self.failing = self.failing and self.failing - 1
             raise self.fails
         return list(self.pods)
 

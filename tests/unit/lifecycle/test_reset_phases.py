@@ -9,7 +9,7 @@ import pytest
 from reset_kit import OTHER, OWN, Box, etcd_manifest, names, pod
 
 from kubewright.base.change import Action
-from kubewright.base.errors import HostError, Interrupted, Locked, RuntimeUnavailable, Unreachable, UsageError
+from kubewright.base.errors import HostError, Interrupted, Locked, RuntimeSilent, RuntimeUnavailable, Unreachable, UsageError
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine_record import MachineRecord
@@ -270,6 +270,41 @@ def test_a_runtime_that_is_down_is_a_warning(box):
     box.reset().require_complete()
     assert box.warnings() == ["pods cannot be removed: no container runtime answers"]
     assert box.left() == EMPTY
+
+
+@pytest.mark.parametrize("failing", [1, 2, 5])
+def test_pods_of_a_runtime_that_is_slow_are_removed(box, failing):
+    box.make_worker().runtime.fails = RuntimeSilent("no answer within 2 s")
+    box.runtime.failing = failing
+    box.reset().require_complete()
+    assert box.runtime.pods == []
+    assert box.warnings() == []
+    assert "\tpods: all that the container runtime has, which does not answer yet" in box.lines()[0].splitlines()
+
+
+def test_pods_of_a_runtime_that_comes_back_while_the_kubelet_stops_are_removed(box):
+    box.make_worker().runtime.fails = RuntimeUnavailable("nobody listens")
+    box.runtime.failing = 1
+    box.reset().require_complete()
+    assert box.runtime.pods == []
+
+
+def test_a_runtime_that_never_answers_is_a_failure_and_what_is_kept_of_the_machine_stays(box):
+    box.make_worker().runtime.fails = RuntimeSilent("the runtime cannot list its pods", remedy="restart it")
+    machine_record.save(box.machine(box.layout), MachineRecord(workflow="join", configuration="kind: JoinConfiguration\n"))
+    outcome = box.reset()
+    assert [error.what for error in outcome.failures] == ["the runtime cannot list its pods"]
+    with pytest.raises(HostError, match="not everything could be reset") as caught:
+        outcome.require_complete()
+    assert "restart it" in caught.value.remedy
+    assert (box.root / "state/machine.json").exists()
+
+
+def test_a_runtime_that_goes_away_with_its_pods_known_is_a_failure(box, monkeypatch):
+    box.make_worker()
+    gone = RuntimeUnavailable("nobody listens")
+    monkeypatch.setattr(box.services, "stop", lambda _: setattr(box.runtime, "fails", gone))
+    assert [error.what for error in box.reset().failures] == ["nobody listens"]
 
 
 def test_a_run_that_ended_anywhere_is_finished_by_the_next(tmp_path, monkeypatch):

@@ -10,13 +10,15 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from kubewright.base.errors import DiskFull, HostError, RuntimeUnavailable
+from kubewright.base.errors import DiskFull, HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
 ANOTHER_SOCKET: Final = "name another socket with --cri-socket or nodeRegistration.criSocket"
 LONGEST_PATH: Final = 107
 """Bytes of a socket's path (unix(7))."""
+_NOT_ACCEPTED: Final = frozenset({errno.ETIMEDOUT, errno.EAGAIN})
+"""What connecting ends with where somebody listens and accepts nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,8 @@ def unreachable(endpoint: str, path: str, number: int) -> RuntimeUnavailable:
             detail=f"nobody listens at {path}: the runtime does not run",
             remedy=f"start it (`systemctl status containerd` or `crio` says why it ended), or {ANOTHER_SOCKET}",
         )
-    return RuntimeUnavailable(what, detail=os.strerror(number), remedy=ANOTHER_SOCKET)
+    kind = RuntimeSilent if number in _NOT_ACCEPTED else RuntimeUnavailable
+    return kind(what, detail=os.strerror(number), remedy=ANOTHER_SOCKET)
 
 
 def refused(refusal: Refusal, *, endpoint: str) -> HostError:
@@ -71,7 +74,7 @@ def refused(refusal: Refusal, *, endpoint: str) -> HostError:
     what = f"the container runtime at {endpoint} cannot {refusal.doing}"
     match refusal.code:
         case "DEADLINE_EXCEEDED":
-            return RuntimeUnavailable(
+            return RuntimeSilent(
                 what,
                 detail=f"no answer within {refusal.seconds:g} s" if refusal.seconds else "no answer in time",
                 remedy="see the runtime's log (for example `journalctl -u containerd`); restart it if it hangs",
@@ -84,7 +87,8 @@ def refused(refusal: Refusal, *, endpoint: str) -> HostError:
                 " containerd: `cri` must not be in disabled_plugins of /etc/containerd/config.toml",
             )
         case "UNAVAILABLE" | "CANCELLED" | "INTERNAL" if not refusal.said or _BROKEN.search(refusal.said):
-            return RuntimeUnavailable(
+            kind = RuntimeUnavailable if refusal.code == "CANCELLED" else RuntimeSilent  # we ourselves cancel
+            return kind(
                 what,
                 detail=refusal.said or "the connection was closed",
                 remedy=f"see whether it is a container runtime and runs; if not, {ANOTHER_SOCKET}",

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError, RuntimeUnavailable
+from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.lifecycle.reset import etcd_member
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.remains import SERVICE
@@ -39,18 +39,23 @@ def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
 
 
 def remove_pods(ctx: ResetContext) -> Iterator[Change]:
-    """Stop and remove all pods. Without a container runtime that is a warning, as with kubeadm."""
+    """Stop and remove all pods. Without a container runtime that is a warning, as with kubeadm.
+
+    One that did not tell its pods at the beginning is asked again. One that is there and never answers may have them running: a failure.
+    """
     ctx.tell("", "Would remove Kubernetes-managed containers")
-    pods = ctx.remains.pods
-    if isinstance(pods, RuntimeUnavailable):
-        ctx.warn(f"pods cannot be removed: {pods}")
-        return
-    if isinstance(pods, HostError):
-        raise pods
+    known = not isinstance(ctx.remains.pods, HostError)
     from kubewright.host.sandboxes import remove_sandboxes
 
+    try:
+        removals = remove_sandboxes(ctx.host.runtime, clock=ctx.clock)
+    except RuntimeUnavailable as error:
+        if known or isinstance(error, RuntimeSilent):
+            raise
+        ctx.warn(f"pods cannot be removed: {error}")
+        return
     failed = []
-    for removal in remove_sandboxes(ctx.host.runtime, clock=ctx.clock):
+    for removal in removals:
         if removal.change is not None:
             yield removal.change
         if removal.error is not None:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.layout import Layout
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, RuntimeSilent
 from kubewright.base.records import dataclass
 from kubewright.host.found import ServiceState
 from kubewright.host.seam import Host
@@ -93,7 +93,7 @@ class Remains:
 
     @functools.cached_property
     def pods(self) -> list[Sandbox] | HostError:
-        """The pods that the container runtime knows, or why it does not tell."""
+        """The pods that the container runtime knew when it was first asked, or why it did not tell."""
         try:
             return self._pods.result()
         except HostError as error:
@@ -154,7 +154,7 @@ class Remains:
     def _rows(self) -> Iterator[tuple[str, str]]:
         layout = self.layout
         yield "service that is stopped", SERVICE if self.kubelet is not None and (self.kubelet.running or self.kubelet.again) else ""
-        yield "pods", "" if isinstance(self.pods, HostError) else _pods(self.pods)
+        yield "pods", _pods(self.pods)
         yield "mounts", _listed(self.mounts)
         yield "etcd member", self.member.peer_url if self.member else ""
         filled = [path for path in (*([layout.etcd_data] if self.member else []), *self.directories) if self._host.entries(path)]
@@ -171,6 +171,8 @@ def _listed(paths: list[PurePosixPath]) -> str:
     return ", ".join(map(str, paths))
 
 
-def _pods(pods: list[Sandbox]) -> str:
+def _pods(pods: list[Sandbox] | HostError) -> str:
+    if isinstance(pods, HostError):
+        return "all that the container runtime has, which does not answer yet" if isinstance(pods, RuntimeSilent) else ""
     names = [f"{pod.namespace}/{pod.name}" for pod in pods[:NAMED]]
     return ", ".join(names) + (f" and {len(pods) - NAMED} more" if len(pods) > NAMED else "")
