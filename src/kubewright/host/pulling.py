@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import HostError, RuntimeUnavailable
+from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.events import Progress, Reporter
 from kubewright.base.records import dataclass
 from kubewright.base.retry import retry, steady
@@ -18,8 +18,10 @@ from kubewright.host.seam import ContainerRuntime
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+T = TypeVar("T")
+
 ATTEMPTS: Final = 5
-"""How often an image is asked for, without a pause between (kubeadm's PullImageRetry)."""
+"""How often an image is looked for, and how often it is pulled, without a pause between (kubeadm's PullImageRetry)."""
 
 
 class Policy(enum.Enum):
@@ -74,16 +76,19 @@ class _Puller:
         return change
 
     def _get(self, image: str) -> Change:
-        if self._how.policy is Policy.IF_NOT_PRESENT and self._runtime.has_image(image):
+        if self._how.policy is Policy.IF_NOT_PRESENT and self._tried(lambda: self._runtime.has_image(image)):
             return Change(target=f"image {image}", action=Action.NONE)
-        return retry(lambda: self._runtime.pull(image), clock=self._clock, on=_worth_it, attempts=self._how.attempts, backoff=steady(0))
+        return self._tried(lambda: self._runtime.pull(image))
+
+    def _tried(self, call: Callable[[], T]) -> T:
+        return retry(call, clock=self._clock, on=_worth_it, attempts=self._how.attempts, backoff=steady(0))
 
     def _tell(self, image: str) -> None:
         self._reporter.emit(Progress(task="pull images", done=len(self._done), total=self._total, unit="images", text=image))
 
 
 def _worth_it(error: Exception) -> bool:
-    return isinstance(error, HostError) and not isinstance(error, RuntimeUnavailable)
+    return isinstance(error, HostError) and (isinstance(error, RuntimeSilent) or not isinstance(error, RuntimeUnavailable))
 
 
 def _together(images: Sequence[str], get: Callable[[str], Change]) -> Iterator[Change]:

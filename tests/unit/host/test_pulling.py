@@ -8,7 +8,7 @@ import pytest
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import HostError, RuntimeUnavailable
+from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.events import Progress, RecordingReporter, SilentReporter
 from kubewright.host.containers import Sandbox
 from kubewright.host.cri.sockets import choose
@@ -25,8 +25,14 @@ class Images:
         self.told = []
         self.lock = threading.Lock()
         self.waits = None
+        self.looks = []
+        self.slow = 0
 
     def has_image(self, image):
+        """Give no answer to the first looks: as many as `slow` says."""
+        self.looks.append(image)
+        if len(self.looks) <= self.slow:
+            raise RuntimeSilent(f"no answer about {image}")
         return image in self.there
 
     def _try(self, name):
@@ -105,6 +111,37 @@ def test_a_runtime_that_does_not_answer_is_not_asked_again():
     with pytest.raises(RuntimeUnavailable):
         pull(runtime, "a")
     assert runtime.told == ["a"]
+
+
+def test_a_runtime_that_is_slow_is_asked_again_whether_an_image_is_there():
+    runtime = Images("a")
+    runtime.slow = 4
+    assert pull(runtime, "a", "b") == [("a", Action.NONE), ("b", Action.CREATE)]
+    assert runtime.looks == ["a"] * 5 + ["b"]
+    assert runtime.told == ["b"]
+    runtime = Images("a")
+    runtime.slow = 5
+    with pytest.raises(RuntimeSilent, match="no answer about a"):
+        pull(runtime, "a")
+    assert runtime.looks == ["a"] * 5
+
+
+def test_a_runtime_that_is_not_there_is_asked_once_whether_an_image_is_there():
+    class Gone(Images):
+        def has_image(self, image):
+            self.looks.append(image)
+            raise RuntimeUnavailable("nobody listens")
+
+    runtime = Gone()
+    with pytest.raises(RuntimeUnavailable):
+        pull(runtime, "a")
+    assert (runtime.looks, runtime.told) == (["a"], [])
+
+
+def test_a_pull_that_a_slow_runtime_does_not_answer_is_tried_again():
+    runtime = Images(broken={"a": (1, RuntimeSilent)})
+    assert pull(runtime, "a") == [("a", Action.CREATE)]
+    assert runtime.told == ["a", "a"]
 
 
 def test_one_after_the_other_ends_at_the_first_that_cannot_be_had():
