@@ -141,9 +141,11 @@ class RealHost:
         change = decide_no_units(there, service)
         if not change:
             return change
-        if self._services is not None:
+        whole = [path for path in there if path.parent == UNITS]
+        drop_ins = [path for path in there if path not in whole]
+        if self._services is not None and whole:  # systemd does not disable a unit that an earlier run has removed
             self._services.disable(service)
-        for path in there:
+        for path in (*drop_ins, *whole):  # a run that is broken off leaves the unit, which the next one can disable
             self.files.remove(path, below=[UNITS])
             if path.parent != UNITS and not self.entries(path.parent):
                 self.files.remove(path.parent, below=[UNITS])

@@ -131,6 +131,36 @@ def test_units_go_with_the_directory_that_is_empty_then(tmp_path, units):
     assert len(services.told) == 2
 
 
+class Forgetful(Services):
+    """A service manager that no longer knows the service."""
+
+    def disable(self, name, /):
+        raise HostError(f"systemd cannot disable the service {name}", detail=f"Unit file {name}.service does not exist.")
+
+
+def test_a_drop_in_whose_unit_is_gone_goes_too(tmp_path, units):
+    services = Forgetful()
+    host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), services=services, files=Files(durable=False), environment={})
+    (tmp_path / "system/kubelet.service").unlink()
+    assert host.remove_units("kubelet", units=[units / "kubelet.service.d/10-kubeadm.conf"])
+    assert [name for name in names(tmp_path / "system") if name.startswith("kubelet")] == []
+    assert services.told == ["reload"]
+
+
+def test_a_unit_goes_after_its_drop_ins_so_that_a_removal_that_was_broken_off_can_be_finished(tmp_path, units):
+    class Killed(Files):
+        def remove(self, path, /, *, below):
+            super().remove(path, below=below)
+            raise KeyboardInterrupt
+
+    wanted = [units / name for name in ("kubelet.service", "kubelet.service.d/10-kubeadm.conf")]
+    layout = Layout.below(PurePosixPath(tmp_path))
+    host = RealHost(layout=layout, services=Services(), files=Killed(durable=False), environment={})
+    with pytest.raises(KeyboardInterrupt):
+        host.remove_units("kubelet", units=wanted)
+    assert [path.exists() for path in map(Path, wanted)] == [True, False]
+
+
 def test_units_elsewhere_stay(host, units, tmp_path):
     for one in (host, OverlayHost(host)):
         with pytest.raises(HostError, match="is not ours"):
