@@ -16,7 +16,7 @@ from kubewright.base.events import PhaseFinished, PhaseStarted
 from kubewright.base.randomness import SeededRandom
 from kubewright.host.found import ServiceState
 from kubewright.http.messages import Response
-from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.join import acting, dry_running, planning, stand_ins
 from kubewright.lifecycle.join.calls import Call
@@ -41,17 +41,30 @@ class Kube(RecordingKube):
         self.cluster.read.append(f"{resource.plural}/{name}")
         if self.cluster.down:
             raise APIError("the cluster is down")
-        if isinstance(self.access.identity, BearerToken) and self.access.identity.token != self.cluster.token:
+        if not self.known():
             raise Unauthorized("who are you?", code=401)
         if resource.plural == "nodes" and self.cluster.ready:
             raise Forbidden("I know no rights yet", code=403)
         return super().get(resource, name, namespace)
 
+    def known(self):
+        identity = self.access.identity
+        return not isinstance(identity, BearerToken) or (identity.token == self.cluster.token and not self.cluster.unread)
+
+    def ready(self):
+        if not self.known():
+            return 401
+        codes = self.cluster.unread if isinstance(self.access.identity, Anonymous) else self.cluster.ready
+        code = codes.pop(0) if codes else 200
+        if code is None:
+            raise APIError("the server is started again")
+        return code
+
     def raw(self, method, path, *, body=None, headers=None, timeout=None):
         """Answer with the requests for certificates that there are, and whether the server is ready."""
         if (method, path) == ("GET", "/readyz"):
             self.cluster.read.append("readyz")
-            return Response(status=self.cluster.ready.pop(0) if self.cluster.ready else 200, body=b"")
+            return Response(status=self.ready(), body=b"")
         assert (method, path.partition("?")[0]) == ("GET", "/apis/certificates.k8s.io/v1/certificatesigningrequests")
         self.cluster.read.append("certificatesigningrequests")
         if self.cluster.requests is None:
@@ -64,7 +77,8 @@ class Cluster:
     """A cluster in memory. `token` is the one that it takes, `read` what was asked for.
 
     `requests` are the requests for certificates that it shows at each look, then none; None where it shows them to nobody. `ready` are the
-    codes with which the server answers whoever asks whether it is ready, then 200; while there are some it refuses to show the Node.
+    codes with which the server answers who has a token and asks whether it is ready, then 200; while there are some it refuses to show the
+    Node. `unread` are those for who has none (None: no answer); while there are some the server knows no token yet.
     """
 
     token: str = TOKEN
@@ -73,6 +87,7 @@ class Cluster:
     read: list[str] = field(default_factory=list)
     requests: list[list[dict[str, Any]]] | None = field(default_factory=list)
     ready: list[int] = field(default_factory=list)
+    unread: list[int | None] = field(default_factory=list)
     authority: trustme.CA = field(default_factory=lambda: trustme.CA(key_type=trustme.KeyType.ECDSA))
 
     def __post_init__(self) -> None:

@@ -382,6 +382,27 @@ def test_a_refusal_of_a_server_that_is_ready_counts(box, answer):
     assert 2 <= box.clock.monotonic() < 3
 
 
+@pytest.mark.parametrize("answers", [[500, 500, 500], [403, None, 503]])
+def test_a_server_that_knows_no_tokens_yet_is_waited_for(box, answers):
+    """It has just been started, and serves before it has read the Secrets: with a token even `/readyz` is refused."""
+    box.cluster.unread = list(answers)
+    box.act()
+    assert box.cluster.read.count("readyz") == len(answers)
+    assert 2 * len(answers) < box.clock.monotonic() < 10
+    assert box.cluster.asked.count(Access(server=SERVER, ca_pem=box.cluster.ca)) == 2  # with the second look of discovery
+    assert box.services.done == ["restart"]
+
+
+@pytest.mark.parametrize("answer", [200, 401, 404])
+def test_a_token_that_a_ready_server_refuses_counts(box, answer):
+    """401 also for who has no token: anonymous requests are switched off."""
+    box.cluster.unread = [answer, 500]
+    with pytest.raises(Unauthorized):
+        box.act()
+    assert box.cluster.read.count("readyz") == 1
+    assert 2 <= box.clock.monotonic() < 3
+
+
 def test_a_wrong_pin_ends_it(box):
     with pytest.raises(PinMismatch):
         box.act(box.request(ca_cert_hashes=(f"sha256:{'0' * 64}",)))

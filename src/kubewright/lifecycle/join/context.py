@@ -117,6 +117,13 @@ class JoinContext(MachineContext):
         return self.connect(self.found)
 
     @functools.cached_property
+    def anonymous(self) -> KubeAPI:
+        """A client of the same server as nobody: it may ask what `bootstrap` is not told whose token is refused."""
+        from kubewright.kube.credentials import Anonymous
+
+        return self.connect(replace(self.found, identity=Anonymous(), impersonation=None))
+
+    @functools.cached_property
     def configuration(self) -> Configuration:
         """The cluster's configuration, and in `init` what the JoinConfiguration says of this machine."""
         from kubewright.lifecycle.join import reading

@@ -85,7 +85,7 @@ def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
             ctx.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
 
     def passes(error: Exception) -> bool:
-        return isinstance(error, (Unreachable, ServerError, TooManyRequests)) or (isinstance(error, Forbidden) and _knows_no_rights(ctx))
+        return isinstance(error, (Unreachable, ServerError, TooManyRequests)) or _was_just_started(ctx, error)
 
     return retry(
         lambda: retry(call, clock=ctx.clock, on=(Unauthorized, Forbidden), within=REFUSED, backoff=_PAUSES),
@@ -97,13 +97,19 @@ def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
     )
 
 
-def _knows_no_rights(ctx: JoinContext) -> bool:
-    """Tell whether the server has not read yet who may do what: it was just started, and refuses everybody.
+def _was_just_started(ctx: JoinContext, refusal: Exception) -> bool:
+    """Tell whether the server refuses us because it has not read yet which tokens there are, or who may do what.
 
     It is then not ready, or even that is refused, which anybody may ask for otherwise (ClusterRoleBinding system:public-info-viewer).
     """
+    if isinstance(refusal, Unauthorized):
+        return _starts(ctx.anonymous)  # a token that it does not know would not be told
+    return isinstance(refusal, Forbidden) and _starts(ctx.bootstrap)
+
+
+def _starts(api: KubeAPI) -> bool:
     try:
-        return ctx.bootstrap.raw("GET", "/readyz").status in _STARTING
+        return api.raw("GET", "/readyz").status in _STARTING
     except APIError:  # it is being started again
         return True
 
