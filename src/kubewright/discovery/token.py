@@ -40,6 +40,8 @@ UNSIGNED: Final = 2.0
 SETTLED: Final = 10.0
 _EVERY: Final = 0.05
 _AT_MOST: Final = 0.2
+_FINAL: Final = frozenset({Reason.REDIRECTED})
+_FINAL_VERIFIED: Final = _FINAL | {Reason.UNTRUSTED}
 _REMEDY: Final = "check the address, and that a control plane runs there"
 
 
@@ -84,23 +86,43 @@ class Question:
 
 
 class Search:
-    """The decisions of one discovery, without I/O: it is told what was read, or why not, and says whether to go on."""
+    """The decisions of one discovery, without I/O: it is told what was read, or why not, and says whether to go on.
+
+    `access` is how cluster-info is to be read next, `answer` what came of it all in the end, `reason` why there is none yet.
+    """
 
     def __init__(self, question: Question, *, start: float) -> None:
         self.question = question
-        self.found: VerifiedCluster | None = None
+        self.access = question.unverified
+        self.answer: Access | None = None
         self.reason = ""
+        self._found: VerifiedCluster | None = None
         self._end = start + question.within
         self._unsigned_since: float | None = None
 
-    def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> None:
+    def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> bool:
         """Take what was read; `age` is how old the ConfigMap is, in seconds, 0 where nobody knows.
 
-        Raises TrustError for what no waiting mends, a token that stays unknown among it.
+        Returns whether there is more to read at once. Raises TrustError for what no waiting mends, a token that stays unknown among it.
         """
         question = self.question
+        if self._found is not None:
+            self._found.require_same(found, server=question.server)
+        else:
+            self._found = self._verified(found, now=now, age=age)
+            if self._found is None:
+                return False
+            if question.pins:
+                self.access = question.verified(self._found)
+                return True
+        self.answer = question.answer(self._found)
+        return False
+
+    def _verified(self, found: Mapping[str, object], *, now: float, age: float) -> VerifiedCluster | None:
+        """Return the cluster, None while its signature may still come."""
+        question = self.question
         try:
-            self.found = cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server)
+            return cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server)
         except MissingSignature as missing:
             self._unsigned_since = now if self._unsigned_since is None else self._unsigned_since
             settled = age >= (SETTLED if cluster_info.is_signed(found) else UNKNOWN_TOKEN)
@@ -108,10 +130,11 @@ class Search:
             if now - self._unsigned_since >= patience or now >= self._end:
                 raise
             self.reason = missing.detail
+            return None
 
     def failed(self, error: APIError) -> None:
-        """Take why nothing could be read."""
-        if isinstance(error, NoAnswer) and error.reason is Reason.REDIRECTED:
+        """Take why nothing could be read. Raises what no waiting mends: a redirect, and a server whose CA is not the one that was found."""
+        if isinstance(error, NoAnswer) and error.reason in (_FINAL if self._found is None else _FINAL_VERIFIED):
             raise error
         self.reason = str(error)
 
@@ -143,21 +166,21 @@ def discover(question: Question, *, connect: Callable[[Access], Client], waiter:
     search = Search(question, start=clock.monotonic())
 
     def look() -> str | None:
+        more = True
         try:
-            found, age = _look(connect, question.unverified, token=question.token)
-            search.read(found, now=clock.monotonic(), age=age)
+            while more:
+                found, age = _look(connect, search.access, token=question.token)
+                more = search.read(found, now=clock.monotonic(), age=age)
         except APIError as error:
             search.failed(error)
-        return None if search.found is not None else search.reason
+        return None if search.answer is not None else search.reason
 
     if look() is not None:
         saying = f"the cluster at {question.server} to vouch for itself"
         waiter.until(look, within=question.within, saying=saying, every=_EVERY, at_most=_AT_MOST, remedy=_REMEDY)
-    if search.found is None:  # a waiter that answers at once, in a plan
+    if search.answer is None:  # a waiter that answers at once, in a plan
         raise WaitTimeout(f"there is no cluster at {question.server} yet", detail=search.reason, remedy="start its control plane first")
-    if question.pins:
-        search.found.require_same(_look(connect, question.verified(search.found), token=question.token)[0], server=question.server)
-    return question.answer(search.found)
+    return search.answer
 
 
 async def discover_async(question: Question, *, connect: Callable[[Access], AsyncClient]) -> Access:
@@ -165,18 +188,17 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
     loop = asyncio.get_running_loop()
     search, pause = Search(question, start=loop.time()), _EVERY
     while True:
+        more = True
         try:
-            search.read(await _look_async(connect, question.unverified), now=loop.time())
+            while more:
+                more = search.read(await _look_async(connect, search.access), now=loop.time())
         except APIError as error:
             search.failed(error)
-        if search.found is not None:
-            break
+        if search.answer is not None:
+            return search.answer
         search.give_up(now=loop.time())
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _AT_MOST)
-    if question.pins:
-        search.found.require_same(await _look_async(connect, question.verified(search.found)), server=question.server)
-    return question.answer(search.found)
 
 
 def _look(connect: Callable[[Access], Client], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:

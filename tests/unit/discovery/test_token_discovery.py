@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import APIError, Forbidden, NotFound, TrustError, UsageError, WaitTimeout
+from kubewright.base.errors import APIError, Forbidden, NotFound, ServerError, TrustError, UsageError, WaitTimeout
 from kubewright.base.events import SilentReporter
 from kubewright.base.waiting import InstantWaiter, PollingWaiter
 from kubewright.discovery import token as discovery
@@ -125,6 +125,24 @@ def test_with_pins_it_is_read_again_with_the_ca(run: Run) -> None:
     run(question(pins=[Pin.parse(pin(CA))]), cluster)
     assert cluster.asked == [Access(server=TYPED, verify=False), Access(server=TYPED, ca_pem=CA)]
     assert cluster.open == 0
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, REFUSED, ServerError("it starts", code=503)])
+def test_a_second_look_that_fails_is_taken_again(run: Run, error: Exception) -> None:
+    """Its connection is a new one, perhaps to another server, which has just been started."""
+    cluster = Cluster(info(), error, error, info())
+    found, seconds = run(question(pins=[Pin.parse(pin(CA))]), cluster)
+    assert found == Access(server=NAMED, ca_pem=CA, identity=BearerToken(TOKEN.text))
+    assert cluster.asked == [Access(server=TYPED, verify=False), *[Access(server=TYPED, ca_pem=CA)] * 3]
+    assert 0.05 <= seconds < 0.2
+    assert cluster.open == 0
+
+
+def test_a_second_look_that_fails_for_good_ends_with_the_time_for_discovery(run: Run) -> None:
+    cluster = Cluster(info(), REFUSED)
+    with pytest.raises(WaitTimeout, match="refused"):
+        run(question(within=10, pins=[Pin.parse(pin(CA))]), cluster)
+    assert 45 <= len(cluster.asked) <= 60
 
 
 def test_what_comes_up_is_waited_for(run: Run) -> None:
