@@ -6,8 +6,13 @@ import socket
 from pathlib import Path
 
 import pytest
-from init_kit import asked
+from init_kit import asked, names
+from scripted_server import ScriptedServer, answer, json_answer
 
+from kubewright.base import yaml
+from kubewright.base.change import Action
+from kubewright.base.errors import ConfigurationChanged, WaitTimeout
+from kubewright.base.events import Waiting
 from kubewright.lifecycle.init import observing, planning
 
 
@@ -35,6 +40,9 @@ def test_a_cluster_that_is_down_is_a_warning_and_counts_as_empty(box, closed_por
     assert "takes it for empty" in warning
     assert f"127.0.0.1:{closed_port}" in warning
     assert planning.plan(box.call(request)).changes
+    waited = [event for event in box.reporter.events if isinstance(event, Waiting)]
+    assert 38 <= len(waited) <= 42
+    assert box.clock.monotonic() == pytest.approx(40)
 
 
 @pytest.mark.parametrize("content", ["", "not: a kubeconfig", "\0", "{"])
@@ -44,3 +52,106 @@ def test_a_broken_kubeconfig_is_a_warning(box, content, tmp_path):
     assert observing.cluster(box.call(asked(kubeconfig=str(path)))) is None
     assert len(box.warnings()) == 1
     assert str(path) in box.warnings()[0]
+
+
+CONFIG = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+
+
+@pytest.fixture
+def late(box):
+    """A server that answers from the fourth second on, with a cluster that was made with another configuration."""
+    stored = {"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nclusterName: other\n"}
+    found = {
+        "/api/v1/namespaces/kube-system": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}},
+        CONFIG: {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "kubeadm-config", "namespace": "kube-system"},
+            "data": stored,
+        },
+    }
+
+    def handle(seen):
+        if box.clock.monotonic() < 4:
+            return answer(503)
+        body = found.get(seen.target)
+        if body is None and seen.target.partition("?")[0].endswith("s"):
+            return json_answer({"kind": "List", "items": []})
+        return json_answer(body) if body else answer(404)
+
+    server = ScriptedServer(handler=handle)
+    yield server
+    server.stop()
+
+
+def kubeconfig(box, server):
+    """Write a kubeconfig of nobody for a server without TLS."""
+    path = Path(box.layout.kubernetes) / "elsewhere.conf"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "one", "cluster": {"server": server}}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "one", "context": {"cluster": "one", "user": "nobody"}}],
+        "current-context": "one",
+    }
+    path.write_text(yaml.dump(document))
+    return str(path)
+
+
+def test_a_server_that_answers_after_seconds_is_waited_for(box, late):
+    plan = planning.plan(box.call(asked(kubeconfig=kubeconfig(box, late.url))))
+    (change,) = [change for change in plan.changes if change.target == "configmap kube-system/kubeadm-config"]
+    assert change.action is Action.UPDATE
+    assert box.warnings() == []
+    assert 4 <= box.clock.monotonic() < 5
+    told = [event for event in box.reporter.events if isinstance(event, Waiting)]
+    assert {event.what for event in told} == {f"the API server {late.url} to answer"}
+    assert 2 <= len(told) <= 4
+
+
+def test_a_server_that_answers_is_asked_without_waiting(box, late):
+    box.clock.advance(4)
+    planning.plan(box.call(asked(kubeconfig=kubeconfig(box, late.url))))
+    assert box.clock.monotonic() == 4
+    assert [seen.target for seen in late.seen].count("/api/v1/namespaces/kube-system") == 1
+
+
+def test_a_plan_that_only_writes_files_waits_for_no_server(box, closed_port):
+    request = asked(kubeconfig=kubeconfig(box, f"http://127.0.0.1:{closed_port}"), only=("certs/ca",))
+    assert names(planning.plan(box.call(request)).changes) == ["certificate ca"]
+    assert box.clock.monotonic() == 0
+    assert box.warnings() == []
+
+
+def made_by_another(box):
+    """Leave what another tool leaves on a machine that it made part of a cluster."""
+    for place in (box.layout.kubeconfig("kubelet"), box.layout.kubelet_config):
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        Path(place).write_text("")
+
+
+def kept(box):
+    return {name: one for name, one in box.snapshot().items() if not name.startswith("run")}
+
+
+def test_a_machine_is_not_taken_over_while_its_cluster_does_not_answer(box, closed_port):
+    made_by_another(box)
+    server = f"http://127.0.0.1:{closed_port}"
+    request = asked(adopt=True, kubeconfig=kubeconfig(box, server))
+    before = kept(box)
+    with pytest.raises(WaitTimeout, match=server) as refused:
+        box.act(request)
+    assert "run the same command again" in refused.value.remedy
+    assert kept(box) == before
+    assert [event for event in box.reporter.events if isinstance(event, Waiting)]
+
+
+def test_a_cluster_that_answers_late_is_compared_before_its_machine_is_taken_over(box, late):
+    made_by_another(box)
+    request = asked(adopt=True, kubeconfig=kubeconfig(box, late.url))
+    before = kept(box)
+    with pytest.raises(ConfigurationChanged, match="clusterName: other"):
+        box.act(request)
+    assert kept(box) == before

@@ -77,9 +77,11 @@ def _whole(call: Call) -> tuple[Change, ...]:
 
 
 def _plan(call: Call) -> Plan:
-    from kubewright.lifecycle.init import planning  # for a machine that is taken over
+    """Return what taking over would change. A cluster that does not answer cannot be compared: that is an error, and waiting for it is told."""
+    from kubewright.lifecycle.init import observing, planning  # for a machine that is taken over
 
-    return planning.plan(replace(call, means=replace(call.means, reporter=SilentReporter())))
+    quiet = replace(call, means=replace(call.means, reporter=SilentReporter()))
+    return planning.plan(quiet, observe=lambda _: observing.answering(call))
 
 
 def _run(call: Call, *, resumed: bool, passed: Callable[[], None], journal: FileJournal | None) -> tuple[Change, ...]:

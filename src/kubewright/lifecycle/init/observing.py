@@ -3,52 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import APIError, KubewrightError, NotFound
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
+from kubewright.base.waiting import PollingWaiter
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
+from kubewright.kube.retrying import worth_retrying
 from kubewright.lifecycle.init.calls import Call
 
-PATIENCE: Final = 3.0
-"""Seconds that one read may take: a plan is not worth waiting for a server that is down."""
+PATIENCE: Final = 20.0
+"""Seconds for which a server that does not answer is asked again: as long as one takes that is being started, or is busy."""
+_READ: Final = 3.0
+"""Seconds that one read may take."""
 
 Observe = Callable[[Call], KubeAPI | None]
 """Gives the cluster of a machine, None if there is none or it does not answer."""
 
 
 def cluster(call: Call) -> KubeAPI | None:
-    """Return a client for the cluster of this machine, where its kubeconfig exists and the server answers; else None, with a warning.
+    """Return a client for the cluster of this machine as `answering` does; where it cannot be asked None, with a warning."""
+    try:
+        return answering(call)
+    except KubewrightError as error:  # whatever is wrong with it: the plan goes on without
+        call.means.reporter.emit(Warned(text=f"the cluster of this machine cannot be asked, so the plan takes it for empty: {error}"))
+        return None
+
+
+def answering(call: Call) -> KubeAPI | None:
+    """Return a client for the cluster of this machine once the server answers; None where there is no kubeconfig.
 
     The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (spec/kubeadm.md 2.2).
+    Raises WaitTimeout for a server that does not answer in time, and what reading the kubeconfig raises.
     """
     default = call.host.layout.kubeconfig("admin")
     path = PurePosixPath(call.request.kubeconfig) if call.request.kubeconfig else default
-    client = None
-    try:
-        if call.host.read(path) is None:
-            return None
-        access = load_access(path, read=call.host.read)
-        if path == default:
-            access = replace(access, server=call.addresses.api_server)
-        client = KubeClient(access, clock=call.means.clock, timeout=PATIENCE)
-        _try(client)
-    except KubewrightError as error:  # whatever is wrong with it: the plan goes on without
-        if client is not None:
-            client.close()
-        call.means.reporter.emit(Warned(text=f"the cluster of this machine cannot be asked, so the plan takes it for empty: {error}"))
+    if call.host.read(path) is None:
         return None
+    access = load_access(path, read=call.host.read)
+    if path == default:
+        access = replace(access, server=call.addresses.api_server)
+    client = KubeClient(access, clock=call.means.clock, timeout=_READ)
+    with ExitStack() as unless_it_answers:
+        unless_it_answers.callback(client.close)
+        if _missing(client) is not None:
+            PollingWaiter(clock=call.means.clock, reporter=call.means.reporter).until(
+                lambda: _missing(client),
+                within=PATIENCE,
+                saying=f"the API server {access.server} to answer",
+                remedy="see what its log and the kubelet's say (`journalctl -u kubelet`); once it answers, run the same command again",
+            )
+        unless_it_answers.pop_all()
     return client
 
 
-def _try(client: KubeClient) -> None:
-    """Raise APIError unless the server answers with what every cluster has."""
+def _missing(client: KubeClient) -> str | None:
+    """Return why the server does not answer yet with what every cluster has. Raises APIError for what no waiting mends."""
     try:
         client.get(named("Namespace"), "kube-system")
-    except NotFound as error:
-        raise APIError("it has no namespace kube-system yet", remedy="ask again in a moment") from error
+    except NotFound:
+        return "it has no namespace kube-system yet"
+    except APIError as error:
+        if not worth_retrying(error):
+            raise
+        return str(error)
+    return None

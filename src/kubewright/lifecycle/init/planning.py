@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -31,9 +32,13 @@ def plan(call: Call, *, observe: observing.Observe = observing.cluster) -> Plan:
     """
     host = OverlayHost(call.host)
     with _observed(call, observe) as base:
-        kube = RecordingKube(base, stand_ins=stand_ins.objects(call.configuration))
+
+        @functools.cache
+        def kube() -> KubeAPI:
+            return RecordingKube(base(), stand_ins=stand_ins.objects(call.configuration))
+
         made = stand_ins.kubelet_files(call.host.layout)
-        with calls.context(call, host, waiter=InstantWaiter(), connect=lambda _: kube, kubelet_makes=made) as ctx:
+        with calls.context(call, host, waiter=InstantWaiter(), connect=lambda _: kube(), kubelet_makes=made) as ctx:
             return settled(Plan.of(calls.run(ctx, call).changes))
 
 
@@ -52,8 +57,12 @@ def dry_run(
     reporter = call.means.reporter
     host = TellingHost(call.host, reporter=reporter)
     with _observed(call, observe) as base:
-        kube = TellingKube(base, reporter=reporter, stand_ins=stand_ins.objects(call.configuration))
-        with calls.context(call, host, waiter=TellingWaiter(reporter=reporter), connect=lambda _: kube) as ctx:
+
+        @functools.cache
+        def kube() -> KubeAPI:
+            return TellingKube(base(), reporter=reporter, stand_ins=stand_ins.objects(call.configuration))
+
+        with calls.context(call, host, waiter=TellingWaiter(reporter=reporter), connect=lambda _: kube()) as ctx:
             found = calls.run(ctx, call)
     written = dryrun.materialise(host, directory, writer=writer, copies=_reused_files(call))
     announce(reporter, f'Wrote certificates, kubeconfigs, manifests and the files of the kubelet to "{directory}"')
@@ -71,10 +80,14 @@ def _reused_files(call: Call) -> list[PurePosixPath]:
 
 
 @contextmanager
-def _observed(call: Call, observe: observing.Observe) -> Iterator[KubeAPI | None]:
-    base = observe(call)
-    try:
+def _observed(call: Call, observe: observing.Observe) -> Iterator[Callable[[], KubeAPI | None]]:
+    """Give what observes the cluster once it is needed: phases that only write files wait for no server."""
+    with ExitStack() as stack:
+
+        def base() -> KubeAPI | None:
+            found = observe(call)
+            if isinstance(found, KubeClient):
+                stack.callback(found.close)
+            return found
+
         yield base
-    finally:
-        if isinstance(base, KubeClient):
-            base.close()
