@@ -6,9 +6,11 @@ What is ours is decided by looking; the record only says with which configuratio
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import codec
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration
@@ -16,7 +18,7 @@ from kubewright.base import yaml
 from kubewright.base.change import unified_diff
 from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError
 from kubewright.base.masking import mask
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 
@@ -91,6 +93,27 @@ def current(host: Host) -> MachineRecord | None:
     made = (layout.kubeconfig("kubelet"), layout.kubelet_config, layout.certificate("ca"))
     reset = found is not None and found.finished and all(host.state(path) is None for path in made)
     return None if reset else found
+
+
+def with_runtime(detected: Detected, host: Host) -> Detected:
+    """Return what a machine tells; where it shows no container runtime, the one of the record is there: it only does not listen yet.
+
+    The default would be another configuration than the one that the machine was begun with.
+    """
+    found = None
+    with suppress(HostError):  # who needs the record tells what is wrong with it
+        found = current(host) if not detected.cri_sockets else None
+    socket = _cri_socket(found.configuration) if found is not None else None
+    return replace(detected, cri_sockets=(socket,)) if socket else detected
+
+
+def _cri_socket(text: str) -> str | None:
+    for value in _values(text):
+        registration = value.get("nodeRegistration") if isinstance(value, dict) else None
+        socket = registration.get("criSocket") if isinstance(registration, dict) else None
+        if isinstance(socket, str):
+            return socket
+    return None
 
 
 _FIELDS: Final = {"workflow": str, "configuration": str, "finished": bool}

@@ -16,6 +16,7 @@ import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateMismatch, CheckFailed, ConfigurationChanged, HostError, Locked, UsageError
 from kubewright.base.events import Checked
+from kubewright.base.records import replace
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
@@ -74,6 +75,34 @@ def test_another_configuration_is_refused_before_anything_is_written(box):
     with pytest.raises(ConfigurationChanged, match="another configuration"):
         box.act(asked(init=WITHOUT_API, cluster="clusterName: other\n"))
     assert box.snapshot() == before
+
+
+CRIO, CONTAINERD = "unix:///var/run/crio/crio.sock", "unix:///var/run/containerd/containerd.sock"
+
+
+def test_a_container_runtime_that_does_not_listen_yet_makes_no_other_machine(box):
+    """After a reboot, before systemd has started it: /run is empty."""
+    box.detected = replace(box.detected, cri_sockets=(CRIO,))
+    box.act(asked(init=WITHOUT_API))
+    box.detected = replace(box.detected, cri_sockets=())
+    assert box.call(asked(init=WITHOUT_API)).configuration.init.node_registration.cri_socket == CRIO
+    assert box.act(asked(init=WITHOUT_API)) == ()
+
+
+def test_another_container_runtime_makes_another_machine(box):
+    box.detected = replace(box.detected, cri_sockets=(CRIO,))
+    box.act(asked(init=WITHOUT_API))
+    box.detected = replace(box.detected, cri_sockets=(CONTAINERD,))
+    with pytest.raises(ConfigurationChanged, match="criSocket"):
+        box.act(asked(init=WITHOUT_API))
+
+
+def test_without_a_record_that_can_be_read_a_runtime_that_is_not_there_is_containerd(box):
+    box.detected = replace(box.detected, cri_sockets=())
+    assert box.call(asked()).configuration.init.node_registration.cri_socket == CONTAINERD
+    Path(box.layout.machine_record).parent.mkdir(parents=True)
+    Path(box.layout.machine_record).write_text("{")
+    assert box.call(asked()).configuration.init.node_registration.cri_socket == CONTAINERD
 
 
 def test_a_single_phase_leaves_the_record_alone(box):

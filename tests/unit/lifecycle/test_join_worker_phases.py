@@ -25,6 +25,7 @@ from kubewright.base.errors import (
     WaitTimeout,
 )
 from kubewright.base.events import Line, PhaseSkipped, Waited, Waiting
+from kubewright.base.records import replace
 from kubewright.host.found import ServiceState
 from kubewright.http import sync
 from kubewright.http.messages import Response
@@ -254,6 +255,13 @@ def test_another_configuration_is_refused_before_the_cluster_is_asked(box):
     with pytest.raises(ConfigurationChanged, match="name: other"):
         box.act(box.request(node_name="other"))
     assert box.cluster.read == []
+
+
+def test_a_container_runtime_that_does_not_listen_yet_makes_no_other_machine(box):
+    box.detected = replace(box.detected, cri_sockets=("unix:///var/run/crio/crio.sock",))
+    box.act()
+    box.detected = replace(box.detected, cri_sockets=())
+    assert box.act() == ()
 
 
 def test_other_names_of_checks_and_another_token_are_no_other_configuration(box):

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
@@ -54,7 +55,7 @@ class Call:
         if request.only:
             INIT.select(only=request.only)  # a phase that cannot run alone is told before the configuration is looked at
         here = machine(layout)
-        loaded = configure(request, detected=here.facts.detected, random=means.random, layout=layout)
+        loaded = configure(request, detected=_detected(here), random=means.random, layout=layout)
         for warning in loaded.warnings:
             means.reporter.emit(Warned(text=warning))
         places = _places(request, loaded.configuration, layout)
@@ -83,6 +84,15 @@ class Call:
         from kubewright.lifecycle.init import arguments  # most configurations have no arguments
 
         return arguments.warnings(given, configuration=self.configuration, host=self.host, phases=self.phases)
+
+
+def _detected(here: Host) -> Detected:
+    found = here.facts.detected
+    if found.cri_sockets:
+        return found
+    from kubewright.lifecycle import machine_record  # most machines have a container runtime
+
+    return machine_record.with_runtime(found, here)
 
 
 def _places(request: InitRequest, configuration: Configuration, layout: Layout) -> Layout:

@@ -55,7 +55,7 @@ class Call:
         here = machine(layout)
         loaded = configure(
             request,
-            detected=here.facts.detected,
+            detected=machine_record.with_runtime(here.facts.detected, here),
             exists=lambda path: here.state(PurePosixPath(path)) is not None,
             admin_kubeconfig=str(here.layout.kubeconfig("admin")),
         )
