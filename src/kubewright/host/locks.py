@@ -6,13 +6,19 @@ import fcntl
 import os
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from kubewright.base.clock import Clock, SystemClock, rfc3339
 from kubewright.base.errors import Locked
+from kubewright.base.patterns import Pattern
 from kubewright.host.failures import explaining
+from kubewright.host.processes import Identity
 
-_HOLDER_LIMIT = 4096
+_HOLDER_LIMIT: Final = 4096
+_HOLDER: Final = Pattern(r"held by pid (?P<pid>[0-9]+) .*")
+_LINGERS: Final = 2.0
+"""Seconds for which a dead holder's lock is waited for: a child that it was just starting has it until that is another program."""
+_LOOK: Final = 0.02
 
 
 class Lock:
@@ -36,13 +42,15 @@ class Lock:
 
     def acquire(self) -> None:
         """Take the lock. Raises Locked, naming the holder, if somebody else has it, and HostError if the file cannot be written."""
-        holder = self.try_acquire()
-        if holder is not None:
-            raise Locked(
-                f"another kubewright is at work: {self._path} is locked",
-                detail=holder,
-                remedy="wait until it has ended, then run the same command again",
-            )
+        end = self._clock.monotonic() + _LINGERS
+        while (holder := self.try_acquire()) is not None:
+            if not _is_dead(holder) or self._clock.monotonic() >= end:
+                raise Locked(
+                    f"another kubewright is at work: {self._path} is locked",
+                    detail=holder,
+                    remedy="wait until it has ended, then run the same command again",
+                )
+            self._clock.sleep(_LOOK)
 
     def try_acquire(self) -> str | None:
         """Take the lock and return None, or say who holds it. Fit as the condition of a `Waiter`."""
@@ -102,3 +110,9 @@ def _holder(opened: int) -> str:
     """Read who holds the lock. The holder may not have signed yet."""
     text = os.pread(opened, _HOLDER_LIMIT, 0).decode("utf-8", errors="replace").strip()
     return text or "held by another process"
+
+
+def _is_dead(holder: str) -> bool:
+    """Tell whether the process that signed has ended."""
+    found = _HOLDER.fullmatch(holder)
+    return found is not None and Identity.of(int(found["pid"])) is None

@@ -20,6 +20,17 @@ with Lock(PurePosixPath(sys.argv[1]), doing="kubewright up --name demo"):
     sys.stdin.readline()
 """
 
+FORKED = """
+import os, signal, sys, time
+from pathlib import PurePosixPath
+from kubewright.host.locks import Lock
+Lock(PurePosixPath(sys.argv[1]), doing="kubewright init").acquire()
+if os.fork():
+    print("held", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(0.5)
+"""
+
 
 @pytest.fixture
 def path(tmp_path):
@@ -54,6 +65,28 @@ def test_a_lock_ends_with_its_process(path, holder):
     holder.kill()
     holder.wait()
     assert lock(path).try_acquire() is None
+
+
+def test_what_a_killed_holder_was_just_starting_is_waited_for(path):
+    """Between its fork and its exec, a child has what its parent had open."""
+    with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout.read(5) == b"held\n"
+        killed.wait()
+        assert lock(path).try_acquire() is not None
+        with Lock(path, doing="a test"):
+            pass
+
+
+def test_a_lock_that_a_child_of_a_dead_holder_keeps_is_somebody_elses(path):
+    with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdout=subprocess.PIPE) as killed:
+        assert killed.stdout.read(5) == b"held\n"
+        killed.wait()
+        clock = FakeClock()
+        start = clock.monotonic()
+        with pytest.raises(Locked, match="another kubewright") as refused:
+            Lock(path, doing="a test", clock=clock).acquire()
+        assert f"held by pid {killed.pid} " in refused.value.detail
+        assert 1 < clock.monotonic() - start < 5
 
 
 def test_a_lock_ends_with_its_block(path, holder):
