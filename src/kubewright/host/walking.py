@@ -85,7 +85,7 @@ def _open(here: int, name: str, path: PurePosixPath, trusted: frozenset[int]) ->
 def _make(here: int, name: str, mode: int, *, durable: bool) -> None:
     """Make a directory with exactly this mode, whatever the umask. Another thread or process may make it first."""
     try:
-        os.mkdir(name, 0o700, dir_fd=here)
+        os.mkdir(name, mode, dir_fd=here)  # killed before the next call, it is what was wanted, but for the umask
     except FileExistsError:
         return
     os.chmod(name, mode, dir_fd=here)

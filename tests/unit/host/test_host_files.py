@@ -259,6 +259,18 @@ def test_an_interrupt_at_any_call_leaves_the_old_or_the_new_file_and_nothing_els
     assert len(seen) > 10
 
 
+def test_directories_of_an_interrupted_run_have_their_modes(tmp_path, request):
+    before = os.umask(0o022)
+    request.addfinalizer(lambda: os.umask(before))
+    for number in itertools.count():
+        place = tmp_path / str(number)
+        place.mkdir()
+        files = Files()
+        if not interrupted_after_call(number, lambda: files.make(Directory(path=pure(place / "a/b"), mode=0o750))):  # noqa: B023 - called at once
+            break
+        assert {name: mode(place / name) for name in ("a", "a/b") if (place / name).exists()}.items() <= {"a": 0o755, "a/b": 0o750}.items()
+
+
 def test_a_read_only_file_system_is_named(tmp_path, monkeypatch):
     def fail(*_: object, **__: object):
         raise OSError(errno.EROFS, "Read-only file system")
