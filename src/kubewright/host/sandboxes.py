@@ -14,8 +14,8 @@ from kubewright.host.containers import Sandbox
 from kubewright.host.seam import ContainerRuntime
 
 ATTEMPTS: Final = 12
-"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started cannot be removed
-before it has started, which takes seconds on a busy machine."""
+"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started
+cannot be removed before it has started, which takes seconds on a busy machine."""
 _PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
 
 THREADS: Final = 8
