@@ -157,7 +157,7 @@ class Files:
         return failed
 
     def clean(self, path: PurePosixPath, /) -> None:
-        """Remove temporary files of writers that died from a directory; nothing if there is no directory."""
+        """Remove what writers that died left in a directory, their temporary files; nothing if there is no directory."""
         with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), directory(path) as opened:
             self._clean(opened, path)
 

@@ -30,10 +30,11 @@ def machine(places: Places, name: str, *, claims: Claims, taken: Sequence[str] =
     """Choose a free address and ports for a new machine; addresses of clusters that do not run are left to them."""
     others = [found for path in sorted(places.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
     avoid = [*taken, *(one.address for other in others for one in other.machines)]
+    blank = Machine(name=name, address="")
     while True:
-        chosen = _free(Machine(name=name, address=""), avoid)
+        chosen = _free(blank, avoid)
         # whoever held the claim when we looked may have given it back since, and listen
-        if claims.take(chosen.address) and chosen == _free(Machine(name=name, address=""), avoid):
+        if claims.take(chosen.address) and chosen == _free(blank, avoid):
             return chosen
         avoid.append(chosen.address)
 

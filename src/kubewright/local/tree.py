@@ -47,7 +47,7 @@ _HANDSHAKE: Final = 0.5
 _ASK: Final = 0.5
 """Seconds that the daemon waits for its nodes before it answers: asking again and again would take the time that they need."""
 _ASKED: Final = 3
-"""How often a daemon is asked that was there a moment ago, and may have a slow one."""
+"""How often a daemon that answered a moment ago is asked: on a slow machine one answer may be late."""
 
 
 def images(ctx: InitContext) -> Iterable[Change]:
