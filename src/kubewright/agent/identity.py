@@ -12,11 +12,12 @@ from kubewright.agent import certificates
 from kubewright.agent.home import Home
 from kubewright.agent.requests import Single
 from kubewright.agent.rounds import Tasks
-from kubewright.agent.seams import Client, Seams
+from kubewright.agent.seams import Seams
 from kubewright.agent.timings import Timings
 from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError
 from kubewright.discovery import csr
 from kubewright.discovery.csr import Wanted
+from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.pki import bundles, keys, pairs
 from kubewright.pki.keys import Algorithm
@@ -79,11 +80,11 @@ class Identity:
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._rotate_at: datetime | None = None
-        self.client: Client | None = None
+        self.client: AsyncKubeClient | None = None
         self.expires: datetime | None = None
         self.trouble = ""
 
-    def api(self) -> Client:
+    def api(self) -> AsyncKubeClient:
         """Return the client; `establish` must have ended."""
         if self.client is None:
             raise CertificateError(f"node {self._node_name} has no certificate yet", remedy="wait until it has joined its cluster")

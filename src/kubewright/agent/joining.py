@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, Sequence
 
 from kubewright.agent.identity import Issuer
 from kubewright.agent.requests import Desk
-from kubewright.agent.seams import Client, Connect, connect
+from kubewright.agent.seams import Connect, connect
 from kubewright.discovery import token as discovery
-from kubewright.discovery.token import AsyncClient, Question
+from kubewright.discovery.token import Question
+from kubewright.http.messages import Headers, Response
+from kubewright.kube.aio import AsyncKubeClient
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Call, Object
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
@@ -63,20 +67,25 @@ class TokenBootstrap:
         clients, self._clients = list(self._clients.values()), {}
         await asyncio.gather(*(client.owned.close() for client in clients))
 
-    def _client(self, access: Access) -> AsyncClient:
+    def _client(self, access: Access) -> AsyncKubeAPI:
         if access not in self._clients:
             self._clients[access] = _Lent(self._connect(access))
-        return cast("AsyncClient", self._clients[access])
+        return self._clients[access]
 
 
-class _Lent:
+class _Lent(AsyncKubeAPI):
     """A client whose borrowers may not close it."""
 
-    def __init__(self, owned: Client) -> None:
+    def __init__(self, owned: AsyncKubeClient) -> None:
         self.owned = owned
 
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.owned, name)
+    async def send(self, call: Call, /) -> Object:
+        return await self.owned.send(call)
 
-    async def close(self) -> None:
-        return
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        return self.owned.stream(call)
+
+    async def raw(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
+    ) -> Response:
+        return await self.owned.raw(method, path, body=body, headers=headers, timeout=timeout)

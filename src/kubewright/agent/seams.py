@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, field
 from kubewright.kube.aio import AsyncKubeClient
-from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.credentials import Access, Identity
+from kubewright.kube.credentials import Access
 
-
-class Client(AsyncKubeAPI, Protocol):
-    """A client whose identity can be exchanged while it is in use. `kube.aio.AsyncKubeClient` is one."""
-
-    async def set_identity(self, identity: Identity) -> None:
-        """Be somebody else from now on; calls in flight finish, watches are cut."""
-        ...
-
-    async def close(self) -> None:
-        """Close every connection. Idempotent."""
-        ...
-
-
-Connect = Callable[[Access], Client]
+Connect = Callable[[Access], AsyncKubeClient]
 """Makes a client for an access; opens nothing."""
 
 

@@ -22,9 +22,10 @@ from kubewright.base.yaml import Document
 from kubewright.cli import cluster_access, columns, secret_input
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed
+from kubewright.kube import dry_run
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access
-from kubewright.kube.recording import RecordingKube
+from kubewright.kube.recording import Action, RecordingKube
 from kubewright.lifecycle import tokens
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.tokens import ControlPlane, Door
@@ -177,7 +178,13 @@ def _cluster(parsed: Parsed, access: Access, *, ids: Sequence[str] = ()) -> Iter
         recording = _recording(api, ids)
         yield recording
         if parsed.text("output") == "text":
-            sys.stdout.writelines(f"{line}\n" for action in recording.actions for line in action.lines())
+            sys.stdout.write("".join(map(_dry_run_text, recording.actions)))
+
+
+def _dry_run_text(action: Action) -> str:
+    """Return what a dry run says of a call, each part led by kubeadm's prefix and its further lines indented."""
+    parts = [f"[dryrun] {said}".splitlines() for said in dry_run.lines(action)]
+    return "".join(f"{first}\n" + "".join(f"\t{line}\n" for line in rest) for first, *rest in parts)
 
 
 def _recording(api: KubeAPI, ids: Sequence[str]) -> RecordingKube:

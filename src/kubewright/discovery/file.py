@@ -14,7 +14,7 @@ from kubewright.apis.kubeconfig import Kubeconfig, parse, resolve_discovery
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
 from kubewright.base.records import dataclass, replace
-from kubewright.discovery.token import Client
+from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import ReadFile, access_of
 from kubewright.kube.resources import CONFIG_MAP
@@ -63,7 +63,7 @@ class Refreshed:
     warnings: tuple[str, ...] = ()
 
 
-def refresh(access: Access, *, connect: Callable[[Access], Client], clock: Clock, within: float, host_trust: bytes | None) -> Refreshed:
+def refresh(access: Access, *, connect: Callable[[Access], KubeAPI], clock: Clock, within: float, host_trust: bytes | None) -> Refreshed:
     """Read cluster-info as the file says, for up to `within` seconds: it proves that the file leads to a cluster.
 
     A file without a CA is completed from it; the connection is then verified with `host_trust`, what this machine trusts. That it may not

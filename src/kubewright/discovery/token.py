@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.apis.addresses import API_SERVER_PORT
@@ -43,22 +43,6 @@ _AT_MOST: Final = 0.2
 _FINAL: Final = frozenset({Reason.REDIRECTED})
 _FINAL_VERIFIED: Final = _FINAL | {Reason.UNTRUSTED}
 _REMEDY: Final = "check the address, and that a control plane runs there"
-
-
-class Client(KubeAPI, Protocol):
-    """A client that is closed after use."""
-
-    def close(self) -> None:
-        """Close every connection. Idempotent."""
-        ...
-
-
-class AsyncClient(AsyncKubeAPI, Protocol):
-    """The asynchronous form of `Client`."""
-
-    async def close(self) -> None:
-        """Close every connection. Idempotent."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +141,7 @@ def server_url(endpoint: str) -> str:
     return server if urlsplit(server).port is not None else f"{server}:{API_SERVER_PORT}"
 
 
-def discover(question: Question, *, connect: Callable[[Access], Client], waiter: Waiter, clock: Clock) -> Access:
+def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter: Waiter, clock: Clock) -> Access:
     """Find a cluster and return how a machine that has only the token may talk to it.
 
     `connect` makes a client for an access. Raises TrustError for a cluster that cannot be believed or does not know the token, and
@@ -183,7 +167,7 @@ def discover(question: Question, *, connect: Callable[[Access], Client], waiter:
     return search.answer
 
 
-async def discover_async(question: Question, *, connect: Callable[[Access], AsyncClient]) -> Access:
+async def discover_async(question: Question, *, connect: Callable[[Access], AsyncKubeAPI]) -> Access:
     """The asynchronous form of `discover`."""
     loop = asyncio.get_running_loop()
     search, pause = Search(question, start=loop.time()), _EVERY
@@ -201,7 +185,7 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
         pause = min(pause * 1.5, _AT_MOST)
 
 
-def _look(connect: Callable[[Access], Client], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:
+def _look(connect: Callable[[Access], KubeAPI], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:
     """Read cluster-info over a connection of its own, which is given up after: the next look may meet another server.
 
     Returns it and its age, 0 where that is not known, or not asked because the token's signature is there.
@@ -214,7 +198,7 @@ def _look(connect: Callable[[Access], Client], access: Access, *, token: Bootstr
         client.close()
 
 
-def _age(client: Client, found: Object) -> float:
+def _age(client: KubeAPI, found: Object) -> float:
     """Return the seconds since an object was made, by the clock of the server: ours may be wrong."""
     from datetime import datetime
     from email.utils import parsedate_to_datetime
@@ -227,7 +211,7 @@ def _age(client: Client, found: Object) -> float:
         return 0.0
 
 
-async def _look_async(connect: Callable[[Access], AsyncClient], access: Access) -> Object:
+async def _look_async(connect: Callable[[Access], AsyncKubeAPI], access: Access) -> Object:
     client = connect(access)
     try:
         return await client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)

@@ -76,9 +76,10 @@ class WatchEvent(NamedTuple):
 
 
 def read_object(call: Call, answer: Response, *, server: str) -> Object:
-    """Return the object of a good answer. Raises the StatusError of a bad one, and NoAnswer for one that makes no sense."""
+    """Return the object of a good answer, or the page of a list. Raises the StatusError of a bad one, NoAnswer for one that makes no sense."""
     check(call, answer, server=server)
-    return _decode(call, answer.body, server=server)
+    found = _decode(call, answer.body, server=server)
+    return page(call, found, server=server) if call.verb == "list" else found
 
 
 def check(call: Call, answer: Response, *, server: str) -> None:
@@ -91,21 +92,17 @@ def check(call: Call, answer: Response, *, server: str) -> None:
     raise _status_error(call, answer.status, _status_of(answer.body), headers=answer.headers, text=answer.body)
 
 
-def items_of(call: Call, page: Object, *, server: str) -> tuple[list[Object], str, str]:
-    """Return a page's objects, its continue token and its resource version.
-
-    Items of a list come without kind and apiVersion; they get those of the list's row back.
-    """
-    items, about_it = page.get("items"), page.get("metadata")
+def page(call: Call, found: Object, *, server: str) -> Object:
+    """Return a page of a list, its items with the kind and apiVersion that the API server leaves out. Raises NoAnswer for anything else."""
+    items, about_it = found.get("items"), found.get("metadata")
     if items is None:
         items = []
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items) or not isinstance(about_it or {}, dict):
         raise _nonsense(call, server, Reason.MALFORMED, "not a list of objects")
-    kind, version = str(page.get("kind", "")), page.get("apiVersion")
+    kind, version = str(found.get("kind", "")), found.get("apiVersion")
     if kind.endswith("List") and kind != "List":
         items = [{"kind": kind.removesuffix("List"), "apiVersion": version, **item} for item in items]
-    about_it = about_it or {}
-    return items, str(about_it.get("continue") or ""), str(about_it.get("resourceVersion") or "")
+    return {**found, "items": items, "metadata": about_it or {}}
 
 
 class _Line(msgspec.Struct):
@@ -188,7 +185,7 @@ def _status_error(call: Call, code: int, status: Mapping[str, Any], *, headers: 
     message = status.get("message")
     shown = _printable(message) if isinstance(message, str) and message else f"status code {code}: {_excerpt(text)}"
     return kind(
-        f"the API server refused to {call.verb} {call.about}",
+        f"the API server refused to {call.doing} {call.about}",
         code=code,
         reason=reason or "",
         status=status,
@@ -209,7 +206,7 @@ def _retry_after(headers: Mapping[str, str], status: Mapping[str, Any]) -> float
 
 
 def _nonsense(call: Call, server: str, reason: Reason, detail: str) -> NoAnswer:
-    return NoAnswer(f"no usable answer from {server} to {call.verb} {call.about}", reason=reason, detail=detail)
+    return NoAnswer(f"no usable answer from {server} to {call.doing} {call.about}", reason=reason, detail=detail)
 
 
 def _excerpt(body: bytes) -> str:

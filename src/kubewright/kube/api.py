@@ -1,40 +1,71 @@
-"""The KubeAPI seam: the verbs that phases, controllers and agents use. Implemented by the two clients, and by the recording overlay."""
+"""The KubeAPI seam: one call is sent, one object comes back. The verbs are written on top of that, once for commands and once for daemons.
+
+Whatever stands for a cluster (a client, an overlay for plans, a wrapper that tries again) implements `send` and has all verbs.
+"""
 
 from __future__ import annotations
 
 import builtins
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from kubewright.http.messages import Headers, Response
+from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
-from kubewright.kube.core import Object, PatchType, Propagation
+from kubewright.kube.core import Call, Object, PatchType, Propagation
 from kubewright.kube.resources import Resource
 
 
-class KubeAPI(Protocol):
+class KubeAPI(ABC):
     """The Kubernetes API, synchronously. Objects are plain JSON maps.
 
-    Every verb raises the StatusError of a refusal and NoAnswer (an Unreachable) where there was no usable answer; nothing is retried.
+    Every verb raises the StatusError of a refusal and NoAnswer (an Unreachable) where there was no usable answer.
     """
+
+    @abstractmethod
+    def send(self, call: Call, /) -> Object:
+        """Make one call and return the object of the answer: of a `list` one page, with kind and apiVersion in each item."""
+
+    @abstractmethod
+    def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        """Send any request, `/readyz` for example. Every status code is an answer."""
+
+    def close(self) -> None:  # noqa: B027  # whoever opens nothing has nothing to close
+        """Close every connection; a later call opens new ones. Idempotent."""
 
     def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Read one object."""
-        ...
+        return self.send(core.get(resource, name, namespace))
 
     def list(
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> builtins.list[Object]:
         """Read all objects of a kind, in one namespace or in all, page by page."""
-        ...
+        found: builtins.list[Object] = []
+        token = ""
+        while True:
+            page = self.send(core.list_page(resource, namespace, label_selector=label_selector, field_selector=field_selector, token=token))
+            found += page["items"]
+            token = core.metadata(page).get("continue") or ""
+            if not token:
+                return found
 
     def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
         """Create an object and return it as stored. Raises AlreadyExists."""
-        ...
+        return self.send(core.create(obj, resource=resource, subresource=subresource))
 
     def update(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
         """Replace an object and return it as stored. Raises Conflict if its resourceVersion is not the present one."""
-        ...
+        return self.send(core.update(obj, resource=resource, subresource=subresource))
 
     def patch(
         self,
@@ -48,7 +79,7 @@ class KubeAPI(Protocol):
         force: bool = False,
     ) -> Object:
         """Change part of an object and return it as stored."""
-        ...
+        return self.send(core.patch(resource, name, body, namespace, type=type, subresource=subresource, force=force))
 
     def delete(
         self,
@@ -62,9 +93,32 @@ class KubeAPI(Protocol):
         resource_version: str = "",
     ) -> Object:
         """Delete an object. Returns a Status, or the object while finalizers hold it."""
-        ...
+        return self.send(
+            core.delete(
+                resource,
+                name,
+                namespace,
+                propagation=propagation,
+                grace_seconds=grace_seconds,
+                uid=uid,
+                resource_version=resource_version,
+            )
+        )
 
-    def raw(
+
+class AsyncKubeAPI(ABC):
+    """The Kubernetes API, asynchronously: the verbs of `KubeAPI`, and watching."""
+
+    @abstractmethod
+    async def send(self, call: Call, /) -> Object:
+        """Make one call and return the object of the answer, as `KubeAPI.send` does."""
+
+    @abstractmethod
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        """Make a watch and yield its events until the server ends it. Raises Gone when the version to begin with is too old."""
+
+    @abstractmethod
+    async def raw(
         self,
         method: str,
         path: str,
@@ -74,21 +128,19 @@ class KubeAPI(Protocol):
         timeout: float | None = None,
     ) -> Response:
         """Send any request, `/readyz` for example. Every status code is an answer."""
-        ...
 
-
-class AsyncKubeAPI(Protocol):
-    """The Kubernetes API, asynchronously: the verbs of `KubeAPI`, and watching."""
+    async def close(self) -> None:  # noqa: B027  # whoever opens nothing has nothing to close
+        """Close every connection; a later call opens new ones. Idempotent."""
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """Read one object."""
-        ...
+        return await self.send(core.get(resource, name, namespace))
 
     async def list(
         self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> builtins.list[Object]:
         """Read all objects of a kind, in one namespace or in all, page by page."""
-        ...
+        return (await self.list_versioned(resource, namespace, label_selector=label_selector, field_selector=field_selector))[0]
 
     async def list_versioned(
         self,
@@ -100,7 +152,24 @@ class AsyncKubeAPI(Protocol):
         resource_version: str = "",
     ) -> tuple[builtins.list[Object], str]:
         """Read all objects of a kind and the resource version to watch from. Version `0` allows the server's cache."""
-        ...
+        found: builtins.list[Object] = []
+        token = ""
+        while True:
+            call = core.list_page(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                resource_version=resource_version,
+                # From its cache the server gives everything at once, whatever the limit says.
+                limit=0 if resource_version == "0" else core.PAGE,
+                token=token,
+            )
+            page = await self.send(call)
+            found += page["items"]
+            token = core.metadata(page).get("continue") or ""
+            if not token:
+                return found, core.metadata(page).get("resourceVersion") or ""
 
     def watch(
         self,
@@ -113,15 +182,24 @@ class AsyncKubeAPI(Protocol):
         seconds: int = 0,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Yield what happens after a resource version until the server ends the watch. Raises Gone when the version is too old."""
-        ...
+        return self.stream(
+            core.watch(
+                resource,
+                namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                resource_version=resource_version,
+                seconds=seconds,
+            )
+        )
 
     async def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
         """Create an object and return it as stored. Raises AlreadyExists."""
-        ...
+        return await self.send(core.create(obj, resource=resource, subresource=subresource))
 
     async def update(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
         """Replace an object and return it as stored. Raises Conflict if its resourceVersion is not the present one."""
-        ...
+        return await self.send(core.update(obj, resource=resource, subresource=subresource))
 
     async def patch(
         self,
@@ -135,7 +213,7 @@ class AsyncKubeAPI(Protocol):
         force: bool = False,
     ) -> Object:
         """Change part of an object and return it as stored."""
-        ...
+        return await self.send(core.patch(resource, name, body, namespace, type=type, subresource=subresource, force=force))
 
     async def delete(
         self,
@@ -149,16 +227,14 @@ class AsyncKubeAPI(Protocol):
         resource_version: str = "",
     ) -> Object:
         """Delete an object. Returns a Status, or the object while finalizers hold it."""
-        ...
-
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Headers | None = None,
-        timeout: float | None = None,
-    ) -> Response:
-        """Send any request, `/readyz` for example. Every status code is an answer."""
-        ...
+        return await self.send(
+            core.delete(
+                resource,
+                name,
+                namespace,
+                propagation=propagation,
+                grace_seconds=grace_seconds,
+                uid=uid,
+                resource_version=resource_version,
+            )
+        )

@@ -1,4 +1,4 @@
-"""The Kubernetes API without I/O: calls as values. Both clients send what is built here and read answers with `answers`."""
+"""The Kubernetes API without I/O: calls as values, and how they are written down. Answers are read by `answers`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,18 @@ _PATCHES: Final[dict[PatchType, str]] = {
     "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
 
+_METHODS: Final[Mapping[str, str]] = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+_OF_COLLECTIONS: Final = frozenset({"list", "watch"})
+_WITH_OBJECT: Final = frozenset({"create", "update"})
+
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -49,14 +61,53 @@ class Writing:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One request to the API. `about` names the object for messages: `configmap kube-system/kubeadm-config`."""
+    """One call to the API, as a value: what the seam carries, and what wrappers of it read.
+
+    `verb` is RBAC's (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`). `body` is plain JSON: an object, a patch, or the options of
+    a deletion. `query` holds selectors and the like; who writes, and whether the server only pretends, is the sender's business.
+    """
+
+    verb: str
+    resource: Resource
+    name: str = ""
+    namespace: str | None = None
+    subresource: str = ""
+    body: Any = None
+    patch_type: PatchType = "strategic"
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def about(self) -> str:
+        """The object for messages: `configmap kube-system/kubeadm-config`."""
+        return about_object(self.body) if self.verb in _WITH_OBJECT else about(self.resource, self.name, self.namespace)
+
+    @property
+    def doing(self) -> str:
+        """The verb for messages."""
+        return "read" if self.verb == "get" else self.verb
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A call as it goes over the wire. `target` is the path with its query."""
 
     method: str
     target: str
-    about: str
-    verb: str
     headers: Headers = field(default_factory=dict)
     body: bytes | None = None
+
+
+def request(call: Call, writing: Writing) -> Request:
+    """Write a call down. Raises UsageError for names that would leave their place in the path."""
+    method = _METHODS[call.verb]
+    collection = call.verb in _OF_COLLECTIONS or (call.verb == "create" and not call.subresource)
+    target = call.resource.path("" if collection else call.name, namespace=call.namespace, subresource=call.subresource)
+    if call.body is None:
+        return Request(method=method, target=target + _query(**call.query))
+    options = call.body if call.verb != "delete" or not writing.dry_run else {**call.body, "dryRun": ["All"]}
+    query = {} if call.verb == "delete" else writing.parameters()
+    kind = _PATCHES[call.patch_type] if call.verb == "patch" else JSON
+    return Request(method=method, target=target + _query(**query, **call.query), headers={"content-type": kind}, body=encode(options))
 
 
 def encode(value: object) -> bytes:
@@ -104,14 +155,9 @@ def headers_for(access: Access) -> dict[str, str | tuple[str, ...]]:
     return headers
 
 
-def get(resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "") -> Call:
+def get(resource: Resource, name: str, namespace: str | None = None) -> Call:
     """Read one object."""
-    return Call(
-        method="GET",
-        target=_named(resource, name, namespace, subresource),
-        about=about(resource, name, namespace),
-        verb="read",
-    )
+    return _named("get", resource, name, namespace)
 
 
 def list_page(
@@ -125,14 +171,14 @@ def list_page(
     token: str = "",
 ) -> Call:
     """Read one page of a collection. `token` is the continue token of the page before."""
-    query = _query(
+    query = _given(
         labelSelector=label_selector,
         fieldSelector=field_selector,
         resourceVersion="" if token else resource_version,
         limit=str(limit) if limit else "",
         **{"continue": token},
     )
-    return Call(method="GET", target=resource.path(namespace=namespace) + query, about=about(resource, "", namespace), verb="list")
+    return Call(verb="list", resource=resource, namespace=namespace, query=query)
 
 
 def watch(
@@ -145,7 +191,7 @@ def watch(
     seconds: int = 0,
 ) -> Call:
     """Watch a collection from a resource version on; the server ends it after so many seconds (0: as it likes)."""
-    query = _query(
+    query = _given(
         watch="true",
         allowWatchBookmarks="true",
         labelSelector=label_selector,
@@ -153,24 +199,20 @@ def watch(
         resourceVersion=resource_version,
         timeoutSeconds=str(seconds) if seconds else "",
     )
-    return Call(method="GET", target=resource.path(namespace=namespace) + query, about=about(resource, "", namespace), verb="watch")
+    return Call(verb="watch", resource=resource, namespace=namespace, query=query)
 
 
-def create(obj: Mapping[str, Any], writing: Writing, *, resource: Resource | None = None, subresource: str = "") -> Call:
+def create(obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Call:
     """Create an object; its namespace is in its metadata. With a subresource (`eviction`, `token`) the object's name is in the path."""
     row = resource or resources.of(obj)
     name, namespace = identity_of(obj)
     _require_namespace(row, namespace, name)
-    path = row.path(name if subresource else "", namespace=namespace, subresource=subresource)
-    return _write("POST", path + _query(**writing.parameters()), obj, about=about_object(obj), verb="create")
+    return Call(verb="create", resource=row, name=name, namespace=namespace, subresource=subresource, body=obj)
 
 
-def update(obj: Mapping[str, Any], writing: Writing, *, resource: Resource | None = None, subresource: str = "") -> Call:
+def update(obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Call:
     """Replace an object."""
-    row = resource or resources.of(obj)
-    name, namespace = identity_of(obj)
-    path = _named(row, name, namespace, subresource)
-    return _write("PUT", path + _query(**writing.parameters()), obj, about=about_object(obj), verb="update")
+    return _named("update", resource or resources.of(obj), *identity_of(obj), subresource=subresource, body=obj)
 
 
 def patch(
@@ -180,14 +222,12 @@ def patch(
     namespace: str | None = None,
     *,
     type: PatchType,
-    writing: Writing,
     subresource: str = "",
     force: bool = False,
 ) -> Call:
     """Change part of an object. `force` takes over fields of other managers (apply only)."""
-    query = _query(**writing.parameters(), force="true" if force and type == "apply" else "")
-    path = _named(resource, name, namespace, subresource)
-    return _write("PATCH", path + query, body, about=about(resource, name, namespace), verb="patch", content_type=_PATCHES[type])
+    query = _given(force="true" if force and type == "apply" else "")
+    return _named("patch", resource, name, namespace, subresource=subresource, body=body, patch_type=type, query=query)
 
 
 def delete(
@@ -195,7 +235,6 @@ def delete(
     name: str,
     namespace: str | None = None,
     *,
-    writing: Writing,
     propagation: Propagation = "",
     grace_seconds: int | None = None,
     uid: str = "",
@@ -207,30 +246,47 @@ def delete(
         options["propagationPolicy"] = propagation
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
-    conditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    conditions = _given(uid=uid, resourceVersion=resource_version)
     if conditions:
         options["preconditions"] = conditions
-    if writing.dry_run:
-        options["dryRun"] = ["All"]
-    return _write("DELETE", _named(resource, name, namespace, ""), options, about=about(resource, name, namespace), verb="delete")
+    return _named("delete", resource, name, namespace, body=options)
 
 
-def raw(method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None) -> Call:
+def raw(method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None) -> Request:
     """Any request; `path` is absolute and encoded, with its query: `/readyz?verbose`."""
     if not path.startswith("/"):
         raise UsageError(f"{path!r} is not an absolute path", remedy="write it like /readyz")
-    return Call(method=method, target=path, about=path.partition("?")[0], verb=method, headers=headers or {}, body=body)
+    return Request(method=method, target=path, headers=headers or {}, body=body)
 
 
-def _write(method: str, target: str, body: object, *, about: str, verb: str, content_type: str = JSON) -> Call:
-    return Call(method=method, target=target, about=about, verb=verb, headers={"content-type": content_type}, body=encode(body))
-
-
-def _named(resource: Resource, name: str, namespace: str | None, subresource: str) -> str:
+def _named(
+    verb: str,
+    resource: Resource,
+    name: str,
+    namespace: str | None,
+    *,
+    subresource: str = "",
+    body: object = None,
+    patch_type: PatchType = "strategic",
+    query: Mapping[str, str] | None = None,
+) -> Call:
+    """Address one object. Raises UsageError for what cannot be addressed."""
     if not name:
         raise UsageError(f"a {resource.singular} without a name cannot be addressed", remedy="set metadata.name")
     _require_namespace(resource, namespace, name)
-    return resource.path(name, namespace=namespace, subresource=subresource)
+    resources.segment(name)
+    if namespace:
+        resources.segment(namespace)
+    return Call(
+        verb=verb,
+        resource=resource,
+        name=name,
+        namespace=namespace,
+        subresource=subresource,
+        body=body,
+        patch_type=patch_type,
+        query=query or {},
+    )
 
 
 def _require_namespace(resource: Resource, namespace: str | None, name: str) -> None:
@@ -238,6 +294,9 @@ def _require_namespace(resource: Resource, namespace: str | None, name: str) -> 
         raise UsageError(f"{resource.singular} {name} needs a namespace", remedy="set metadata.namespace")
 
 
+def _given(**parameters: str) -> dict[str, str]:
+    return {key: value for key, value in parameters.items() if value}
+
+
 def _query(**parameters: str) -> str:
-    given = {key: value for key, value in parameters.items() if value}
-    return f"?{urlencode(given)}" if given else ""
+    return f"?{urlencode(parameters)}" if parameters else ""

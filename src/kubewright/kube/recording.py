@@ -1,22 +1,22 @@
 """A cluster that remembers what would be written to it, for plans and dry runs. Writes nothing anywhere.
 
-Reads see earlier writes first, then a real cluster where there is one, then stand-ins that the caller declares. kubeadm's dry run works the
-same way and prints every request (kubeadm.md 2.5); `Action.lines` has its words.
+Reads see earlier writes first, then a real cluster where there is one, then stand-ins that the caller declares, as in kubeadm's dry run
+(kubeadm.md 2.5).
 """
 
 from __future__ import annotations
 
 import builtins
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kubewright.base.errors import AlreadyExists, Conflict, Invalid, NotFound
 from kubewright.base.records import dataclass
 from kubewright.http.messages import Headers, Response
-from kubewright.kube import comparing, core, resources
+from kubewright.kube import core, resources
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.core import Object, PatchType, Propagation
+from kubewright.kube.core import Call, Object, PatchType
 from kubewright.kube.patches import NODE_LISTS, PatchError, apply_json, apply_merge, apply_strategic
 from kubewright.kube.resources import Resource
 
@@ -26,33 +26,21 @@ Key = tuple[str, str, str | None, str]
 READS: Final = frozenset({"get", "list"})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Action:
-    """One request that was made. `body` is what was sent (a patch as it is), `result` the object as it would be stored."""
+    """One call that was made, and the object as it would be stored, or as it was found."""
 
-    verb: str
-    resource: Resource
-    name: str = ""
-    namespace: str | None = None
-    body: object = None
+    call: Call
     result: Object | None = None
-    subresource: str = ""
 
-    def lines(self) -> list[str]:
-        """Say it in kubeadm's words; secrets are masked, which kubeadm does not do."""
-        row = self.resource
-        said = [
-            f'[dryrun] Would perform action {self.verb.upper()} on resource "{row.plural}" in API group "{row.group or "core"}/{row.version}"'
-        ]
-        if self.name:
-            said.append(f'[dryrun] Resource name "{self.name}", namespace "{self.namespace or ""}"')
-        if self.verb in {"create", "update"} and self.result is not None:
-            said += ["[dryrun] Attached object:", *(f"\t{line}" for line in comparing.masked_yaml(self.result).splitlines())]
-        return said
+    @property
+    def verb(self) -> str:
+        """What was asked for."""
+        return self.call.verb
 
 
-class RecordingKube:
-    """Implements `api.KubeAPI` on memory. Thread-safe. `actions` holds every request in order, `writes` those that change something."""
+class RecordingKube(KubeAPI):
+    """A cluster in memory, over another one if there is one. Thread-safe. `actions` holds every call in order."""
 
     def __init__(self, base: KubeAPI | None = None, *, stand_ins: Iterable[Mapping[str, Any]] = ()) -> None:
         self._base = base
@@ -61,91 +49,24 @@ class RecordingKube:
         self._version = 0
         self._lock = threading.RLock()
         self.actions: builtins.list[Action] = []
+        self._verbs: Mapping[str, Callable[[Call], Object]] = {
+            "get": self._get,
+            "list": self._list,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+        }
 
     @property
     def writes(self) -> builtins.list[Action]:
-        """The requests that would change something, in order."""
+        """The calls that would change something, in order."""
         return [action for action in self.actions if action.verb not in READS]
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+    def send(self, call: Call, /) -> Object:
+        """Answer a call. Of what was written and of stand-ins, lists understand selectors by `metadata.name` and equal labels."""
         with self._lock:
-            found = self._find(resource, name, namespace)
-            self.actions.append(Action(verb="get", resource=resource, name=name, namespace=namespace, result=found))
-        if found is None:
-            raise _missing(resource, name, namespace)
-        return found
-
-    def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
-    ) -> builtins.list[Object]:
-        """List as the base does; of what was written and of stand-ins, selectors by `metadata.name` and equal labels are understood."""
-        with self._lock:
-            self.actions.append(Action(verb="list", resource=resource, namespace=namespace))
-            selectors = {"label_selector": label_selector, "field_selector": field_selector}
-            real = self._base.list(resource, namespace, **selectors) if self._base is not None else []
-            found = {_key_of(resource, obj): obj for obj in real}
-            ours: dict[Key, Object | None] = {**{key: obj for key, obj in self._stand_ins.items() if key not in found}, **self._written}
-            for key, obj in ours.items():
-                found.pop(key, None)
-                if obj is not None and _selected(key, obj, resource, namespace, label_selector, field_selector):
-                    found[key] = obj
-            return builtins.list(found.values())
-
-    def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
-        row = resource or resources.of(obj)
-        name, namespace = core.identity_of(obj)
-        with self._lock:
-            if not subresource and name and self._find(row, name, namespace) is not None:
-                raise AlreadyExists(f"the plan already has {core.about_object(obj)}", code=409, reason="AlreadyExists")
-            return self._store("create", row, obj, body=obj, subresource=subresource)
-
-    def update(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
-        row = resource or resources.of(obj)
-        name, namespace = core.identity_of(obj)
-        with self._lock:
-            found = self._find(row, name, namespace)
-            if found is None:
-                raise _missing(row, name, namespace)
-            version = core.metadata(obj).get("resourceVersion")
-            if version and version != core.metadata(found).get("resourceVersion"):
-                raise Conflict(f"{core.about_object(obj)} changed in the plan since it was read", code=409, reason="Conflict")
-            return self._store("update", row, obj, body=obj, subresource=subresource)
-
-    def patch(
-        self,
-        resource: Resource,
-        name: str,
-        body: object,
-        namespace: str | None = None,
-        *,
-        type: PatchType = "strategic",
-        subresource: str = "",
-        force: bool = False,
-    ) -> Object:
-        with self._lock:
-            found = self._find(resource, name, namespace)
-            if found is None and type != "apply":
-                raise _missing(resource, name, namespace)
-            changed = _patched(found or {}, body, type)
-            return self._store("patch", resource, changed, body=body, subresource=subresource)
-
-    def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: Propagation = "",
-        grace_seconds: int | None = None,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> Object:
-        with self._lock:
-            if self._find(resource, name, namespace) is None:
-                raise _missing(resource, name, namespace)
-            self._written[_key(resource, name, namespace)] = None
-            self.actions.append(Action(verb="delete", resource=resource, name=name, namespace=namespace))
-        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+            return self._verbs[call.verb](call)
 
     def raw(
         self,
@@ -161,29 +82,71 @@ class RecordingKube:
             return self._base.raw(method, path, headers=headers, timeout=timeout)
         return Response(status=200, headers={}, body=b"ok")
 
-    def close(self) -> None:
-        """Do nothing: the real cluster's client belongs to whoever made it."""
+    def _get(self, call: Call) -> Object:
+        found = self._find(call)
+        self.actions.append(Action(call, found))
+        if found is None:
+            raise _missing(call)
+        return found
 
-    def _find(self, resource: Resource, name: str, namespace: str | None) -> Object | None:
-        key = _key(resource, name, namespace)
+    def _list(self, call: Call) -> Object:
+        self.actions.append(Action(call))
+        selectors = {"label_selector": call.query.get("labelSelector", ""), "field_selector": call.query.get("fieldSelector", "")}
+        real = self._base.list(call.resource, call.namespace, **selectors) if self._base is not None else []
+        found = {_key_of(call.resource, obj): obj for obj in real}
+        ours: dict[Key, Object | None] = {**{key: obj for key, obj in self._stand_ins.items() if key not in found}, **self._written}
+        for key, obj in ours.items():
+            found.pop(key, None)
+            if obj is not None and _selected(key, obj, call):
+                found[key] = obj
+        kind, version = f"{call.resource.kind}List", call.resource.api_version
+        return {"kind": kind, "apiVersion": version, "metadata": {}, "items": builtins.list(found.values())}
+
+    def _create(self, call: Call) -> Object:
+        if not call.subresource and call.name and self._find(call) is not None:
+            raise AlreadyExists(f"the plan already has {call.about}", code=409, reason="AlreadyExists")
+        return self._store(call, call.body)
+
+    def _update(self, call: Call) -> Object:
+        found = self._find(call)
+        if found is None:
+            raise _missing(call)
+        version = core.metadata(call.body).get("resourceVersion")
+        if version and version != core.metadata(found).get("resourceVersion"):
+            raise Conflict(f"{call.about} was changed in the plan since it was read", code=409, reason="Conflict")
+        return self._store(call, call.body)
+
+    def _patch(self, call: Call) -> Object:
+        found = self._find(call)
+        if found is None and call.patch_type != "apply":
+            raise _missing(call)
+        return self._store(call, _patched(found or {}, call.body, call.patch_type))
+
+    def _delete(self, call: Call) -> Object:
+        if self._find(call) is None:
+            raise _missing(call)
+        self._written[_key(call.resource, call.name, call.namespace)] = None
+        self.actions.append(Action(call))
+        return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+    def _find(self, call: Call) -> Object | None:
+        key = _key(call.resource, call.name, call.namespace)
         if key in self._written:
             return self._written[key]
         if self._base is not None:
             try:
-                return self._base.get(resource, name, namespace)
+                return self._base.get(call.resource, call.name, call.namespace)
             except NotFound:
                 pass
         return self._stand_ins.get(key)
 
-    def _store(self, verb: str, row: Resource, obj: Mapping[str, Any], *, body: object, subresource: str) -> Object:
+    def _store(self, call: Call, obj: Mapping[str, Any]) -> Object:
         self._version += 1
         result = {**obj, "metadata": {**core.metadata(obj), "resourceVersion": f"plan-{self._version}"}}
         name, namespace = core.identity_of(obj)
-        if name and (not subresource or subresource == "status"):
-            self._written[_key_of(row, obj)] = result
-        self.actions.append(
-            Action(verb=verb, resource=row, name=name, namespace=namespace, body=body, result=dict(obj), subresource=subresource)
-        )
+        if name and (not call.subresource or call.subresource == "status"):
+            self._written[_key(call.resource, name, namespace)] = result
+        self.actions.append(Action(call, dict(obj)))
         return result
 
 
@@ -197,12 +160,12 @@ def _patched(found: Object, body: object, type: PatchType) -> Object:
     return dict(merged)
 
 
-def _selected(key: Key, obj: Object, resource: Resource, namespace: str | None, labels: str, fields: str) -> bool:
-    if key[:2] != (resource.group, resource.plural) or (namespace is not None and key[2] != namespace):
+def _selected(key: Key, obj: Object, call: Call) -> bool:
+    if key[:2] != (call.resource.group, call.resource.plural) or (call.namespace is not None and key[2] != call.namespace):
         return False
     metadata = core.metadata(obj)
-    wanted = dict(part.partition("=")[::2] for part in labels.split(",") if part)
-    named = dict(part.partition("=")[::2] for part in fields.split(",") if part)
+    wanted = dict(part.partition("=")[::2] for part in call.query.get("labelSelector", "").split(",") if part)
+    named = dict(part.partition("=")[::2] for part in call.query.get("fieldSelector", "").split(",") if part)
     return wanted.items() <= (metadata.get("labels") or {}).items() and named.get("metadata.name", key[3]) == key[3]
 
 
@@ -215,5 +178,6 @@ def _key_of(resource: Resource, obj: Mapping[str, Any]) -> Key:
     return _key(resource, name, namespace)
 
 
-def _missing(resource: Resource, name: str, namespace: str | None) -> NotFound:
-    return NotFound(f"{core.about(resource, name, namespace)} is neither in the cluster nor in the plan", code=404, reason="NotFound")
+def _missing(call: Call) -> NotFound:
+    about = core.about(call.resource, call.name, call.namespace)
+    return NotFound(f"{about} is neither in the cluster nor in the plan", code=404, reason="NotFound")

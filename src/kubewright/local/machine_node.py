@@ -16,7 +16,7 @@ from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodeAgent, Seams
 from kubewright.agent.profile import MachineProfile
 from kubewright.agent.requests import Desk
-from kubewright.agent.seams import Client, connect
+from kubewright.agent.seams import connect
 from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.apis.layout import Layout
@@ -26,6 +26,7 @@ from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, serve
+from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.record import Machine
@@ -46,7 +47,7 @@ class BootstrapFile:
 
     def __init__(self, path: PurePosixPath) -> None:
         self._path = path
-        self._clients: list[Client] = []
+        self._clients: list[AsyncKubeClient] = []
 
     async def admit(self) -> tuple[Access, Issuer]:
         """Return where the cluster is, and who may be asked. Raises CertificateError without the file."""

@@ -10,8 +10,9 @@ from typing import Any
 
 from kubewright.base.errors import AlreadyExists, Conflict, Gone, KubewrightError, NotFound, ServerError
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.kube import resources
+from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, Identity
 from kubewright.kube.resources import Resource
 
@@ -108,8 +109,8 @@ class FakeAPI:
             asyncio.get_running_loop().call_soon(reactor, event, copy.deepcopy(obj))
 
 
-class FakeClient:
-    """Implements `agent.identity.Client`."""
+class FakeClient(AsyncKubeAPI):
+    """A client whose identity can be exchanged, as that of `kube.aio`."""
 
     def __init__(self, api: FakeAPI, access: Access) -> None:
         self.api = api
@@ -117,38 +118,59 @@ class FakeClient:
         self.closed = False
         self._queues: list[asyncio.Queue[WatchEvent | KubewrightError | None]] = []
 
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> dict[str, Any]:
-        await self._enter("get", resource.plural, name)
-        return self.api.get(resource, name, namespace)
+    async def send(self, call: core.Call, /) -> dict[str, Any]:
+        selector = call.query.get("fieldSelector", "")
+        what = f"{call.resource.plural}/{call.subresource}" if call.subresource and call.verb == "patch" else call.resource.plural
+        await self._enter(call.verb, what, selector if call.verb == "list" else call.name, _told(call))
+        return {
+            "get": self._get,
+            "list": self._list,
+            "create": self._create,
+            "update": self._update,
+            "patch": self._patch,
+            "delete": self._delete,
+        }[call.verb](call)
 
-    async def list(
-        self, resource: Resource, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
-    ) -> list[dict[str, Any]]:
-        return (await self.list_versioned(resource, namespace, field_selector=field_selector))[0]
+    def _get(self, call: core.Call) -> dict[str, Any]:
+        return self.api.get(call.resource, call.name, call.namespace)
 
-    async def list_versioned(
-        self,
-        resource: Resource,
-        namespace: str | None = None,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        resource_version: str = "",
-    ) -> tuple[list[dict[str, Any]], str]:
-        await self._enter("list", resource.plural, field_selector)
-        found = [obj for (plural, _, _), obj in self.api.objects.items() if plural == resource.plural and matches(obj, field_selector)]
-        return copy.deepcopy(found), str(self.api.version)
+    def _list(self, call: core.Call) -> dict[str, Any]:
+        plural, selector = call.resource.plural, call.query.get("fieldSelector", "")
+        found = [obj for (kind, _, _), obj in self.api.objects.items() if kind == plural and matches(obj, selector)]
+        return {"items": copy.deepcopy(found), "metadata": {"resourceVersion": str(self.api.version)}}
 
-    async def watch(
-        self,
-        resource: Resource,
-        *,
-        namespace: str | None = None,
-        field_selector: str = "",
-        label_selector: str = "",
-        resource_version: str = "",
-        seconds: int = 0,
-    ) -> AsyncGenerator[WatchEvent, None]:
+    def _create(self, call: core.Call) -> dict[str, Any]:
+        if (call.resource.plural, call.namespace or "", call.name) in self.api.objects:
+            raise AlreadyExists(f"{call.about} is there", code=409)
+        return self.api.put(call.body)
+
+    def _update(self, call: core.Call) -> dict[str, Any]:
+        stored = self._get(call)
+        if call.body["metadata"].get("resourceVersion") not in {None, stored["metadata"]["resourceVersion"]}:
+            raise Conflict("it changed", code=409)
+        return self.api.put(call.body)
+
+    def _patch(self, call: core.Call) -> dict[str, Any]:
+        stored, body = self._get(call), call.body
+        assert isinstance(body, dict)
+        if body.get("metadata", {}).get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
+            raise Conflict("another object of this name", code=409)
+        new = merge(stored, body)
+        return stored if new == stored else self.api.put(new)
+
+    def _delete(self, call: core.Call) -> dict[str, Any]:
+        stored, uid = self._get(call), call.body.get("preconditions", {}).get("uid", "")
+        if uid and uid != stored["metadata"]["uid"]:
+            raise Conflict("another object of this name", code=409)
+        if stored["metadata"].get("finalizers"):
+            stored["metadata"].update(deletionTimestamp="2026-01-02T03:04:05Z", deletionGracePeriodSeconds=0)
+            return self.api.put(stored)
+        self.api.remove(call.resource, call.name, call.namespace)
+        return {"kind": "Status", "status": "Success"}
+
+    async def stream(self, call: core.Call, /) -> AsyncGenerator[WatchEvent, None]:
+        resource, field_selector = call.resource, call.query.get("fieldSelector", "")
+        resource_version = call.query.get("resourceVersion", "")
         await self._enter("watch", resource.plural, field_selector)
         queue: asyncio.Queue[WatchEvent | KubewrightError | None] = asyncio.Queue()
         row = (resource, field_selector, queue)
@@ -166,61 +188,6 @@ class FakeClient:
         finally:
             self.api.watchers.remove(row)
             self._queues.remove(queue)
-
-    async def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> dict[str, Any]:
-        row, metadata = resource or resources.of(obj), obj["metadata"]
-        await self._enter("create", row.plural, metadata.get("name", ""), obj)
-        if (row.plural, metadata.get("namespace") or "", metadata.get("name", "")) in self.api.objects:
-            raise AlreadyExists(f"{row.plural} {metadata['name']} is there", code=409)
-        return self.api.put(obj)
-
-    async def update(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> dict[str, Any]:
-        row, metadata = resource or resources.of(obj), obj["metadata"]
-        await self._enter("update", row.plural, metadata["name"], obj)
-        stored = self.api.get(row, metadata["name"], metadata.get("namespace"))
-        if metadata.get("resourceVersion") not in {None, stored["metadata"]["resourceVersion"]}:
-            raise Conflict("it changed", code=409)
-        return self.api.put(obj)
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        body: object,
-        namespace: str | None = None,
-        *,
-        type: str = "strategic",
-        subresource: str = "",
-        force: bool = False,
-    ) -> dict[str, Any]:
-        await self._enter("patch", f"{resource.plural}/{subresource}" if subresource else resource.plural, name, body)
-        stored = self.api.get(resource, name, namespace)
-        assert isinstance(body, dict)
-        if body.get("metadata", {}).get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
-            raise Conflict("another object of this name", code=409)
-        new = merge(stored, body)
-        return stored if new == stored else self.api.put(new)
-
-    async def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: str = "",
-        grace_seconds: int | None = None,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> dict[str, Any]:
-        await self._enter("delete", resource.plural, name, {"grace": grace_seconds, "uid": uid})
-        stored = self.api.get(resource, name, namespace)
-        if uid and uid != stored["metadata"]["uid"]:
-            raise Conflict("another object of this name", code=409)
-        if stored["metadata"].get("finalizers"):
-            stored["metadata"].update(deletionTimestamp="2026-01-02T03:04:05Z", deletionGracePeriodSeconds=0)
-            return self.api.put(stored)
-        self.api.remove(resource, name, namespace)
-        return {"kind": "Status", "status": "Success"}
 
     async def raw(self, method: str, path: str, **_: Any) -> Any:
         raise NotImplementedError
@@ -241,6 +208,13 @@ class FakeClient:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(0)
         self.api.check(Call(verb, what, name, copy.deepcopy(body), self.access.identity, loop.time()))
+
+
+def _told(call: core.Call) -> Any:
+    """What tests look at of a call: its body, and of a deletion the conditions."""
+    if call.verb != "delete":
+        return call.body
+    return {"grace": call.body.get("gracePeriodSeconds"), "uid": call.body.get("preconditions", {}).get("uid", "")}
 
 
 def gone() -> Gone:

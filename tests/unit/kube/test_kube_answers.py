@@ -18,6 +18,7 @@ from kubewright.kube.answers import EventType, WatchDecoder
 
 SERVER = "https://127.0.0.1:6443"
 CALL = core.get(resources.CONFIG_MAP, "kubeadm-config", "kube-system")
+LIST = core.list_page(resources.NODE)
 
 
 def status(code: int, reason: str = "", message: str = "", **details: object) -> bytes:
@@ -112,13 +113,12 @@ def test_list_items_get_their_kind_back() -> None:
         "metadata": {"continue": "t", "resourceVersion": "9"},
         "items": [{"metadata": {"name": "a"}}],
     }
-    items, token, version = answers.items_of(CALL, page, server=SERVER)
-    assert items == [{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}]
-    assert (token, version) == ("t", "9")
-    assert answers.items_of(CALL, {"items": None}, server=SERVER) == ([], "", "")
+    found = answers.page(LIST, page, server=SERVER)
+    assert found == {**page, "items": [{"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}}]}
+    assert answers.page(LIST, {"items": None}, server=SERVER) == {"items": [], "metadata": {}}
     for nonsense in ({"items": 3}, {"items": [3]}, {"items": [], "metadata": [1]}):
         with pytest.raises(NoAnswer):
-            answers.items_of(CALL, nonsense, server=SERVER)
+            answers.page(LIST, nonsense, server=SERVER)
 
 
 def line(kind: str, **metadata: str) -> bytes:
@@ -188,8 +188,9 @@ JSON_LIKE = st.recursive(
 @given(st.binary(max_size=60) | JSON_LIKE.map(lambda value: json.dumps(value).encode()), st.integers(100, 599))
 def test_no_answer_falls_outside_the_tree(body: bytes, code: int) -> None:
     with contextlib.suppress(errors.APIError):
-        found = answers.read_object(CALL, Response(status=code, body=body), server=SERVER)
-        answers.items_of(CALL, found, server=SERVER)
+        answers.read_object(CALL, Response(status=code, body=body), server=SERVER)
+    with contextlib.suppress(errors.APIError):
+        answers.read_object(LIST, Response(status=code, body=body), server=SERVER)
 
 
 @given(st.binary(max_size=60) | JSON_LIKE.map(lambda value: json.dumps(value).encode() + b"\n"))

@@ -8,6 +8,7 @@ import pytest
 
 from kubewright.base import errors
 from kubewright.base.change import Action, Lifetime
+from kubewright.base.records import replace
 from kubewright.kube import resources
 from kubewright.kube.comparing import contains
 from kubewright.kube.ensure import Object, Write, decide, ensure_object, remove_object
@@ -145,11 +146,11 @@ class Busy(RecordingKube):
         super().__init__(stand_ins=[stored(data={"a": "2"})])
         self.left, self.error = times, error
 
-    def update(self, obj, **options: object):
-        if self.left:
+    def send(self, call, /):
+        if call.verb == "update" and self.left:
             self.left -= 1
             raise self.error("busy", code=409)
-        return super().update(obj, **options)
+        return super().send(call)
 
 
 def test_a_conflict_is_answered_by_looking_again() -> None:
@@ -162,11 +163,11 @@ def test_a_conflict_is_answered_by_looking_again() -> None:
 
 def test_what_was_created_meanwhile_is_looked_at() -> None:
     class Race(RecordingKube):
-        def create(self, obj, **options: object):
-            if not self.writes:
-                super().create({**obj, "data": {"a": "theirs"}})
+        def send(self, call, /):
+            if call.verb == "create" and not self.writes:
+                super().send(replace(call, body={**call.body, "data": {"a": "theirs"}}))
                 raise errors.AlreadyExists("race", code=409)
-            return super().create(obj, **options)
+            return super().send(call)
 
     api = Race()
     assert ensure_object(api, Object(CM)).action is Action.UPDATE
@@ -197,7 +198,7 @@ def test_a_node_is_marked_once() -> None:
     api = RecordingKube(stand_ins=[NODE])
     change = ensure_node_marks(api, MARKS)
     assert change.action is Action.UPDATE
-    assert api.writes[0].body == {
+    assert api.writes[0].call.body == {
         "metadata": {
             "annotations": {"kubeadm.alpha.kubernetes.io/cri-socket": None},
             "labels": {"node-role.kubernetes.io/control-plane": ""},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubewright.base import errors
-from kubewright.kube import resources
+from kubewright.kube import dry_run, resources
 from kubewright.kube.recording import RecordingKube
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns", "labels": {"a": "1"}}, "data": {"k": "v"}}
@@ -82,31 +82,21 @@ def test_the_words_are_those_of_kubeadm() -> None:
     api.create(NODE)
     api.delete(resources.NODE, "n1")
     api.list(resources.CLUSTER_ROLE_BINDING)
-    lines = [action.lines() for action in api.actions]
+    lines = [dry_run.lines(action) for action in api.actions]
     assert lines[0] == [
-        '[dryrun] Would perform action CREATE on resource "configmaps" in API group "core/v1"',
-        '[dryrun] Resource name "c", namespace "ns"',
-        "[dryrun] Attached object:",
-        "\tapiVersion: v1",
-        "\tdata:",
-        "\t  k: v",
-        "\tkind: ConfigMap",
-        "\tmetadata:",
-        "\t  labels:",
-        '\t    a: "1"',
-        "\t  name: c",
-        "\t  namespace: ns",
+        'Would perform action CREATE on resource "configmaps" in API group "core/v1"',
+        'Attached object:\napiVersion: v1\ndata:\n  k: v\nkind: ConfigMap\nmetadata:\n  labels:\n    a: "1"\n  name: c\n  namespace: ns\n',
     ]
     assert lines[2] == [
-        '[dryrun] Would perform action DELETE on resource "nodes" in API group "core/v1"',
-        '[dryrun] Resource name "n1", namespace ""',
+        'Would perform action DELETE on resource "nodes" in API group "core/v1"',
+        'Resource name "n1", namespace ""',
     ]
-    assert lines[3] == ['[dryrun] Would perform action LIST on resource "clusterrolebindings" in API group "rbac.authorization.k8s.io/v1"']
+    assert lines[3] == ['Would perform action LIST on resource "clusterrolebindings" in API group "rbac.authorization.k8s.io/v1"']
 
 
 def test_secrets_are_masked() -> None:
     api = RecordingKube()
     api.create(SECRET)
-    text = "\n".join(api.writes[0].lines())
+    text = "\n".join(dry_run.lines(api.writes[0]))
     assert "Y2FuYXJ5" not in text
-    assert "\t  k: <masked>" in text
+    assert "\n  k: <masked>" in text

@@ -30,14 +30,13 @@ CALLS = [
         "/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=5&timeoutSeconds=300",
     ),
     (
-        core.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "kube-system"}}, WRITING),
+        core.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "kube-system"}}),
         "POST",
         "/api/v1/namespaces/kube-system/secrets?fieldManager=kubeadm",
     ),
     (
         core.create(
             {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "ns"}},
-            WRITING,
             resource=resources.POD,
             subresource="eviction",
         ),
@@ -45,32 +44,39 @@ CALLS = [
         "/api/v1/namespaces/ns/pods/p/eviction?fieldManager=kubeadm",
     ),
     (
-        core.update(
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
-            Writing(field_manager="agent", dry_run=True),
-            subresource="status",
-        ),
+        core.update({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}, subresource="status"),
         "PUT",
-        "/api/v1/nodes/n1/status?fieldManager=agent&dryRun=All",
+        "/api/v1/nodes/n1/status?fieldManager=kubeadm",
     ),
     (
-        core.patch(resources.NODE, "n1", {}, type="apply", writing=WRITING, force=True),
+        core.patch(resources.NODE, "n1", {}, type="apply", force=True),
         "PATCH",
         "/api/v1/nodes/n1?fieldManager=kubeadm&force=true",
     ),
-    (core.delete(resources.NODE, "n1", writing=WRITING), "DELETE", "/api/v1/nodes/n1"),
+    (core.delete(resources.NODE, "n1"), "DELETE", "/api/v1/nodes/n1"),
     (
         core.get(resources.CLUSTER_ROLE_BINDING, "kubeadm:get-nodes"),
         "GET",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/kubeadm:get-nodes",
     ),
-    (core.raw("GET", "/readyz?verbose"), "GET", "/readyz?verbose"),
 ]
 
 
 @pytest.mark.parametrize(("call", "method", "target"), CALLS, ids=lambda value: getattr(value, "about", None))
 def test_a_call_has_its_path_and_query(call: core.Call, method: str, target: str) -> None:
-    assert (call.method, call.target) == (method, target)
+    request = core.request(call, WRITING)
+    assert (request.method, request.target) == (method, target)
+
+
+def test_any_other_request_is_sent_as_it_is_written() -> None:
+    request = core.raw("GET", "/readyz?verbose")
+    assert (request.method, request.target) == ("GET", "/readyz?verbose")
+
+
+def test_who_writes_and_whether_the_server_pretends_is_said_on_writes_alone() -> None:
+    writing, node = Writing(field_manager="agent", dry_run=True), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    assert core.request(core.update(node), writing).target == "/api/v1/nodes/n1?fieldManager=agent&dryRun=All"
+    assert core.request(core.get(resources.NODE, "n1"), writing).target == "/api/v1/nodes/n1"
 
 
 @pytest.mark.parametrize(
@@ -83,14 +89,12 @@ def test_a_call_has_its_path_and_query(call: core.Call, method: str, target: str
     ],
 )
 def test_a_patch_says_of_which_type_it_is(type: str, content: str) -> None:
-    assert core.patch(resources.NODE, "n1", {}, type=type, writing=WRITING).headers["content-type"] == content
+    assert core.request(core.patch(resources.NODE, "n1", {}, type=type), WRITING).headers["content-type"] == content
 
 
 def test_a_deletion_may_have_conditions() -> None:
-    call = core.delete(
-        resources.POD, "p", "ns", writing=Writing(dry_run=True), propagation="Background", grace_seconds=0, uid="u", resource_version="9"
-    )
-    assert json.loads(call.body or b"") == {
+    call = core.delete(resources.POD, "p", "ns", propagation="Background", grace_seconds=0, uid="u", resource_version="9")
+    assert json.loads(core.request(call, Writing(dry_run=True)).body or b"") == {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": "Background",
@@ -129,7 +133,7 @@ def test_what_cannot_be_addressed_is_refused() -> None:
     with pytest.raises(DocumentError):
         resources.of({"kind": "Nothing", "apiVersion": "v1"})
     with pytest.raises(DocumentError):
-        core.create({}, WRITING)
+        core.create({})
 
 
 def test_every_row_is_found_by_its_object() -> None:

@@ -37,15 +37,17 @@ class Kube(RecordingKube):
         super().__init__(stand_ins=cluster.objects)
         self.cluster, self.access = cluster, access
 
-    def get(self, resource, name, namespace=None):
-        self.cluster.read.append(f"{resource.plural}/{name}")
+    def send(self, call, /):
+        if call.verb != "get":
+            return super().send(call)
+        self.cluster.read.append(f"{call.resource.plural}/{call.name}")
         if self.cluster.down:
             raise APIError("the cluster is down")
         if not self.known():
             raise Unauthorized("who are you?", code=401)
-        if resource.plural == "nodes" and self.cluster.ready:
+        if call.resource.plural == "nodes" and self.cluster.ready:
             raise Forbidden("I know no rights yet", code=403)
-        return super().get(resource, name, namespace)
+        return super().send(call)
 
     def known(self):
         identity = self.access.identity

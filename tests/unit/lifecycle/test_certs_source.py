@@ -73,7 +73,7 @@ def test_what_the_cluster_cannot_mean_is_told_and_the_defaults_are_taken(text):
 
 def test_a_cluster_that_does_not_answer_is_told():
     class Silent(RecordingKube):
-        def get(self, *_: object):
+        def send(self, *_: object):
             raise Unreachable("no answer")
 
     assert load(api=Silent())[2] == ["no answer"]

@@ -12,11 +12,11 @@ from kubewright.apis.layout import Layout
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.host.real import RealHost
+from kubewright.kube.dry_run import DryRunKube, lines
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CLUSTER_ROLE_BINDING, named
 from kubewright.lifecycle.init import dry_run_directory, planning
 from kubewright.lifecycle.init.dry_run_directory import PREFIX, VARIABLE
-from kubewright.lifecycle.init.telling import TellingKube, lines
 
 
 def dry_run(box, request, directory, *, observe=lambda _: None):
@@ -124,7 +124,7 @@ def binding(subject):
 
 
 def test_requests_are_told_in_kubeadms_words(box):
-    kube = TellingKube(reporter=box.reporter)
+    kube = DryRunKube(reporter=box.reporter)
     kube.create(binding("x"))
     kube.update(binding("y"))
     kube.patch(CLUSTER_ROLE_BINDING, "b", {"metadata": {"labels": {"a": "b"}}})

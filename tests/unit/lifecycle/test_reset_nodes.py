@@ -23,7 +23,7 @@ def box(tmp_path, monkeypatch, capsys):
 
 
 def actions(box):
-    return [(action.verb, action.name) for action in box.kube.actions if action.verb != "get"]
+    return [(action.verb, action.call.name) for action in box.kube.actions if action.verb != "get"]
 
 
 def test_the_node_is_deleted_by_the_name_that_the_kubelets_certificate_bears(box):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from kubewright.base.clock import FakeClock
@@ -35,14 +33,17 @@ class Flaky:
         self.errors = list(errors)
         self.calls = []
 
-    def __getattr__(self, verb: str) -> Callable[..., object]:
-        def call(*args: object, **kwargs: object) -> object:
-            self.calls.append(verb)
-            if self.errors:
-                raise self.errors.pop(0)
-            return [] if verb == "list" else {"verb": verb}
+    def send(self, call):
+        return self.answer(call.verb)
 
-        return call
+    def raw(self, *_: object, **__: object):
+        return self.answer("raw")
+
+    def answer(self, verb: str):
+        self.calls.append(verb)
+        if self.errors:
+            raise self.errors.pop(0)
+        return {"items": []} if verb == "list" else {"verb": verb}
 
 
 CALLS = {
@@ -87,12 +88,9 @@ def test_not_found_passes_only_where_it_means_a_missing_namespace(verb, count):
 
 def test_the_pauses_grow_to_half_a_second_and_the_last_error_stands():
     class Down(Flaky):
-        def __getattr__(self, verb: str) -> Callable[..., object]:
-            def call(*args: object, **kwargs: object) -> object:
-                self.calls.append(clock.monotonic())
-                raise Unreachable(f"try {len(self.calls)}")
-
-            return call
+        def answer(self, verb: str):
+            self.calls.append(clock.monotonic())
+            raise Unreachable(f"try {len(self.calls)}")
 
     clock = FakeClock()
     inner = Down()

@@ -15,10 +15,11 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
+from kubewright.kube.dry_run import DryRunKube
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.init import calls, observing, stand_ins
 from kubewright.lifecycle.init.calls import Call
-from kubewright.lifecycle.init.telling import TellingHost, TellingKube, TellingWaiter, announce
+from kubewright.lifecycle.init.telling import TellingHost, TellingWaiter, announce
 from kubewright.pki import table
 from kubewright.workflow.plan import Plan
 
@@ -60,7 +61,7 @@ def dry_run(
 
         @functools.cache
         def kube() -> KubeAPI:
-            return TellingKube(base(), reporter=reporter, stand_ins=stand_ins.objects(call.configuration))
+            return DryRunKube(base(), reporter=reporter, stand_ins=stand_ins.objects(call.configuration))
 
         with calls.context(call, host, waiter=TellingWaiter(reporter=reporter), connect=lambda _: kube()) as ctx:
             found = calls.run(ctx, call)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
 
 from kubewright.base.change import Action as ChangeAction
 from kubewright.base.change import Change
@@ -14,14 +13,7 @@ from kubewright.host.desired import Accounts, Desired, Directory, File, Ownershi
 from kubewright.host.facts import Facts
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
-from kubewright.kube import comparing
-from kubewright.kube.api import KubeAPI
-from kubewright.kube.core import Object, PatchType, Propagation
-from kubewright.kube.recording import Action, RecordingKube
-from kubewright.kube.resources import Resource
-
-TOPIC: Final = "dryrun"
-_WITH_OBJECT: Final = frozenset({"create", "update", "patch"})
+from kubewright.kube.dry_run import TOPIC
 
 
 def announce(reporter: Reporter, text: str) -> None:
@@ -56,77 +48,6 @@ class TellingHost(OverlayHost):
                 announce(self._reporter, f'Would give "{desired.path}" to user {desired.owner} and group {desired.group}')
             case Service():
                 announce(self._reporter, f"Would {change.reason.replace(', ', ' and ')} the service {desired.name}")
-
-
-class TellingKube(RecordingKube):
-    """A recording cluster that tells each request which would change something; reads are really made, or answered from memory."""
-
-    def __init__(self, base: KubeAPI | None = None, *, reporter: Reporter, stand_ins: Iterable[Mapping[str, Any]] = ()) -> None:
-        super().__init__(base, stand_ins=stand_ins)
-        self._reporter = reporter
-
-    def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
-        return self._told(lambda: super(TellingKube, self).create(obj, resource=resource, subresource=subresource))
-
-    def update(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Object:
-        return self._told(lambda: super(TellingKube, self).update(obj, resource=resource, subresource=subresource))
-
-    def patch(
-        self,
-        resource: Resource,
-        name: str,
-        body: object,
-        namespace: str | None = None,
-        *,
-        type: PatchType = "strategic",
-        subresource: str = "",
-        force: bool = False,
-    ) -> Object:
-        return self._told(
-            lambda: super(TellingKube, self).patch(resource, name, body, namespace, type=type, subresource=subresource, force=force)
-        )
-
-    def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: Propagation = "",
-        grace_seconds: int | None = None,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> Object:
-        return self._told(
-            lambda: super(TellingKube, self).delete(
-                resource,
-                name,
-                namespace,
-                propagation=propagation,
-                grace_seconds=grace_seconds,
-                uid=uid,
-                resource_version=resource_version,
-            )
-        )
-
-    def _told(self, call: Callable[[], Object]) -> Object:
-        with self._lock:  # the last request is then the one of this call
-            answer = call()
-            for text in lines(self.actions[-1]):
-                announce(self._reporter, text)
-        return answer
-
-
-def lines(action: Action) -> list[str]:
-    """Say one request in kubeadm's words. The name is told where it is not in the object; values of Secrets are masked, unlike there."""
-    row = action.resource
-    group = f"{row.group or 'core'}/{row.version}"
-    said = [f'Would perform action {action.verb.upper()} on resource "{row.plural}" in API group "{group}"']
-    if action.name and action.verb != "create":
-        said.append(f'Resource name "{action.name}", namespace "{action.namespace or ""}"')
-    if action.verb in _WITH_OBJECT and action.result is not None:
-        said.append(f"Attached object:\n{comparing.masked_yaml(action.result)}")
-    return said
 
 
 class TellingWaiter:

@@ -24,7 +24,7 @@ from kubewright.workflow.journal import FileJournal, HeldJournal, JournalStore
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
-    from kubewright.discovery.token import Client
+    from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
     from kubewright.lifecycle.means import Means
     from kubewright.workflow.plan import Plan
@@ -94,7 +94,7 @@ def _preflight(passed: Callable[[], None]) -> Callable[[JoinContext], Iterable[S
     return preflight
 
 
-def connecting(means: Means) -> Callable[[Access], Client]:
+def connecting(means: Means) -> Callable[[Access], KubeAPI]:
     """Make clients that go through the proxies of the environment, as kubeadm's do."""
     from kubewright.http.proxies import Proxies
     from kubewright.kube.client import KubeClient

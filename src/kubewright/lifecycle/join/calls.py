@@ -27,8 +27,8 @@ from kubewright.workflow.journal import JournalStore
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
-    from kubewright.discovery.token import Client
     from kubewright.etcd.api import Etcd
+    from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
     from kubewright.lifecycle.means import Machine
 
@@ -92,7 +92,7 @@ def context(
     host: Host,
     *,
     waiter: Waiter,
-    connect: Callable[[Access], Client],
+    connect: Callable[[Access], KubeAPI],
     discovered: Callable[[JoinContext], Access] = discover,
     preflight: Callable[[JoinContext], Iterable[Step]] = name_checks,
     reaching: Callable[[JoinContext], Etcd] = reach_etcd,
@@ -101,9 +101,9 @@ def context(
 ) -> Iterator[JoinContext]:
     """Give what the phases work with. Keys that are still being made at the end are dropped, and connections closed."""
     means = call.means
-    clients: list[Client | Etcd] = []
+    clients: list[KubeAPI | Etcd] = []
 
-    def connected(access: Access) -> Client:
+    def connected(access: Access) -> KubeAPI:
         made = connect(access)
         clients.append(made)
         return made

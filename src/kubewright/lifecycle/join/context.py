@@ -16,7 +16,6 @@ from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document
-    from kubewright.discovery.token import Client
     from kubewright.etcd.api import Etcd
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.core import Object
@@ -83,7 +82,7 @@ class JoinContext(MachineContext):
     """
 
     join: JoinConfiguration
-    connect: Callable[[Access], Client]
+    connect: Callable[[Access], KubeAPI]
     discover: Callable[[JoinContext], Access] = discover
     adapt: Callable[[Configuration], Configuration] = of_cluster
     reach_etcd: Callable[[JoinContext], Etcd] = reach_etcd

@@ -18,8 +18,9 @@ from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host import dryrun
 from kubewright.host.seam import Host
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate
+from kubewright.kube.dry_run import DryRunKube
 from kubewright.lifecycle.init import stand_ins as nodes
-from kubewright.lifecycle.init.telling import TellingHost, TellingKube, TellingWaiter, announce
+from kubewright.lifecycle.init.telling import TellingHost, TellingWaiter, announce
 from kubewright.lifecycle.join import calls, stand_ins
 from kubewright.lifecycle.join.calls import Call
 from kubewright.lifecycle.join.context import JoinContext, discover, reach_etcd
@@ -28,7 +29,6 @@ from kubewright.lifecycle.join.planning import really
 from kubewright.workflow.plan import Plan
 
 if TYPE_CHECKING:
-    from kubewright.discovery.token import Client
     from kubewright.etcd.api import Etcd
     from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.join.planning import Connecting
@@ -45,7 +45,7 @@ class _Host(TellingHost):
         return super().remove(path)
 
 
-class _Kube(TellingKube):
+class _Kube(DryRunKube):
     """Closes the client that reads."""
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class _Cluster:
         self._node = nodes.node(call.configuration.node_registration.name)
         self._lost: list[dict[str, Any]] = []
 
-    def connect(self, access: Access) -> Client:
+    def connect(self, access: Access) -> KubeAPI:
         if self._lost:
             return self._telling(None, self._lost)
         late = isinstance(access.identity, ClientCertificate)
@@ -81,7 +81,7 @@ class _Cluster:
     def etcd(self, ctx: JoinContext) -> Etcd:
         return RecordingEtcd(None if self._lost else reach_etcd(ctx))
 
-    def _telling(self, base: KubeAPI | None, objects: list[dict[str, Any]]) -> Client:
+    def _telling(self, base: KubeAPI | None, objects: list[dict[str, Any]]) -> KubeAPI:
         return _Kube(base, reporter=self._reporter, stand_ins=objects)
 
 

@@ -18,10 +18,10 @@ from kubewright.lifecycle.join.context import reach_etcd
 from kubewright.workflow.plan import Plan
 
 if TYPE_CHECKING:
-    from kubewright.discovery.token import Client
+    from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
 
-    Connecting = Callable[[Call], Callable[[Access], Client]]
+    Connecting = Callable[[Call], Callable[[Access], KubeAPI]]
     """Gives what makes clients for a call."""
 
 
@@ -31,7 +31,7 @@ class Observed(RecordingKube):
     Administrators come after the kubelet: for them its Node is there.
     """
 
-    def __init__(self, base: Client, access: Access, *, node: str) -> None:
+    def __init__(self, base: KubeAPI, access: Access, *, node: str) -> None:
         late = isinstance(access.identity, ClientCertificate)
         super().__init__(base, stand_ins=[stand_ins.node(node)] if late else ())
         self._client = base
@@ -40,7 +40,7 @@ class Observed(RecordingKube):
         self._client.close()
 
 
-def really(call: Call) -> Callable[[Access], Client]:
+def really(call: Call) -> Callable[[Access], KubeAPI]:
     """Make clients of real clusters."""
     return acting.connecting(call.means)
 
