@@ -70,7 +70,7 @@ def test_a_command_has_what_kubeadms_has(row, monkeypatch, capsys):
     assert main([*ours.words, "--help"]) == row["help_exit_code"]
     out, err = capsys.readouterr()
     assert all(f"  {line}\n" in out for line in row["usage"])
-    assert [flag.name for flag in (*commands.GLOBAL_FLAGS, *ours.flags) if (f"--{flag.name}" in out) == flag.hidden] == []
+    assert [flag.name for flag in (*commands.GLOBAL_FLAGS, *ours.flags_as("kubeadm")) if (f"--{flag.name}" in out) == flag.hidden] == []
     assert ("kubewright" in out, err) == (False, "")
 
 

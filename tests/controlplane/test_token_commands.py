@@ -252,7 +252,8 @@ KEY = "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize("argv", [(), ("--certificate-key", KEY)])
-def test_the_join_command_is_kubeadms(cluster, argv):
+def test_the_join_command_is_kubeadms(cluster, argv, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/kubeadm"])
     ours, theirs = (
         run("create", token, "--print-join-command", *argv).out.replace(token, TOKEN)
         for run, token in ((cluster.kubewright, "aaaaaa.0123456789abcdef"), (cluster.kubeadm, "bbbbbb.0123456789abcdef"))
@@ -261,7 +262,18 @@ def test_the_join_command_is_kubeadms(cluster, argv):
     assert pins.pin(cluster.ca_pem) in ours
 
 
-def test_a_bundle_is_pinned_as_a_whole(cluster):
+def test_the_join_command_names_the_program_that_was_called(cluster, monkeypatch):
+    commands = {}
+    for program in ("kubeadm", "kubewright"):
+        monkeypatch.setattr("sys.argv", [f"/usr/bin/{program}"])
+        commands[program] = cluster.kubewright("create", TOKEN, "--print-join-command").out
+        cluster.clear()
+    assert commands["kubewright"].startswith("kubewright join ")
+    assert commands["kubewright"].replace("kubewright", "kubeadm", 1) == commands["kubeadm"]
+
+
+def test_a_bundle_is_pinned_as_a_whole(cluster, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/kubeadm"])
     document = yaml.load(cluster.kubeconfig.read_text())
     import base64
 
@@ -386,9 +398,10 @@ def test_the_kubeconfig_is_the_flag_the_environment_or_the_home(cluster, monkeyp
         assert "/etc/kubernetes/admin.conf" in run.err
 
 
-def test_structured_results_of_create_and_delete(cluster):
+def test_structured_results_of_create_and_delete(cluster, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/kubewright"])
     made = json.loads(cluster.kubewright("create", TOKEN, "--print-join-command", "-o", "json").out)
-    assert (made["kind"], made["token"], made["joinCommand"].split()[:2]) == ("BootstrapToken", TOKEN, ["kubeadm", "join"])
+    assert (made["kind"], made["token"], made["joinCommand"].split()[:2]) == ("BootstrapToken", TOKEN, ["kubewright", "join"])
     assert json.loads(cluster.kubewright("delete", "abcdef", "-o", "json").out) == {"deleted": ["abcdef"]}
 
 

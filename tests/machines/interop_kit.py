@@ -26,7 +26,7 @@ _NEXT_IMAGES: Final = {"etcd:3.6.8-0": "etcd:3.7.0-0", "coredns/coredns:v1.14.2"
 
 FIRST, SECOND, WORKER = "first", "second", "worker"
 _ADMINISTRATOR: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
-_COMMAND: Final = re.compile(r"kubeadm join (?P<words>(?:[^\n\\]|\\\n)+)")
+_COMMAND: Final = re.compile(r"(?:kubeadm|kubewright) join (?P<words>(?:[^\n\\]|\\\n)+)")
 _ETCDCTL: Final = (
     *("etcdctl", "--cacert=/etc/kubernetes/pki/etcd/ca.crt", "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt"),
     *("--key=/etc/kubernetes/pki/etcd/healthcheck-client.key", "--endpoints=https://127.0.0.1:2379", "-w", "json"),

@@ -49,14 +49,14 @@ def _tree(command: Command, program: str) -> argparse.ArgumentParser:
     import argparse
 
     parser = argparse.ArgumentParser(prog=program, description=command.summary)
-    _fill(parser, command)
+    _fill(parser, command, program)
     return parser
 
 
-def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
+def _fill(parser: argparse.ArgumentParser, command: Command, program: str) -> None:
     from kubewright.cli import commands
 
-    for flag in (*commands.GLOBAL_FLAGS, *command.flags):
+    for flag in (*commands.GLOBAL_FLAGS, *command.flags_as(program)):
         if not flag.hidden:
             _add(parser, flag)
     below = commands.children(command)
@@ -64,7 +64,7 @@ def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
         group = parser.add_subparsers()
         for child in below:
             row = commands.below(command, child.words[-1]) or child
-            _fill(group.add_parser(row.words[-1], help=row.summary), row)
+            _fill(group.add_parser(row.words[-1], help=row.summary), row, program)
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:

@@ -37,7 +37,7 @@ def script(rows: Sequence[Command], *, program: str) -> str:
     """Return the script for a program that is called by this name."""
     name = "".join(character if character.isalnum() else "_" for character in program)
     shown = [row for row in rows if not row.hidden]
-    flags = [flag for row in shown for flag in (*commands.GLOBAL_FLAGS, *row.flags) if not flag.hidden]
+    flags = [flag for row in shown for flag in (*commands.GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]
     valued = sorted({word for flag in flags if flag.kind != BOOL for word in _words(flag)})
     lines = [
         f"set -g __{name}_paths {' '.join(_quoted(row.path) for row in shown if row.path)}",
@@ -46,14 +46,14 @@ def script(rows: Sequence[Command], *, program: str) -> str:
         f"complete -c {program} -f",
     ]
     for row in shown:
-        lines += _of_command(row, f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}")
+        lines += _of_command(row, row.flags_as(program), f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}")
     return "\n".join(lines) + "\n"
 
 
-def _of_command(row: Command, start: str) -> Iterator[str]:
+def _of_command(row: Command, flags: Sequence[Flag], start: str) -> Iterator[str]:
     for child in commands.children(row):
         yield f"{start} -a {child.words[-1]} -d {_quoted(child.summary)}"
-    for flag in (*commands.GLOBAL_FLAGS, *row.flags, HELP):
+    for flag in (*commands.GLOBAL_FLAGS, *flags, HELP):
         if not flag.hidden:
             yield f"{start} {_of_flag(flag)}"
 

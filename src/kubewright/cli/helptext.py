@@ -21,7 +21,7 @@ def render(command: Command, *, program: str) -> str:
     parts += _phases(command)
     if command.argument and command.argument.shown:
         parts.append("Arguments:\n" + _columns([(command.argument.shown, command.argument.summary)]))
-    flags = [_flag_row(flag) for flag in command.flags if not flag.hidden]
+    flags = [_flag_row(flag) for flag in command.flags_as(program) if not flag.hidden]
     if flags:
         parts.append("Flags:\n" + _columns(flags))
     parts.append("Global flags:\n" + _columns([_flag_row(flag) for flag in (*commands.GLOBAL_FLAGS, HELP)]))

@@ -19,6 +19,7 @@ from kubewright.base import events
 from kubewright.base.clock import Clock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
+from kubewright.cli.parser import as_called
 from kubewright.cli.report import MILESTONES, REACHED, progress_text
 
 _STYLES: Final[Mapping[str, str]] = {
@@ -59,7 +60,7 @@ class LiveDisplay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.stop()
         for warning in self._warnings:
-            self._console.print(Text(f"warning: {mask(warning)}", style="yellow"))
+            self._console.print(Text(mask(as_called(f"warning: {warning}")), style="yellow"))
 
     def emit(self, event: events.Event, /) -> None:
         with self._lock:

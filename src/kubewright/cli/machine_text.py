@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from kubewright.base import events
+from kubewright.cli.parser import as_called
 from kubewright.cli.report import KubeadmText
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ class MachineText:
     def emit(self, event: events.Event, /) -> None:
         match event:
             case events.Line(topic="", text=text):
-                sys.stdout.write(f"\n{text}\n")
+                sys.stdout.write(as_called(f"\n{text}\n"))
             case events.PhaseSkipped(phase=name, reason=reason):
                 if reason not in self._silent:
                     topic, _, rest = name.partition("/")

@@ -8,6 +8,7 @@ import sys
 from kubewright.base.errors import Interrupted, KubewrightError
 from kubewright.cli import parser
 from kubewright.cli.model import DIFF, KUBEADM
+from kubewright.cli.toplevel import ROOT, VERSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         verbosity = parsed.number("v") or 0
         for notice in parsed.notices:
             sys.stderr.write(f"{notice}\n")
+        if parsed.command is ROOT and VERSION.name in parsed.given and parsed.flag(VERSION.name) and not parsed.wants_help:
+            return _version(program)
         if not parsed.command.handler or parsed.wants_help:
             return _help(parsed, program=program)
         if parsed.text("rootfs"):
@@ -44,6 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except Exception as error:  # the last line of defence: a bug must not look like a traceback
         return _bug(error, verbosity=verbosity)
+
+
+def _version(program: str) -> int:
+    from kubewright.cli import version
+
+    version.own(program)
+    return 0
 
 
 def _help(parsed: parser.Parsed, *, program: str) -> int:

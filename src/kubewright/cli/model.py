@@ -38,7 +38,10 @@ ANY = -1
 
 
 class Flag:
-    """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used."""
+    """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used.
+
+    `not_as` is the name of a program: called by it, we do not have the flag.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Flag:
         choices: Sequence[str] = (),
         hidden: bool = False,
         deprecated: str = "",
+        not_as: str = "",
     ) -> None:
         self.name = name
         self.summary = summary
@@ -62,6 +66,7 @@ class Flag:
         self.choices = tuple(choices)
         self.hidden = hidden
         self.deprecated = deprecated
+        self.not_as = not_as
 
     @property
     def dest(self) -> str:
@@ -128,6 +133,10 @@ class Command:
         self.hidden = hidden
         self.shows_help = shows_help
         self.flags_in_usage = flags_in_usage
+
+    def flags_as(self, program: str) -> tuple[Flag, ...]:
+        """Return the flags that the command has when we are called by this name."""
+        return tuple(flag for flag in self.flags if flag.not_as != program)
 
     @property
     def words(self) -> tuple[str, ...]:

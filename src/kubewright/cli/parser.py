@@ -113,7 +113,7 @@ def read(found: Found, *, program: str) -> Parsed:
 
 
 def _flags(command: Command) -> tuple[Flag, ...]:
-    return (*commands.GLOBAL_FLAGS, *command.flags)
+    return (*commands.GLOBAL_FLAGS, *command.flags_as(program_name()))
 
 
 def _default(flag: Flag) -> object:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TextIO
 
 from kubewright.base import events
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
+from kubewright.cli.parser import as_called
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ class KubeadmText:
             elif self._wait is not None:
                 self._wait.clear()
             if isinstance(event, events.Line):
-                self._out.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
+                self._out.write(as_called(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n"))
                 self._out.flush()
             elif isinstance(event, events.Warned):
-                self._err.write(f"warning: {event.text}\n")
+                self._err.write(as_called(f"warning: {event.text}\n"))
             elif isinstance(event, events.Checked):
-                self._err.write(f"\t[WARNING {event.check}]: {event.text}\n")
+                self._err.write(as_called(f"\t[WARNING {event.check}]: {event.text}\n"))
 
     def _waits(self) -> WaitLine:
         if self._wait is None:
@@ -60,7 +61,7 @@ class JsonLines:
     def emit(self, event: events.Event, /) -> None:
         import json
 
-        line = json.dumps(masked(events.as_map(event)), default=str)
+        line = json.dumps(_told(events.as_map(event)), default=str)
         with self._lock:
             self._err.write(line + "\n")
             self._err.flush()
@@ -68,11 +69,19 @@ class JsonLines:
 
 def masked(value: object) -> object:
     """Return a JSON value with its texts masked one by one: in the whole line a mask could swallow a quote."""
+    return _each_text(value, mask)
+
+
+def _told(value: object) -> object:
+    return _each_text(value, lambda text: mask(as_called(text)))
+
+
+def _each_text(value: object, change: Callable[[str], str]) -> object:
     if isinstance(value, str):
-        return mask(value)
+        return change(value)
     if isinstance(value, Mapping):
-        return {name: masked(part) for name, part in value.items()}
-    return [masked(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: _each_text(part, change) for name, part in value.items()}
+    return [_each_text(part, change) for part in value] if isinstance(value, list | tuple) else value
 
 
 class PlainLines:
@@ -92,7 +101,7 @@ class PlainLines:
         line = self._line(event)
         if line:
             with self._lock:
-                self._err.write(mask(line) + "\n")
+                self._err.write(mask(as_called(line)) + "\n")
                 self._err.flush()
 
     def _line(self, event: events.Event) -> str:

@@ -21,7 +21,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
 from kubewright.cli import cluster_access, columns, secret_input
 from kubewright.cli.output import printer, write_result
-from kubewright.cli.parser import Parsed
+from kubewright.cli.parser import Parsed, as_called
 from kubewright.kube import dry_run
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access
@@ -105,7 +105,7 @@ def _print_created(parsed: Parsed, made: BootstrapToken, door: Door | None) -> N
         return
     key = parsed.text("certificate-key")
     control_plane = ControlPlane(certificate_key=key) if key else None
-    command = "" if door is None else tokens.join_command(door, made.token, control_plane=control_plane)
+    command = "" if door is None else as_called(tokens.join_command(door, made.token, control_plane=control_plane))
     if form == "text":
         sys.stdout.write(f"{command or made.token}\n")
         return

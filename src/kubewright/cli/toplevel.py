@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import KUBEADM, LEVEL, MODULES, Command, Flag
+from kubewright.cli.model import BOOL, KUBEADM, LEVEL, MODULES, Command, Flag
 
 GLOBAL_FLAGS = (
     Flag("rootfs", "change the root directory to this one before anything else", metavar="dir"),
@@ -22,7 +22,12 @@ GLOBAL_FLAGS = (
     ),
 )
 
-ROOT = Command("", "Bring up Kubernetes control planes and join machines to them", exit_scheme=KUBEADM, shows_help=True)
+VERSION = Flag(
+    "version", "print our version, and the version of Kubernetes that we are made for", kind=BOOL, default=False, not_as="kubeadm"
+)
+"""kubeadm has no such flag: scripts must not be able to tell us from it."""
+
+ROOT = Command("", "Bring up Kubernetes control planes and join machines to them", flags=(VERSION,), exit_scheme=KUBEADM, shows_help=True)
 
 
 class Head:

@@ -24,6 +24,11 @@ def version(parsed: Parsed) -> int:
     return 0
 
 
+def own(program: str) -> None:
+    """Print our own version on one line, and the compatibility level behind it."""
+    sys.stdout.write(f"{program} {kubewright.__version__} (Kubernetes {KUBERNETES})\n")
+
+
 def _details() -> dict[str, str]:
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
     machine = _machine()

@@ -121,12 +121,14 @@ class ControlPlane:
 def join_command(door: Door, token: str, *, control_plane: ControlPlane | None = None) -> str:
     """Return the command on one line, in the shape that scripts cut out (spec/kubeadm.md 12.4). Every certificate of the CA is pinned.
 
+    It names `kubewright`; the command line says it as the program was called. The same words fit kubeadm.
+
     Raises UsageError for a server that nobody can join over.
     """
     if not door.server.startswith("https://"):
         raise UsageError(f"machines cannot join over {door.server}", remedy="use a kubeconfig with the https address of the cluster")
     hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(door.ca_pem, source="the kubeconfig's CA"))
-    command = f"kubeadm join {door.server.removeprefix('https://')} --token {token} {hashes}"
+    command = f"kubewright join {door.server.removeprefix('https://')} --token {token} {hashes}"
     if control_plane is None:
         return command
     return f"{command}--control-plane " + (f"--certificate-key {control_plane.certificate_key}" if control_plane.certificate_key else "")

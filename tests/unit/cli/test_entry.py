@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
+import kubewright
+from kubewright.base import events
 from kubewright.base.errors import CheckFailed, Interrupted, Locked, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.level import KUBERNETES
 from kubewright.cli import main as entry
+from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +91,48 @@ def test_output_names_the_program_as_it_was_called(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     assert entry.main(["token", "--help"]) == 0
     assert "  kubeadm token [command]\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("called", ["kubewright", "kw"])
+def test_the_version_of_the_program_itself_is_a_flag_too(called, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [f"/usr/bin/{called}"])
+    assert entry.main(["--version"]) == 0
+    assert capsys.readouterr() == (f"{called} {kubewright.__version__} (Kubernetes {KUBERNETES})\n", "")
+    assert entry.main(["--help"]) == 0
+    assert "  --version" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--version"], ["--version", "version"], ["--version=true", "token", "generate"]])
+def test_kubeadm_has_no_such_flag(words, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/kubeadm"])
+    assert entry.main(words) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[0]) == ("", "error: unknown flag: --version")
+    assert entry.main(["--help"]) == 0
+    assert "--version" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--version", "up"], ["up", "--version"], ["token", "--version"]])
+def test_commands_have_no_version_of_their_own(words, capsys):
+    assert entry.main(words) in {1, 2}
+    assert capsys.readouterr().err.startswith("error: unknown flag: --version\n")
+
+
+def test_every_reporter_names_the_program_as_it_was_called(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
+    told = [
+        events.Line(topic="", text="first `kubewright join a`"),
+        events.Line(topic="x", text="then `kubewright init`"),
+        events.Warned(text="see `kubewright certs`"),
+        events.Checked(check="A", text="see `kubewright reset`"),
+    ]
+    out, err, lines, plain = io.StringIO(), io.StringIO(), io.StringIO(), io.StringIO()
+    for reporter in (KubeadmText(out=out, err=err), JsonLines(err=lines), PlainLines(err=plain)):
+        for event in told:
+            reporter.emit(event)
+    shown = [stream.getvalue() for stream in (out, err, lines, plain)]
+    assert [text.count("kubeadm") for text in shown] == [2, 2, 4, 1]
+    assert [text.count("kubewright") for text in shown] == [0, 0, 0, 0]
 
 
 def test_ctrl_c_exits_130(monkeypatch, capsys):

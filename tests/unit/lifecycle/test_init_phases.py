@@ -175,8 +175,9 @@ def test_a_certificate_key_and_tokens_can_be_withheld(box):
 def test_the_join_commands_have_the_shape_that_scripts_cut_out(box):
     box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n", init="certificateKey: " + "ab" * 32 + "\n", upload_certs=True))
     text = box.lines("")[0]
-    before, control_plane, worker = text.split("kubeadm join ")
-    assert "`--token -` and `--certificate-key -` read\nstandard input" in before
+    before, control_plane, worker = text.split("kubewright join ")
+    assert "the same for kubeadm and kubewright" in before
+    assert "`--token -` and\n`--certificate-key -`, which read standard input" in before
     assert worker.startswith(f"lb.example:6443 --token {TOKEN} \\\n\t--discovery-token-ca-cert-hash sha256:")
     assert worker.endswith(" ")
     assert control_plane.split("\n")[:3][2] == "\t--control-plane --certificate-key " + "ab" * 32

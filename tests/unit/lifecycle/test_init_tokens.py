@@ -33,7 +33,7 @@ def tokens(box: Box) -> list[str]:
 def joins_with(box: Box) -> str:
     """The token of the join command that was printed last."""
     told = next(line for line in reversed([text for text in box.lines() if "--token" in text]))
-    return told.split("kubeadm join ")[1].split("--token ")[1].split()[0]
+    return told.split("kubewright join ")[1].split("--token ")[1].split()[0]
 
 
 def test_a_second_run_keeps_the_token_that_the_first_one_made_up(box):

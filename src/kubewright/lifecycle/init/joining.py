@@ -120,12 +120,12 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
         "",
         "Then install a pod network for the cluster.",
         "",
-        "Machines join with these commands, or with the same words after `kubewright join`. There, `--token -` and `--certificate-key -` read",
-        "standard input, so that no other user of the machine can see them.",
+        "Machines join with these commands; the words behind `join` are the same for kubeadm and kubewright. kubewright also takes `--token -` and",
+        "`--certificate-key -`, which read standard input, so that no other user of the machine can see them.",
     ]
     for token in ctx.bootstrap_tokens:
         shown = token.token if ctx.show_token else WITHHELD
-        command = f"kubeadm join {server} --token {shown} \\\n\t{hashes}"
+        command = f"kubewright join {server} --token {shown} \\\n\t{hashes}"
         if ctx.cluster.control_plane_endpoint:
             lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
             lines += ["", _KEY_WARNING] if ctx.upload_certs else []
