@@ -8,6 +8,7 @@ from typing import Protocol
 
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
+from kubewright.host.programs import find
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class RealCommands:
         try:
             ended = subprocess.run(
                 list(argv),
+                executable=self._executable(argv[0]),
                 capture_output=True,
                 timeout=within,
                 check=False,
@@ -52,6 +54,11 @@ class RealCommands:
                 f"{argv[0]} cannot be run", detail=error.strerror or str(error), remedy=f"install {argv[0]}, or see that it is on PATH"
             ) from error
         return Ended(code=ended.returncode, out=_text(ended.stdout), err=_text(ended.stderr))
+
+    def _executable(self, name: str) -> str | None:
+        """Return what stands for a name, None to leave the search to the system, which then says that there is nothing."""
+        found = None if "/" in name else find(name, environment=self._environment)
+        return None if found is None else str(found)
 
 
 def _text(content: bytes) -> str:

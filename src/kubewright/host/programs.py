@@ -8,9 +8,36 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.host.trust import weakness
 
 _WITHIN: Final = 10.0
 """Seconds that a program may take to tell its version."""
+
+
+def find(name: str, *, environment: Mapping[str, str]) -> PurePosixPath | None:
+    """Return the full path of a program on PATH, or None. Root takes none that others can change, and looks for the next one.
+
+    Raises HostError where there are only such ones.
+    """
+    import shutil  # with its compression modules as much to load as all of ours
+
+    faults: dict[PurePosixPath, str] = {}
+    for directory in environment.get("PATH", os.defpath).split(os.pathsep):
+        found = shutil.which(name, path=directory or os.curdir)
+        if found is None:
+            continue
+        path = PurePosixPath(os.path.abspath(found))  # noqa: PTH100 - no link is followed here
+        fault = weakness(path) if os.geteuid() == 0 else ""
+        if not fault:
+            return path
+        faults.setdefault(path, fault)
+    for path, fault in faults.items():
+        raise HostError(
+            f"{path} is not run: {fault}",
+            detail="whoever can change a program decides what runs as root",
+            remedy=f"see `namei -l {path}`; let only root write there, or take that directory out of PATH",
+        )
+    return None
 
 
 class RealPrograms:
@@ -20,10 +47,7 @@ class RealPrograms:
         self._environment = environment
 
     def path(self, name: str, /) -> PurePosixPath | None:
-        import shutil  # with its compression modules as much to load as all of ours
-
-        found = shutil.which(name, path=self._environment.get("PATH", os.defpath))
-        return None if found is None else PurePosixPath(found)
+        return find(name, environment=self._environment)
 
     def version(self, name: str, /) -> str:
         found = self.path(name)

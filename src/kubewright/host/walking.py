@@ -2,10 +2,12 @@
 
 Every directory on the way belongs to somebody we trust: root, ourselves, or whoever owns `/` (root as a user namespace shows it).
 A symbolic link on the way is followed only if it belongs to one of them; `/var/run` and a PKI that an administrator moved are such links.
+What it leads through obeys the same rules, step by step.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -17,7 +19,10 @@ from kubewright.base.errors import HostError
 
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLLOW: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_LINK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LAST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+MOST_LINKS: Final = 40
+"""Links on one way: Linux follows no more (path_resolution(7))."""
 OUTER_MODE: Final = 0o755
 """Mode of directories that are made above the one that was asked for."""
 
@@ -38,12 +43,23 @@ def directory(path: PurePosixPath, *, make: int | None = None, durable: bool = F
     With `make`, missing directories are made: the last one with that mode, those above with OUTER_MODE.
     Raises OSError as the system does, and HostError if somebody else owns a part of the way.
     """
-    trusted = frozenset({0, os.geteuid(), Path("/").stat().st_uid})
-    here = os.open("/", _FOLLOW)
+    trusted = trusted_users()
+    left = [(name, None if make is None else OUTER_MODE) for name in path.parts[1:-1]] + [(name, make) for name in path.parts[1:][-1:]]
+    here, at, links = os.open("/", _FOLLOW), PurePosixPath("/"), 0
     try:
-        for depth, name in enumerate(path.parts[1:], start=2):
-            mode = None if make is None else make if depth == len(path.parts) else OUTER_MODE
-            above, here = here, _step(here, name, PurePosixPath(*path.parts[:depth]), trusted=trusted, make=mode, durable=durable)
+        while left:
+            name, mode = left.pop(0)
+            found = _step(here, name, at / name, trusted=trusted, make=mode, durable=durable)
+            if isinstance(found, str):
+                if (links := links + 1) > MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                left[:0] = [(part, None) for part in parts(found)]
+                if not found.startswith("/"):
+                    continue
+                found, at = os.open("/", _FOLLOW), PurePosixPath("/")
+            else:
+                at = at.parent if name == ".." else at / name
+            above, here = here, found
             os.close(above)  # nobody's any more: Ctrl-C during this call must not have it closed twice
         opened = os.open(".", _LAST, dir_fd=here)
     finally:
@@ -54,8 +70,18 @@ def directory(path: PurePosixPath, *, make: int | None = None, durable: bool = F
         os.close(opened)
 
 
-def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int], make: int | None, durable: bool) -> int:
-    """Open the next directory."""
+def trusted_users() -> frozenset[int]:
+    """Return whom we trust with what we read and write: root, ourselves, and whoever owns `/`."""
+    return frozenset({0, os.geteuid(), Path("/").stat().st_uid})
+
+
+def parts(target: str) -> list[str]:
+    """Return the steps that the target of a link takes, from `/` or from where the link is."""
+    return [part for part in target.split("/") if part not in {"", "."}]
+
+
+def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int], make: int | None, durable: bool) -> int | str:
+    """Open the next directory, or return where the link that stands there leads."""
     try:
         below = _open(here, name, path, trusted)
     except FileNotFoundError:
@@ -63,6 +89,8 @@ def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int],
             raise
         _make(here, name, make, durable=durable)
         below = _open(here, name, path, trusted)
+    if isinstance(below, str):
+        return below
     owner = os.fstat(below).st_uid
     if owner not in trusted:
         os.close(below)
@@ -70,16 +98,20 @@ def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int],
     return below
 
 
-def _open(here: int, name: str, path: PurePosixPath, trusted: frozenset[int]) -> int:
+def _open(here: int, name: str, path: PurePosixPath, trusted: frozenset[int]) -> int | str:
     try:
         return os.open(name, _STEP, dir_fd=here)
     except NotADirectoryError:
-        found = os.stat(name, dir_fd=here, follow_symlinks=False)
-        if not stat.S_ISLNK(found.st_mode):
-            raise
-        if found.st_uid not in trusted:
-            raise _foreign(path, "symbolic link", found.st_uid) from None
-        return os.open(name, _FOLLOW, dir_fd=here)
+        link = os.open(name, _LINK, dir_fd=here)
+        try:
+            found = os.fstat(link)
+            if not stat.S_ISLNK(found.st_mode):
+                raise
+            if found.st_uid not in trusted:
+                raise _foreign(path, "symbolic link", found.st_uid) from None
+            return os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
 
 
 def _make(here: int, name: str, mode: int, *, durable: bool) -> None:

@@ -331,6 +331,45 @@ def test_what_somebody_else_owns_on_the_way_is_refused(tmp_path, what):
 
 
 @needs_root
+@pytest.mark.parametrize("target", ["theirs/mine", "../{here}/theirs/mine", "{there}/theirs/mine", "second"])
+def test_the_rules_for_owners_hold_behind_a_link_of_ours_too(tmp_path, target):
+    (tmp_path / "theirs/mine").mkdir(parents=True)
+    os.chown(tmp_path / "theirs", NOBODY, NOBODY)
+    (tmp_path / "second").symlink_to(tmp_path / "theirs/mine")
+    (tmp_path / "link").symlink_to(target.format(here=tmp_path.name, there=tmp_path))
+    with pytest.raises(HostError) as refused:
+        Files().write(file(tmp_path / "link/f"))
+    assert refused.value.what == f"{tmp_path}/theirs is a directory that belongs to user {NOBODY}"
+    assert names(tmp_path / "theirs/mine") == []
+
+
+@needs_root
+def test_a_link_behind_a_link_is_judged_by_its_owner(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "theirs").symlink_to("real")
+    os.chown(tmp_path / "theirs", NOBODY, NOBODY, follow_symlinks=False)
+    (tmp_path / "link").symlink_to("theirs")
+    with pytest.raises(HostError, match=f"theirs is a symbolic link that belongs to user {NOBODY}"):
+        Files().write(file(tmp_path / "link/f"))
+
+
+def test_links_are_followed_as_the_kernel_does(tmp_path):
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/b/up").symlink_to("../../c")
+    (tmp_path / "c").symlink_to(tmp_path / "a")
+    Files().write(file(tmp_path / "a/b/up/b/f"))
+    assert (tmp_path / "a/b/f").read_bytes() == b"new"
+    (tmp_path / "x").symlink_to("y")
+    (tmp_path / "y").symlink_to("x")
+    with pytest.raises(HostError, match="cannot write"):
+        Files().write(file(tmp_path / "x/f"))
+    (tmp_path / "dangling").symlink_to("nothing")
+    with pytest.raises(HostError, match="cannot write"):
+        Files().write(file(tmp_path / "dangling/sub/f"))
+    assert not (tmp_path / "nothing").exists()
+
+
+@needs_root
 def test_owner_and_group_are_set(tmp_path):
     Files().write(file(tmp_path / "f", owner=NOBODY, group=12))
     Files().make(Directory(path=pure(tmp_path / "d"), mode=0o750, owner=NOBODY, group=12))
