@@ -1,8 +1,9 @@
 """Finding a cluster with nothing but an address and a token, and believing it (kubeadm.md 8.1).
 
 cluster-info is read without verifying TLS, as anybody may, until it holds a signature by our token; the signature, and with pins the CA's
-public key, prove it; with pins it is read once more over a connection verified with that CA. Anonymous users may not watch it, so it is
-polled, every 50 ms at first and then up to 200 ms apart.
+public key, prove it; with pins it is read once more over a connection verified with what is pinned. Only that makes the rest of a bundle
+believed: kubeadm verifies with the whole bundle, into which anybody who knows the token can write a CA of his own beside the pinned one.
+Anonymous users may not watch cluster-info, so it is polled, every 50 ms at first and then up to 200 ms apart.
 
 kubeadm looks every 5 s, and waits its whole 5 minutes for a token that nobody knows. Here a cluster that answers and does not know the token
 gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right after init may come before that. In a cluster
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 
 from kubewright.apis.addresses import API_SERVER_PORT
 from kubewright.base.clock import Clock
-from kubewright.base.errors import APIError, UsageError, WaitTimeout
+from kubewright.base.errors import APIError, TrustError, UsageError, WaitTimeout
 from kubewright.base.records import dataclass
 from kubewright.base.waiting import Waiter
 from kubewright.http.addresses import origin
@@ -61,12 +62,24 @@ class Question:
         return Access(server=self.server, verify=False)
 
     def verified(self, cluster: VerifiedCluster) -> Access:
-        """How it is read again: at the address that was typed, with the CA that was found (as kubeadm does)."""
-        return Access(server=self.server, ca_pem=cluster.ca_pem)
+        """How it is read again: at the address that was typed (as kubeadm does), with what is pinned and nothing else."""
+        return Access(server=self.server, ca_pem=cluster.pinned_pem)
 
     def answer(self, cluster: VerifiedCluster) -> Access:
         """The result: the server that the cluster names, not the one that was typed."""
         return Access(server=cluster.server, ca_pem=cluster.ca_pem, identity=BearerToken(self.token.text))
+
+
+class UnpinnedServer(TrustError):
+    """cluster-info names a pinned CA and others beside it, and the server has no certificate of a pinned one."""
+
+    def __init__(self, *, server: str, why: str) -> None:
+        super().__init__(
+            f"{server} does not prove that it has a certificate of the CA that you pinned",
+            detail=f"{why}; it names that CA, and others beside it, which anybody can do who knows the token",
+            remedy="if the cluster is changing its CA, a new join command pins all of them (kubewright token create --print-join-command on "
+            "a control-plane node); if that one fails too, somebody answers in its place",
+        )
 
 
 class Search:
@@ -117,8 +130,10 @@ class Search:
             return None
 
     def failed(self, error: APIError) -> None:
-        """Take why nothing could be read. Raises what no waiting mends: a redirect, and a server whose CA is not the one that was found."""
+        """Take why nothing could be read. Raises what no waiting mends: a redirect, and a server whose CA is not pinned."""
         if isinstance(error, NoAnswer) and error.reason in (_FINAL if self._found is None else _FINAL_VERIFIED):
+            if self._found is not None and error.reason is Reason.UNTRUSTED and self._found.holds_unpinned:
+                raise UnpinnedServer(server=self.question.server, why=error.detail) from error
             raise error
         self.reason = str(error)
 

@@ -75,8 +75,18 @@ def matches(found: Iterable[Pin], pinned: Sequence[Pin]) -> bool:
     return any(hmac.compare_digest(one.digest, other.digest) for one in found for other in pinned)
 
 
-def require(text: bytes, pinned: Sequence[Pin], *, server: str) -> None:
-    """Require that a bundle received from `server` holds a pinned key. Raises PinMismatch, or CertificateError for unreadable text."""
-    found = of_bundle(text, source=f"the CA bundle of {server}")
-    if not matches(found, pinned):
-        raise PinMismatch(server=server, found=found, pinned=pinned)
+def require(text: bytes, pinned: Sequence[Pin], *, server: str) -> bytes:
+    """Return, as PEM, what the pins vouch for in a bundle received from `server`: pinned certificates, and CAs that pinned CAs have signed.
+
+    Whatever else a bundle holds was put there by whoever sent it. CAs that a pinned one has signed would be believed in a handshake as
+    well, but a server need not show them.
+    Raises PinMismatch where nothing is pinned, or CertificateError for unreadable text.
+    """
+    source = f"the CA bundle of {server}"
+    found = bundles.parse(text, source=source)
+    anchors = [one for one in found if one.public_key and matches([_of(one)], pinned)]
+    if not anchors:
+        raise PinMismatch(server=server, found=of_bundle(text, source=source), pinned=pinned)
+    authorities = [one for one in anchors if one.is_authority]
+    signed = [one for one in found if one.is_authority and bundles.chains_to(one, roots=authorities, intermediates=found)]
+    return b"".join(one.pem() for one in dict.fromkeys([*anchors, *signed]))

@@ -9,8 +9,8 @@ from typing import Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, TrustError, ValidationError
-from kubewright.base.records import dataclass, field
-from kubewright.pki import pins
+from kubewright.base.records import dataclass, field, replace
+from kubewright.pki import bundles, pins
 from kubewright.pki.pins import Pin
 from kubewright.tokens import jws
 from kubewright.tokens.secrets import StoredToken
@@ -107,14 +107,24 @@ def signed(found: Mapping[str, object], tokens: Iterable[StoredToken], *, now: d
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedCluster:
-    """A cluster whose identity was proved. `server` is the URL that the cluster names; `text` is what was signed."""
+    """A cluster whose identity was proved. `server` is the URL that the cluster names; `text` is what was signed.
+
+    `ca_pem` is its whole bundle, `pinned_pem` what pins vouch for in it: without pins nothing. Until the cluster has said the same again
+    over a connection verified with `pinned_pem`, the rest of the bundle may be anybody's who knows the token.
+    """
 
     server: str
     ca_pem: bytes = field(repr=False)
     text: str = field(repr=False)
+    pinned_pem: bytes = field(repr=False, default=b"")
+
+    @property
+    def holds_unpinned(self) -> bool:
+        """Whether the bundle holds certificates that no pin vouches for."""
+        return len({one.der for one in bundles.parse(self.ca_pem)}) > len(bundles.parse(self.pinned_pem))
 
     def require_same(self, found: Mapping[str, object], *, server: str) -> None:
-        """Require that the ConfigMap, read again with this CA, holds the same text. Raises ChangedClusterInfo."""
+        """Require that the ConfigMap, read again with `pinned_pem`, holds the same text. Raises ChangedClusterInfo."""
         if _data(found).get(KUBECONFIG) != self.text:
             raise ChangedClusterInfo(server=server)
 
@@ -123,7 +133,7 @@ def verify(found: Mapping[str, object], *, token: BootstrapTokenString, pinned: 
     """Prove a ConfigMap that came over an unverified connection from `server`.
 
     Without pins the token's signature is all the proof there is. With pins one certificate of the CA bundle must be pinned as well; the
-    caller then reads again with that CA and calls `require_same`.
+    caller then reads again with `pinned_pem` and calls `require_same`: only this vouches for the rest of the bundle.
     Raises MissingSignature (which may pass), ForgedClusterInfo, UselessClusterInfo, and pins.PinMismatch.
     """
     data = _data(found)
@@ -160,9 +170,7 @@ def _data(found: Mapping[str, object]) -> dict[str, str]:
 def _believed(text: str, pinned: tuple[Pin, ...], server: str) -> VerifiedCluster:
     """Read what was signed and compare the pins. The nodes of a fleet all read the same, and its certificates take a millisecond."""
     verified = _read(text, server)
-    if pinned:
-        _require_pinned(verified, pinned, server)
-    return verified
+    return replace(verified, pinned_pem=_pinned(verified, pinned, server)) if pinned else verified
 
 
 def _read(text: str, server: str) -> VerifiedCluster:
@@ -178,8 +186,8 @@ def _read(text: str, server: str) -> VerifiedCluster:
     return VerifiedCluster(server=cluster.server, ca_pem=cluster.certificate_authority_data, text=text)
 
 
-def _require_pinned(verified: VerifiedCluster, pinned: Sequence[Pin], server: str) -> None:
+def _pinned(verified: VerifiedCluster, pinned: Sequence[Pin], server: str) -> bytes:
     try:
-        pins.require(verified.ca_pem, pinned, server=server)
+        return pins.require(verified.ca_pem, pinned, server=server)
     except CertificateError as error:
         raise UselessClusterInfo(server=server, detail=str(error)) from error

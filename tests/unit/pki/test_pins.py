@@ -51,8 +51,7 @@ def test_what_is_no_pin_is_refused(text, reason):
 def test_any_certificate_of_a_bundle_may_be_the_pinned_one():
     bundle = ONE.pem + OTHER.pem
 
-    pins.require(bundle, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443")
-
+    assert pins.require(bundle, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443") == OTHER.pem
     assert [str(pin) for pin in pins.of_bundle(bundle)] == [pins.pin(ONE.pem), pins.pin(OTHER.pem)]
 
 

@@ -1,0 +1,176 @@
+"""Whom discovery by token believes when there are pins: real TLS, real certificates, and somebody who knows the token."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from scripted_server import ScriptedServer, Seen, json_answer
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import KubewrightError, TrustError
+from kubewright.base.events import SilentReporter
+from kubewright.base.waiting import PollingWaiter
+from kubewright.discovery import token as discovery
+from kubewright.discovery.token import Question, UnpinnedServer
+from kubewright.http import tls
+from kubewright.http.failures import NoAnswer
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.pki.pins import Pin, PinMismatch, pin
+from kubewright.tokens import cluster_info, jws
+from kubewright.tokens.strings import parse
+
+TOKEN = parse("abcdef.0123456789abcdef")
+MakeServer = Callable[..., ScriptedServer]
+
+
+@dataclass
+class Party:
+    """Somebody with a key and a certificate."""
+
+    name: str
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def pem(self) -> bytes:
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def key_pem(self) -> bytes:
+        plain = serialization.NoEncryption()
+        return self.key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+
+    @property
+    def pin(self) -> Pin:
+        return Pin.parse(pin(self.pem))
+
+
+def party(name: str, *, by: Party | None = None, key: ec.EllipticCurvePrivateKey | None = None, authority: bool = True) -> Party:
+    key = key or ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(by.certificate.subject if by else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        # as kubeadm's certificates have them: OpenSSL tells CAs of the same name apart by these
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key((by.key if by else key).public_key()), critical=False)
+    )
+    if not authority:
+        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+        builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    return Party(name, key, builder.sign(by.key if by else key, hashes.SHA256()))
+
+
+def leaf(by: Party) -> Party:
+    return party("kube-apiserver", by=by, authority=False)
+
+
+OLD, NEW, EVIL = party("kubernetes"), party("kubernetes"), party("kubernetes")
+ROOT = party("root")
+MIDDLE = party("kubernetes", by=ROOT)
+CROSSED = party("kubernetes", by=OLD, key=NEW.key)
+WRAPPED = party("kubernetes", by=EVIL, key=OLD.key)
+NODE = leaf(OLD)
+
+
+@pytest.fixture
+def ask(make_server: MakeServer) -> Iterator[Callable[..., tuple[Access, ScriptedServer]]]:
+    """Discover at a server with a certificate of `by`, whose cluster-info holds `bundle`, believing `pinned`."""
+    servers: list[ScriptedServer] = []
+
+    def run(bundle: list[Party], *, by: Party, pinned: list[Party], itself: bool = False) -> tuple[Access, ScriptedServer]:
+        shown = by if itself else leaf(by)
+        server = make_server(context=tls.server_context(shown.pem, shown.key_pem))
+        servers.append(server)
+        text = cluster_info.config_map(server=server.url, ca_pem=b"".join(one.pem for one in bundle))["data"]["kubeconfig"]
+        data = {"kubeconfig": text, f"jws-kubeconfig-{TOKEN.id}": jws.sign(text, TOKEN)}
+
+        def handler(_: Seen):
+            return json_answer({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info"}, "data": data})
+
+        server.handler = handler
+        question = Question(server=server.url, token=TOKEN, pins=[one.pin for one in pinned], within=5)
+        clock = SystemClock()
+        found = discovery.discover(
+            question,
+            connect=lambda access: KubeClient(access, timeout=2),
+            waiter=PollingWaiter(clock=clock, reporter=SilentReporter()),
+            clock=clock,
+        )
+        return found, server
+
+    yield run
+    for server in servers:
+        assert all("authorization" not in seen.headers for seen in server.seen)
+
+
+BELIEVED = {
+    "one CA": ([OLD], OLD, [OLD]),
+    "the pinned CA several times": ([OLD, OLD, OLD], OLD, [OLD]),
+    "a change of CA, both pinned, the server has the old one's": ([OLD, NEW], OLD, [OLD, NEW]),
+    "a change of CA, both pinned, the server has the new one's": ([OLD, NEW], NEW, [OLD, NEW]),
+    "a change of CA that the join command does not know yet": ([NEW, OLD], OLD, [OLD]),
+    "a pinned intermediate before its root": ([MIDDLE, ROOT], MIDDLE, [MIDDLE]),
+    "a pinned root, and the server shows its certificate alone": ([MIDDLE, ROOT], MIDDLE, [ROOT]),
+    "a new CA that the pinned one has signed": ([NEW, CROSSED, OLD], NEW, [OLD]),
+}
+
+
+@pytest.mark.parametrize("case", BELIEVED)
+def test_who_shows_a_certificate_of_a_pinned_ca_is_believed_with_its_whole_bundle(ask, case: str) -> None:
+    bundle, by, pinned = BELIEVED[case]
+    found, server = ask(bundle, by=by, pinned=pinned)
+    assert found.ca_pem == b"".join(one.pem for one in bundle)
+    assert found.server == server.url
+    assert len(server.seen) == 2
+
+
+REFUSED = {
+    "another CA behind the pinned one": ([OLD, EVIL], EVIL, [OLD]),
+    "another CA before the pinned one": ([EVIL, OLD], EVIL, [OLD]),
+    "another certificate with the pinned key": ([WRAPPED, EVIL], EVIL, [OLD]),
+    "the pinned CA below another one": ([WRAPPED, OLD, EVIL], EVIL, [OLD]),
+    "a certificate signed with a pinned key that is no CA's": ([NODE, party("kubernetes", by=NODE)], NODE, [NODE]),
+    "a CA signed with a pinned key that is no CA's": ([NODE, (below := party("below", by=NODE))], below, [NODE]),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_who_knows_the_token_cannot_pose_as_the_cluster(ask, make_server: MakeServer, case: str) -> None:
+    """The bundle names a pinned CA, which anybody can do who has seen it; the server has a certificate of another one."""
+    bundle, by, pinned = REFUSED[case]
+    with pytest.raises(UnpinnedServer) as caught:
+        ask(bundle, by=by, pinned=pinned)
+    assert isinstance(caught.value, TrustError)
+    assert "127.0.0.1" in str(caught.value)
+    assert "token create --print-join-command" in caught.value.remedy
+
+
+def test_what_is_pinned_and_no_ca_proves_only_itself(ask) -> None:
+    node = leaf(OLD)
+    found, server = ask([node], by=node, pinned=[node], itself=True)
+    assert (found.ca_pem, len(server.seen)) == (node.pem, 2)
+
+
+def test_a_pinned_ca_alone_in_its_bundle_that_is_not_the_servers_is_told_as_before(ask) -> None:
+    with pytest.raises(NoAnswer, match="not trusted"):
+        ask([OLD], by=EVIL, pinned=[OLD])
+    with pytest.raises(PinMismatch):
+        ask([EVIL], by=EVIL, pinned=[OLD])
+    with pytest.raises(KubewrightError):
+        ask([EVIL, NEW], by=EVIL, pinned=[OLD])
