@@ -91,9 +91,6 @@ FILES = Table(
         "becomes `unix://tcp://h:1`",
         _only_we_refuse("nodeRegistration.criSocket", "criSocket"),
     ),
-    Row(
-        "a gate that is locked cannot be switched off", "config.md", "the feature gate NodeLocalCRISocket", _only_we_refuse("featureGates")
-    ),
     Row("expires cannot be used, because a ttl is filled in first", "config.md", "`bootstrapTokens[].expires` is refused", _takes_expires),
     Row(
         "an UpgradeConfiguration cannot be migrated",
@@ -138,12 +135,6 @@ COMMANDS = Table(
             and found.theirs == "('directory', '0o755', '0:0', None)"
             and found.ours == "('directory', '0o700', '0:0', None)"
         ),
-    ),
-    Row(
-        "a wrong value is a mistake, whatever comes behind it",
-        "kubeadm.md",
-        "`-o` that is given twice",
-        lambda found: found.what == "exit code" and found.theirs.startswith("0") and "not one of its values" in found.ours,
     ),
     Row(
         "a flag that is given counts",

@@ -51,7 +51,9 @@ _ENVS = st.lists(
     ),
     max_size=2,
 )
-_SANS = st.lists(of("a.example.com", "A.B", "10.0.0.1", "*.x.y", "fd00::1", "a_b", "*"), max_size=3)
+_SANS = st.lists(
+    of("a.example.com", "A.B", "10.0.0.1", "*.x.y", "fd00::1", "198.051.100.007", "FD00::0001", "1.2.3.0256", "a_b", "*"), max_size=3
+)
 _TAINTS = of(
     None, [], [{"key": "k", "effect": "NoSchedule"}], [{"key": "k", "value": "v", "effect": "x", "timeAdded": "2030-01-01T00:00:00Z"}]
 )

@@ -12,6 +12,23 @@ from hypothesis import strategies as st
 
 FOUR, SIX = "10.98.0.11", "fd00:98::11"
 
+_ZEROS = st.sampled_from(("", "", "0", "00", "000000"))
+
+
+@st.composite
+def sloppy_addresses(draw: st.DrawFn) -> str:
+    """Addresses that an API server can have, with leading zeros here and there: Go took them once, and Kubernetes still does."""
+
+    def zeroed(*numbers: str) -> list[str]:
+        return [draw(_ZEROS) + number for number in numbers]
+
+    four = ".".join(zeroed("198", "51", "100", str(draw(st.integers(1, 254)))))
+    if draw(st.booleans()):
+        return draw(st.sampled_from(("", "::ffff:", "::0ffff:", "0:0:0:0:0:FFFF:"))) + four
+    end = draw(st.sampled_from(("::", ":0:00:000::", ":1:2:3:4:5:6:")))
+    return ":".join(zeroed("fd00")) + end + ":".join(zeroed(format(draw(st.integers(1, 0xFFFF)), draw(st.sampled_from("xX")))))
+
+
 _FLAGS = st.sampled_from(
     ("v", "z", "audit-log-path", "authorization-mode", "feature-gates", "bind-address", "advertise-address", "data-dir")
 )
@@ -23,7 +40,7 @@ _IMAGES = {
     "imageTag": st.sampled_from(("v1", "3.6.0-0", "x_y")),
 }
 _HOSTS = st.sampled_from(
-    ("a.example.com", "b", "*.x.example", "10.0.0.9", "fd00::9", "FD00::0:9", "192.168.1.1", "kubernetes", "localhost")
+    ("a.example.com", "b", "*.x.example", "10.0.0.9", "fd00::9", "FD00::0:9", "192.168.1.1", "198.051.100.007", "kubernetes", "localhost")
 )
 _SANS = st.lists(_HOSTS, max_size=4)
 _LIVES = st.sampled_from(("9000h", "100h", "87600h", "24h0m1s", "8760h"))
@@ -127,7 +144,7 @@ def _cluster(old: bool, family: _Family) -> st.SearchStrategy[dict[str, Any]]:
         }
     )
     root = {"RootlessControlPlane": st.booleans()} if os.geteuid() == 0 else {}  # others may give files to nobody
-    gates = st.fixed_dictionaries({"PublicKeysECDSA": st.just(True)} if old else {}, optional=root)
+    gates = st.fixed_dictionaries({"PublicKeysECDSA": st.just(True)} if old else {}, optional={**root, "NodeLocalCRISocket": st.booleans()})
     fast = {"featureGates": gates}
     timeout = {"timeoutForControlPlane": st.sampled_from(("4m0s", "5m"))} if old else {}
     needed = {

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from accepted import DRY, MACHINES, Found
 from arena import CONFIG, Answer, File, Request, arena
 from certs_beside import find_kubeadm
+from config_kit import TOKEN, V1BETA4
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed
+from hypothesis import strategies as st
 from machine_files import describe
-from machine_strategies import machines
+from machine_strategies import FOUR, machines, sloppy_addresses
 
 from kubewright.base import yaml
 
@@ -65,6 +68,52 @@ def test_the_files_of_init_are_the_same(made, pair, patience):
         patience.keep(text)
         note(str(one))
     assert not found
+
+
+INIT = {
+    "apiVersion": V1BETA4,
+    "kind": "InitConfiguration",
+    "nodeRegistration": {"name": "node1"},
+    "bootstrapTokens": [{"token": TOKEN, "ttl": "1h0m0s"}],
+}
+CLUSTER = {"apiVersion": V1BETA4, "kind": "ClusterConfiguration", "kubernetesVersion": "v1.36.3", "encryptionAlgorithm": "ECDSA-P256"}
+
+
+def both(pair, init: Mapping[str, Any], cluster: Mapping[str, Any]) -> tuple[Answer, Answer]:
+    """Run both on a configuration that has to pass, and require the same of it."""
+    text = yaml.dump_all([{**INIT, **init}, {**CLUSTER, **cluster}])
+    theirs, ours = pair.both(Request(KUBEADMS, {CONFIG: text}), Request(OURS, {CONFIG: text}, {"KUBEADM_INIT_DRYRUN_DIR": DRY}))
+    assert (theirs.code, ours.code) == (0, 0)
+    assert [one for one in differences(text, theirs, ours) if not MACHINES.accept(one)] == []
+    return theirs, ours
+
+
+def test_a_gate_that_is_generally_available_is_switched_off_as_with_kubeadm(pair):
+    endpoint = {"localAPIEndpoint": {"advertiseAddress": FOUR}}
+    _, ours = both(pair, endpoint, {"featureGates": {"NodeLocalCRISocket": False}})
+    flags = moved(ours.files)["/var/lib/kubelet/kubeadm-flags.env"].content
+    assert flags.count(b"--container-runtime-endpoint=unix:///var/run/containerd/containerd.sock") == 1
+    assert "/var/lib/kubelet/instance-config.yaml" not in moved(ours.files)
+
+
+@seed(SEED)
+@examples(6)
+@given(text=sloppy_addresses(), other=sloppy_addresses(), port=st.sampled_from(("", ":6443", ":06443")))
+def test_addresses_with_leading_zeros_are_addresses_wherever_kubeadm_reads_one(text, other, port, pair):
+    endpoint = f"[{other}]{port}" if ":" in other and port else f"{other}{port}"
+    six = ":" in text and not text.lower().startswith("::ffff")
+    cluster = {
+        "controlPlaneEndpoint": endpoint,
+        "apiServer": {"certSANs": [text, other, "a.example"]},
+        "etcd": {"local": {"serverCertSANs": [other, text], "peerCertSANs": [text]}},
+        "networking": {
+            "serviceSubnet": "0fd00:96::/112" if six else "010.096.000.0/012",
+            "podSubnet": "fd00:0244::/056" if six else "10.0244.0.0/16",
+        },
+    }
+    note(f"{text} {endpoint}")
+    _, ours = both(pair, {"localAPIEndpoint": {"advertiseAddress": text}}, cluster)
+    assert len([path for path in ours.files if path.endswith(".crt")]) == 10
 
 
 def differences(text: str, theirs: Answer, ours: Answer) -> list[Found]:

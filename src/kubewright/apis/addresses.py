@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
-
+from kubewright.apis.formats import address
 from kubewright.base.records import dataclass, field
 
 API_SERVER_PORT = 6443
@@ -40,7 +39,8 @@ class Addresses:
     @classmethod
     def of_machine(cls, advertise: str, *, bind_port: int = API_SERVER_PORT) -> Addresses:
         """Return kubeadm's addresses for a machine."""
-        six = ipaddress.ip_address(advertise).version == 6
+        found = address(advertise)
+        six = found is not None and found.version == 6
         return cls(advertise=advertise, etcd_loopback="::1" if six else "127.0.0.1", ports=Ports(api_server=bind_port))
 
     @property

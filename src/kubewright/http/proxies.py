@@ -1,5 +1,7 @@
 """Which proxy a URL goes through: the decision of Go's golang.org/x/net/http/httpproxy, so that both tools take the same way.
 
+Ranges of addresses are Kubernetes' own addition (apimachinery, `NewProxierWithNoProxyCIDR`): there leading zeros are allowed, on both sides.
+
 Pure: the environment is an argument.
 """
 
@@ -11,13 +13,13 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from kubewright.apis import formats, subnets
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass
 
 _SCHEMES: Final = ("http", "https")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -41,14 +43,15 @@ class _Rule:
     suffix: str = ""
     exact: bool = False
     address: _Address | None = None
-    network: _Network | None = None
+    network: subnets.Network | None = None
     everything: bool = False
 
     def covers(self, host: str, port: int, address: _Address | None) -> bool:
         if self.everything:
             return True
         if self.network is not None:
-            return address is not None and address in self.network
+            sloppy = formats.address(host)
+            return sloppy is not None and sloppy in self.network
         if self.port not in {None, port}:
             return False
         if self.address is not None:
@@ -140,9 +143,9 @@ def _split_port(entry: str) -> tuple[str, int | None]:
     return (found[1], int(found[2])) if found else (entry, None)
 
 
-def _network(text: str) -> _Network | None:
+def _network(text: str) -> subnets.Network | None:
     try:
-        return ipaddress.ip_network(text, strict=False)
+        return subnets.parse(text)[0]
     except ValueError:
         return None
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from kubewright.apis import formats
 from kubewright.apis import subnets as service
 from kubewright.base.records import dataclass
 
@@ -32,24 +32,19 @@ NO_NAMES: Final = Names()
 
 def of(dns: Iterable[str], ips: Iterable[str], extra: Iterable[str] = ()) -> Names:
     """Make names; each of `extra` is an address if it parses as one, else a DNS name."""
-    names, addresses = list(dns), [_address(ip) or ip for ip in ips]
+    names, addresses = list(dns), [_canonical(ip) for ip in ips]
     for one in extra:
-        address = _address(one)
-        (names if address is None else addresses).append(address or one)
+        address = formats.address(one)
+        if address is None:
+            names.append(one)
+        else:
+            addresses.append(str(address))
     return Names(dns=tuple(sorted(set(names))), ips=tuple(dict.fromkeys(addresses)))
 
 
-def _address(text: str) -> str | None:
-    """Return the canonical form of an IP address; an IPv4 address in IPv6 clothing becomes IPv4, as in Go's `net`. None for anything else."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.scope_id is not None:
-            return None
-        address = address.ipv4_mapped or address
-    return str(address)
+def _canonical(text: str) -> str:
+    """Return an address in its shortest form; what is none stays."""
+    return str(formats.address(text) or text)
 
 
 def api_server(configuration: Configuration, addresses: Addresses) -> Names:
@@ -110,6 +105,6 @@ def covers(pattern: str, name: str) -> bool:
 
 def missing(wanted: Names, *, dns: Iterable[str], ips: Iterable[str]) -> list[str]:
     """Return the wanted names that a certificate with these names does not stand for, in order."""
-    patterns, addresses = list(dns), {_address(ip) or ip for ip in ips}
+    patterns, addresses = list(dns), {_canonical(ip) for ip in ips}
     lacking = [name for name in wanted.dns if not any(covers(pattern, name) for pattern in patterns)]
-    return lacking + [ip for ip in wanted.ips if (_address(ip) or ip) not in addresses]
+    return lacking + [ip for ip in wanted.ips if _canonical(ip) not in addresses]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis import subnets
+from kubewright.apis import formats, subnets
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.layout import Layout
@@ -118,17 +117,17 @@ def _families(cluster: ClusterConfiguration, addresses: Addresses) -> Sequence[i
         for text in _ranges(cluster.networking.service_subnet, cluster.networking.pod_subnet)
         for part in subnets.parse(text)
     }
-    found.add(ipaddress.ip_address(addresses.advertise).version)
+    own = formats.address(addresses.advertise)
+    found |= set() if own is None else {own.version}
     return sorted(found)
 
 
 def _towards(host: str) -> Iterator[Check]:
     if host:
         yield network.proxied_host(host)
-        try:
-            yield machine.switched_on(FORWARDING[ipaddress.ip_address(host).version])
-        except ValueError:
-            return
+        address = formats.address(host)
+        if address is not None:
+            yield machine.switched_on(FORWARDING[address.version])
 
 
 def _ranges(*texts: str) -> list[str]:

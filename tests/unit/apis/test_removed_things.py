@@ -171,6 +171,7 @@ _OUTDATED = [
         )
         for component in ("apiServer", "controllerManager", "scheduler")
     ),
+    ("featureGates", {"NodeLocalCRISocket": False}, "generally available"),
     ("imageRepository", "k8s.gcr.io", "write registry.k8s.io"),
     ("imageRepository", "gcr.io/google-containers/x", "write registry.k8s.io"),
     ("dns", {"imageRepository": "k8s.gcr.io/coredns"}, "write registry.k8s.io"),

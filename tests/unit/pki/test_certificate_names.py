@@ -70,6 +70,29 @@ def test_the_endpoint_counts_as_name_or_address(endpoint, dns, ips):
 
 
 @pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("198.051.100.007", "198.51.100.7"),
+        ("0000198.51.100.7", "198.51.100.7"),
+        ("fd00:0000::00009", "fd00::9"),
+        ("::ffff:010.1.02.3", "10.1.2.3"),
+        ("FD00::0A", "fd00::a"),
+    ],
+)
+def test_leading_zeros_do_not_make_a_name_of_an_address(text, address):
+    etcd = Etcd(local=LocalEtcd(server_cert_sans=(text,), peer_cert_sans=(text,)))
+    config = configuration(api_server=APIServer(cert_sans=(text,)), control_plane_endpoint=text, etcd=etcd)
+    plain = names.api_server(configuration(), addresses_of(config))
+    assert (names.api_server(config, addresses_of(config)).dns, names.api_server(config, addresses_of(config)).ips) == (
+        plain.dns,
+        (*plain.ips, address),
+    )
+    for found in (names.etcd_server(config, addresses_of(config)), names.etcd_peer(config, addresses_of(config))):
+        assert (found.dns, found.ips[-1]) == (("localhost", "node1"), address)
+    assert names.missing(Names(ips=(address,)), dns=(), ips=(text,)) == []
+
+
+@pytest.mark.parametrize(
     ("subnets", "first"),
     [
         ("10.96.0.0/12", "10.96.0.1"),

@@ -13,8 +13,8 @@ PUBLIC_KEYS_ECDSA: Final = "PublicKeysECDSA"
 GATES: Final = {ROOTLESS: False, NODE_LOCAL_CRI_SOCKET: True, PUBLIC_KEYS_ECDSA: False}
 """Every known gate with its default."""
 
-LOCKED: Final = {NODE_LOCAL_CRI_SOCKET: True}
-"""Gates that are generally available: kubeadm declares them locked and lets them be switched off all the same (spec/kubeadm.md 14.2)."""
+AVAILABLE: Final = {NODE_LOCAL_CRI_SOCKET: True}
+"""Gates that are generally available. kubeadm v1.36 declares them locked, lets them be set all the same, and does as they say."""
 
 
 def enabled(cluster: ClusterConfiguration, gate: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kubewright.apis.kubeadm.features import AVAILABLE
 from kubewright.apis.kubeadm.rules import Problems
 from kubewright.apis.kubeadm.types import HostPathMount
 from kubewright.base.nearest import did_you_mean
@@ -27,6 +28,13 @@ def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
             yield f"the effect {quoted(effect)} is none of {', '.join(_EFFECTS)}{did_you_mean(effect, _EFFECTS)}", effect
         if taint.get("key") == _MASTER:
             yield f"the taint {_MASTER} is gone since v1.25; write {_CONTROL_PLANE}", _MASTER
+
+
+def gates(given: Mapping[str, bool]) -> Problems:
+    """Question gates that are generally available and switched off: they do what they say until they are gone."""
+    for gate, value in given.items():
+        if value != AVAILABLE.get(gate, value):
+            yield f"the feature gate {gate} is generally available and will be gone with the next release; leave it out", gate
 
 
 def socket(given: str) -> Problems:

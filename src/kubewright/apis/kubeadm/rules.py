@@ -1,7 +1,7 @@
 """The checks that the validation tables name. Each takes one value and yields what is wrong: a reason, and the value to show.
 
-Defects of kubeadm v1.36 that spec/kubeadm.md 14.2 lists are repaired: a negative period, a socket with another scheme behind `unix://`, a
-locked feature gate that is switched off. docs/compat/config.md has a row for each.
+Defects of kubeadm v1.36 with which a machine could not work are repaired: a negative period, a socket with another scheme behind `unix://`.
+docs/compat/config.md has a row for each.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.apis import formats, subnets, urls
-from kubewright.apis.kubeadm.features import GATES, LOCKED
+from kubewright.apis.kubeadm.features import GATES
 from kubewright.apis.kubeadm.types import (
     DEFAULT_CA_VALIDITY,
     DEFAULT_CERTIFICATE_VALIDITY,
@@ -166,12 +166,8 @@ def names(entries: Sequence[str]) -> Problems:
 
 
 def known_gates(gates: Mapping[str, bool]) -> Problems:
-    """Require known feature gates, and that those which are locked keep their value."""
-    for gate, value in gates.items():
-        if gate not in GATES:
-            yield _unknown_gate(gate), gate
-        elif value != LOCKED.get(gate, value):
-            yield f"feature gate {gate} is generally available and cannot be switched off any more; leave it out", gate
+    """Require known feature gates."""
+    yield from ((_unknown_gate(gate), gate) for gate in gates if gate not in GATES)
 
 
 def _unknown_gate(gate: str) -> str:

@@ -112,6 +112,7 @@ CLUSTER_WARNINGS: Final = (
     Rule("certificateValidityPeriod", lambda cluster: cluster, rules.long_certificates),
     Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.long_authorities),
     Rule("certificateValidityPeriod", lambda cluster: cluster, rules.outlives_authority),
+    Rule("featureGates", lambda cluster: cluster.feature_gates, outdated.gates),
     Rule("apiServer.extraVolumes", lambda cluster: cluster.api_server.extra_volumes, outdated.path_types),
     Rule("controllerManager.extraVolumes", lambda cluster: cluster.controller_manager.extra_volumes, outdated.path_types),
     Rule("scheduler.extraVolumes", lambda cluster: cluster.scheduler.extra_volumes, outdated.path_types),
