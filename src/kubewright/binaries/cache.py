@@ -26,6 +26,7 @@ class Cache:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._known: dict[Path, dict[str, Stamp]] = {}
+        self._faults: dict[Path, str] = {}
 
     def directory(self, wanted: Wanted) -> Path:
         """Return where the program's version is kept."""
@@ -36,7 +37,7 @@ class Cache:
         return self.directory(wanted) / wanted.name
 
     def find(self, wanted: Wanted) -> Binary | Refusal:
-        """Look a program up: one stat. A file that is not what was put there is not used."""
+        """Look a program up: one stat. A file that is not what was put there, or that others could replace, is not used."""
         directory = self.directory(wanted)
         stamp = self._stamps(directory).get(wanted.name)
         path = directory / wanted.name
@@ -48,7 +49,7 @@ class Cache:
             status = path.stat(follow_symlinks=False)
         except OSError as error:
             return Refusal(source=self.name, reason=f"{path}: {error.strerror}")
-        if fault := stamps.unsafe(status) or stamp.differs(status):
+        if fault := stamps.unsafe(status) or self._fault(directory) or stamp.differs(status):
             return Refusal(source=self.name, reason=f"{path} is not used: {fault}")
         return binary(wanted, path, stamp)
 
@@ -62,6 +63,7 @@ class Cache:
         version = running.check(finished, wanted)
         directory = self.directory(wanted)
         files.make_directory(directory)
+        files.require_own(directory)
         digest = files.sha256(finished)
         path = directory / wanted.name
         files.move_into_place(finished, path)
@@ -74,6 +76,13 @@ class Cache:
     def forget(self) -> None:
         """Read the stamps again on the next look: another process may have written them."""
         self._known.clear()
+        self._faults.clear()
+
+    def _fault(self, directory: Path) -> str:
+        """Say who else could put programs into a directory: looked at once."""
+        if directory not in self._faults:
+            self._faults[directory] = files.weakness(directory)
+        return self._faults[directory]
 
     def _stamps(self, directory: Path) -> dict[str, Stamp]:
         if directory not in self._known:

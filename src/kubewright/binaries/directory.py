@@ -5,6 +5,7 @@ A program is checked when it is first used; what was found is kept in the cache,
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -49,6 +50,12 @@ class Directory:
             return Refusal(source=self.name, reason=f"{path} is not there", remedy=f"put {wanted.name} {wanted.version} into {self._path}")
         except OSError as error:
             raise BinariesError(f"{path} cannot be read: {error.strerror}") from error
+        if os.geteuid() == 0 and (fault := files.weakness(path)):
+            raise BinariesError(
+                f"{path} is not run: {fault}",
+                detail="whoever can change a program decides what runs as root",
+                remedy=f"see `namei -l {path}`, and let only root write there",
+            )
         known = self._stamps().get(_key(path, wanted))
         if known is None or known.differs(status):
             known = self._check(path, wanted)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
@@ -97,6 +98,8 @@ class Downloads:
         expected = artifact.pinned or self._published(artifact)
         files.make_directory(self._directory)
         part = self._directory / f"{expected}.part"
+        with files.writing(part):
+            _drop_foreign(part)
         failures: list[str] = []
         for url in (*(artifact.at(mirror) for mirror in self._mirrors), artifact.url):
             try:
@@ -184,7 +187,9 @@ class Downloads:
             raise _translated(url, error) from error
 
     def _copy(self, answer: Answer, part: Path, *, offset: int, meter: Meter, url: str) -> None:
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        if not offset:
+            part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if offset else os.O_CREAT | os.O_EXCL), 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(offset)
             file.seek(offset)
@@ -204,8 +209,17 @@ class Downloads:
 def forget_old(root: Path, *, now: datetime) -> None:
     """Remove unfinished downloads that nobody has continued for a week. The caller holds the cache's lock."""
     for part in (root / PARTIAL).glob("*.part"):
-        if now.timestamp() - part.stat().st_mtime > KEPT_FOR:
+        if now.timestamp() - part.lstat().st_mtime > KEPT_FOR:
             part.unlink(missing_ok=True)
+
+
+def _drop_foreign(part: Path) -> None:
+    """Remove what stands in the place of an unfinished download and is not a file that an earlier run of ours wrote."""
+    with suppress(FileNotFoundError):
+        found = part.lstat()
+        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1 and not found.st_mode & 0o022
+        if not ours:
+            part.unlink()
 
 
 def _size(path: Path) -> int:

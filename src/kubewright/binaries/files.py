@@ -9,11 +9,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import DiskFull, HostError
 from kubewright.binaries.settings import CACHE_VARIABLE
+from kubewright.host import trust
 
 CHUNK: Final = 1 << 20
 WORK_PREFIX: Final = "work-"
@@ -47,6 +48,24 @@ def make_directory(path: Path) -> None:
         for directory in [*reversed(path.parents), path]:
             if not directory.exists():
                 directory.mkdir(mode=0o755, exist_ok=True)
+
+
+def weakness(path: Path) -> str:
+    """Say what lets others change what stands at a path; '' if nothing does. What cannot be looked at counts as theirs."""
+    try:
+        return trust.weakness(PurePosixPath(path.absolute()))
+    except OSError as error:
+        return f"{path} cannot be looked at: {error.strerror}"
+
+
+def require_own(directory: Path) -> None:
+    """Require a directory of the cache into which nobody else can put programs. Raises HostError."""
+    if fault := weakness(directory):
+        raise HostError(
+            f"the cache at {directory} is not used: {fault}",
+            detail="whoever can write there decides which programs are run",
+            remedy=f"let nobody else write there, or set {CACHE_VARIABLE} to another directory",
+        )
 
 
 def write(path: Path, content: bytes) -> None:

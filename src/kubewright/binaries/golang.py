@@ -7,10 +7,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError
 from kubewright.base.records import dataclass
+from kubewright.binaries import files
 from kubewright.binaries.table import Family
 
 INSTALLED: Final = "/usr/local/go/bin/go"
@@ -46,6 +48,8 @@ def find(environment: Mapping[str, str], *, need: tuple[int, int, int]) -> Go:
     path = shutil.which("go", path=environment.get("PATH", os.defpath)) or shutil.which(INSTALLED)
     if path is None:
         raise BinariesError("there is no go on PATH", remedy=remedy)
+    if os.geteuid() == 0 and (fault := files.weakness(Path(path))):
+        raise BinariesError(f"{path} is not run as root: {fault}", remedy=f"see `namei -l {path}`, and let only root write there")
     answer = _ask(path, environment, remedy=remedy)
     found = _ANSWER.search(answer)
     if found is None:

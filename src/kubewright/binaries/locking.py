@@ -27,6 +27,7 @@ def locked(root: Path, *, task: str, wait: bool, clock: Clock, reporter: Reporte
     With `wait`, waits for another holder and reports whom; else raises Locked, naming it. Raises HostError where there can be no lock.
     """
     files.make_directory(root)
+    files.require_own(root)
     lock = Lock(PurePosixPath(root / NAME), doing=task, clock=clock)
     try:
         _take(lock, wait=wait, clock=clock, reporter=reporter)

@@ -23,6 +23,7 @@ from kubewright.host.failures import explaining
 from kubewright.host.found import FileState, Kind
 from kubewright.host.processes import Identity
 from kubewright.host.removing import fail, names, remove_entry
+from kubewright.host.trust import weakness
 from kubewright.host.walking import checked, directory
 
 READ_LIMIT: Final = 64 * 1024 * 1024
@@ -88,6 +89,11 @@ class Files:
             size=found.st_size,
             modified=found.st_mtime,
         )
+
+    def weakness(self, path: PurePosixPath, /) -> str:
+        """Say what lets others change what stands at a path, as `trust.weakness` does."""
+        with explaining("look at", path):
+            return weakness(path)
 
     def entries(self, path: PurePosixPath, /, *, temporary: bool = False) -> list[PurePosixPath]:
         """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours are left out, unless asked for."""

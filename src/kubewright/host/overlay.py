@@ -113,6 +113,9 @@ class OverlayHost:
             written = {entry for entry in self._written if entry.parent == path}
         return sorted(written.union(entry for entry in below if not self._is_hidden(entry)))
 
+    def weakness(self, path: PurePosixPath, /) -> str:
+        return self._base.weakness(path)
+
     def service(self, name: str, /) -> ServiceState | None:
         return self._services.get(name) or self._base.service(name)
 

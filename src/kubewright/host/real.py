@@ -96,6 +96,9 @@ class RealHost:
     def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
         return self.files.entries(path)
 
+    def weakness(self, path: PurePosixPath, /) -> str:
+        return self.files.weakness(path)
+
     def service(self, name: str, /) -> ServiceState | None:
         return None if self._services is None else self._services.state(name)
 

@@ -42,6 +42,10 @@ class FileReader(Protocol):
         """Return what is in a directory, sorted; nothing if there is no directory."""
         ...
 
+    def weakness(self, path: PurePosixPath, /) -> str:
+        """Say what lets others than root and us change what stands at a path, or put something else there; '' if nothing does."""
+        ...
+
 
 class Host(FileReader, Protocol):
     """One machine."""
@@ -176,7 +180,7 @@ class Programs(Protocol):
     """The programs of a machine. Both verbs read."""
 
     def path(self, name: str, /) -> PurePosixPath | None:
-        """Return where a program is found, or None."""
+        """Return where a program is found, or None. Raises HostError where root finds only such that others can change."""
         ...
 
     def version(self, name: str, /) -> str:

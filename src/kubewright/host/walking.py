@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
@@ -72,7 +72,7 @@ def directory(path: PurePosixPath, *, make: int | None = None, durable: bool = F
 
 def trusted_users() -> frozenset[int]:
     """Return whom we trust with what we read and write: root, ourselves, and whoever owns `/`."""
-    return frozenset({0, os.geteuid(), Path("/").stat().st_uid})
+    return frozenset({0, os.geteuid(), os.lstat("/").st_uid})
 
 
 def parts(target: str) -> list[str]:

@@ -120,6 +120,31 @@ def test_the_next_run_resumes_what_a_killed_one_left(host, tmp_path):
     assert [asked for path, asked in host.requests if path == SCHEDULER] == ["bytes=50-"]
 
 
+@pytest.mark.parametrize("what", ["link", "hard link", "theirs", "writable"])
+def test_a_part_that_is_not_our_own_file_is_never_written_to(host, tmp_path, what):
+    host.release("kube-scheduler")
+    part = tmp_path / "cache" / "partial" / f"{sha256(BODY)}.part"
+    part.parent.mkdir(parents=True, mode=0o755)
+    precious = tmp_path / "precious"
+    precious.write_bytes(BODY[:10])
+    match what:
+        case "link":
+            part.symlink_to(precious)
+        case "hard link":
+            part.hardlink_to(precious)
+        case "theirs" if os.geteuid() == 0:
+            part.write_bytes(BODY[:10])
+            os.chown(part, 12345, 12345)
+        case _:
+            part.write_bytes(BODY[:10])
+            part.chmod(0o666)
+    found = fetch(host, tmp_path)
+    assert found["kube-scheduler"].path.read_bytes() == BODY
+    assert precious.read_bytes() == BODY[:10]
+    assert not part.exists()
+    assert [asked for path, asked in host.requests if path == SCHEDULER] == [""]
+
+
 @pytest.mark.parametrize("left", [b"wrong", BODY + b"too long", b"x" * len(BODY)], ids=["shorter", "longer", "as long"])
 def test_a_wrong_rest_of_an_earlier_run_is_thrown_away(host, tmp_path, left):
     host.release("kube-scheduler")

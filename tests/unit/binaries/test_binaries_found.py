@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright import binaries
-from kubewright.base.errors import BinariesError
+from kubewright.base.errors import BinariesError, HostError
 from kubewright.base.versions import Version
 from kubewright.binaries import Binary, Sources, elf, running, stamps
 from kubewright.binaries.cache import Cache
 from kubewright.binaries.providing import wanted_programs
+from kubewright.binaries.settings import CACHE_VARIABLE
 
 
 def want(*names: str, version: str = "v1.36.3", architecture: str = programs.NATIVE):
@@ -210,6 +211,39 @@ def test_a_file_of_another_user_is_not_used(tmp_path):
         ensure(tmp_path)
 
 
+LEVELS = ("cache", "cache/v1.36.3", f"cache/v1.36.3/{programs.NATIVE}", ".")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_cache_whose_directories_others_may_write_is_neither_used_nor_filled(tmp_path, level):
+    place = tmp_path / "place"
+    install(place, "kubectl")
+    assert list(ensure(place)) == ["kubectl"]
+    (place / level).chmod(0o757)
+    words = f"others may write to {(place / level).resolve()} (mode 0757)"
+    with pytest.raises(BinariesError) as caught:
+        ensure(place)
+    assert words in caught.value.detail
+    with pytest.raises(HostError) as refused:
+        install(place, "etcd")
+    assert words in str(refused.value)
+    assert CACHE_VARIABLE in refused.value.remedy
+    if level in {"cache", "."}:
+        allowed = Sources(cache=place / "cache", allow_build=False)
+        with pytest.raises(HostError, match="is not used: others may write"):
+            binaries.ensure(("kubectl",), version="v1.36.3", sources=allowed, fetcher=None)
+    assert not list((place / "cache").glob("v1.36.3/*/etcd"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others may do as they like with what they run as themselves")
+@pytest.mark.parametrize("level", [".", "etcd"])
+def test_root_runs_nothing_of_a_directory_that_others_can_change(tmp_path, chosen, level):
+    assert list(ensure(tmp_path, chosen, ("etcd",))) == ["etcd"]
+    (chosen / level).chmod(0o777)
+    with pytest.raises(BinariesError, match="is not run: others may write to"):
+        ensure(tmp_path, chosen, ("etcd",))
+
+
 def test_another_version_of_etcd_in_the_stamps_is_not_used(tmp_path):
     install(tmp_path, "etcd")
     path = tmp_path / "cache" / "v1.36.3" / programs.NATIVE / "stamps.json"
@@ -226,6 +260,7 @@ def test_a_script_is_never_installed(tmp_path):
 
 
 def test_directories_are_not_writable_by_others_whatever_the_umask(tmp_path):
+    (tmp_path / "deep" / "cache").mkdir(parents=True, mode=0o755)  # the user's own; nothing is put where others may write
     before = os.umask(0)
     try:
         install(tmp_path / "deep", "kubectl")

@@ -135,7 +135,24 @@ class _Foreign:
     def entries(self, path, /):
         raise AssertionError
 
-    read = entries
+    read = weakness = entries
+
+
+@pytest.mark.parametrize("how", ["plain", "link"])
+def test_patches_below_a_directory_that_others_may_write_are_refused(box, tmp_path, how):
+    """Whoever can write there can put another directory in the place of this one."""
+    loose = tmp_path / "loose"
+    (loose / "patches").mkdir(parents=True, mode=0o755)
+    put(loose / "patches", "etcd.yaml", "metadata: {labels: {a: b}}\n")
+    loose.chmod(0o777)
+    (tmp_path / "link").symlink_to(loose)
+    with pytest.raises(HostError) as refused:
+        box.run(wanted((loose if how == "plain" else tmp_path / "link") / "patches", "etcd"))
+    assert refused.value.what.endswith(f"/patches are not used: others may write to {loose} (mode 0777)")
+    assert not Path(box.layout.manifest("etcd")).exists()
+    loose.chmod(0o1777)  # as /tmp is: nobody can take the place of what is ours
+    box.run(wanted(loose / "patches", "etcd"))
+    assert manifest(box, "etcd")["metadata"]["labels"]["a"] == "b"
 
 
 @pytest.mark.parametrize("user", [0, 1000])

@@ -17,6 +17,7 @@ from kubewright.manifests.patches import NONE, Patch, Patches
 Say = Callable[[str], None]
 TOPIC: Final = "patches"
 _OTHERS_WRITE: Final = 0o022
+_WHY: Final = "whoever can change a patch decides what the control plane runs"
 
 
 def directory(configuration: Configuration) -> PurePosixPath | None:
@@ -70,6 +71,8 @@ def _files(files: FileReader, place: PurePosixPath, *, user: int) -> Iterator[Pu
             remedy="give the directory with the patch files itself, not a link to it",
         )
     _require_ours(place, state, user=user)
+    if fault := files.weakness(place):
+        raise HostError(f"the patches in {place} are not used: {fault}", detail=_WHY, remedy="keep them where only root can write")
     for path in files.entries(place):
         found = files.state(path)
         if found is not None and found.kind is Kind.DIRECTORY:
@@ -95,12 +98,12 @@ def _require_ours(path: PurePosixPath, state: FileState, *, user: int) -> None:
     if state.owner not in {0, user}:
         raise HostError(
             f"the patches in {path} are not used: it belongs to user {state.owner}",
-            detail="whoever can change a patch decides what the control plane runs",
+            detail=_WHY,
             remedy=f"chown root {path}",
         )
     if state.mode & _OTHERS_WRITE:
         raise HostError(
             f"the patches in {path} are not used: others may write to it (mode {state.mode:04o})",
-            detail="whoever can change a patch decides what the control plane runs",
+            detail=_WHY,
             remedy=f"chmod go-w {path}",
         )
