@@ -110,7 +110,7 @@ class Containerd:
         """End it, its shims and its containers, and unmount what they had."""
         self.stop(signal.SIGKILL)
         known = RealProcesses()
-        for identity in known.marked(str(self.place), marker=MARKER):
+        for identity in known.marked({MARKER: str(self.place)}):
             known.signal(identity, signal.SIGKILL)
         for mount in reversed(mounts_below(self.place)):
             subprocess.run(["umount", "--lazy", mount], check=True)

@@ -20,8 +20,7 @@ from kubewright import binaries
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Event, PhaseStarted
 from kubewright.base.records import asdict, dataclass
-from kubewright.host.processes import RealProcesses
-from kubewright.local import bringing_up  # noqa: F401 - loaded before the forks
+from kubewright.local import bringing_up, marks  # noqa: F401 - loaded before the forks
 from kubewright.local.places import Places
 from kubewright.local.supervisor.identities import search
 from kubewright.local.up import Wish, up
@@ -98,8 +97,8 @@ def kill(order: Order) -> None:
 
 def daemons(root: str) -> list[int]:
     """Find the daemon, even one that has not signed yet: what is marked and is no component."""
-    components = {one.identity.pid for one in search(root)}
-    return [one.pid for one in RealProcesses().marked(root) if one.pid not in components]
+    components = {one.identity.pid for one in search(marks.of(Places(Path(root))))}
+    return [one.pid for one in marks.processes(Places(Path(root))) if one.pid not in components]
 
 
 def _child(order: Order, told: int) -> None:

@@ -24,7 +24,7 @@ from kubewright.base.events import RecordingReporter, Reporter
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.kube.client import KubeClient
-from kubewright.local import launch, record, status
+from kubewright.local import launch, marks, record, status
 from kubewright.local.cluster import LocalCluster
 from kubewright.local.down import down
 from kubewright.local.places import Places
@@ -130,7 +130,7 @@ class Bench:
         for place in {self.root / "one", *self.root.glob("*")}:  # one whose files were removed may still run
             with contextlib.suppress(KubewrightError):
                 down(Places(place))
-            for left in RealProcesses().marked(str(place)):
+            for left in marks.processes(Places(place)):
                 os.kill(left.pid, signal.SIGKILL)
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -181,7 +181,7 @@ def eventually(condition: Callable[[], object], what: str, *, within: float = LI
 
 def leftovers(root: Path, address: str = "") -> list[str]:
     """Name every process, mount, socket and file that belongs to a cluster: what `down` has to remove."""
-    found = [f"process {one.pid} is marked" for one in RealProcesses().marked(str(root))]
+    found = [f"process {one.pid} is marked" for one in marks.processes(Places(root))]
     found += [f"process {pid} uses {used}" for pid, used in _using(root)]
     found += [f"mount {line.split()[1]}" for line in Path("/proc/mounts").read_text().splitlines() if str(root) in line]
     if address:

@@ -16,7 +16,6 @@ import pytest
 
 from kubewright import binaries
 from kubewright.base.level import KUBERNETES
-from kubewright.host.processes import RealProcesses
 from kubewright.local.preflight import PROGRAMS
 
 LIMIT = 300.0
@@ -122,12 +121,13 @@ def require_programs() -> None:
 
 def remove_all(project: Project) -> None:
     """Remove what a failed test may have left."""
+    from kubewright.local import marks
     from kubewright.local.down import forget
     from kubewright.local.places import Places
 
     for root in project.clusters:
         forget(Places(root))
-        for left in RealProcesses().marked(str(root)):
+        for left in marks.processes(Places(root)):
             os.kill(left.pid, 9)
 
 

@@ -15,8 +15,7 @@ import pytest
 from local_kit import COMPONENTS
 
 from kubewright.host.listeners import parse_listeners
-from kubewright.host.processes import RealProcesses
-from kubewright.local import record
+from kubewright.local import marks, record
 from kubewright.local.cluster import LocalCluster
 from kubewright.local.record import Machine
 
@@ -43,7 +42,7 @@ def _inodes(pid: int) -> Iterator[int]:
 
 
 def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: LocalCluster, machine: Machine) -> None:
-    inodes = {inode for one in RealProcesses().marked(str(kubewright_cluster.places.root)) for inode in _inodes(one.pid)}
+    inodes = {inode for one in marks.processes(kubewright_cluster.places) for inode in _inodes(one.pid)}
     found = [
         one
         for name in ("tcp", "tcp6")
@@ -86,7 +85,7 @@ def test_no_token_and_no_key_is_in_logs_arguments_or_environments(kubewright_clu
     texts = {
         str(path): path.read_bytes() for path in places.root.rglob("*") if path.is_file() and path.suffix in {".log", ".json", ".jsonl"}
     }
-    for one in RealProcesses().marked(str(places.root)):
+    for one in marks.processes(places):
         texts |= {f"{one.pid}/{name}": Path(f"/proc/{one.pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
     assert len(texts) >= 5 * 2 + len(COMPONENTS)
     assert {name: TOKEN.findall(text) for name, text in texts.items() if TOKEN.search(text)} == {}

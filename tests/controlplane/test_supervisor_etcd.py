@@ -20,7 +20,7 @@ import trustme
 from kubewright.base import yaml
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import SilentReporter
-from kubewright.local.supervisor import DOWN, ComponentPhase, NodeFacts, ProbeIdentity, Supervisor, sweep
+from kubewright.local.supervisor import DOWN, ComponentPhase, Mark, NodeFacts, ProbeIdentity, Supervisor, sweep
 
 PORTS = {"client": 2379, "peer": 2380, "metrics": 2381}
 
@@ -87,7 +87,7 @@ class Place:
             self.root / "logs",
             {"etcd": self.program},
             node=NodeFacts(name="node1", ip=self.address),
-            marker=str(self.root),
+            mark=Mark(directory=str(self.root)),
             reporter=SilentReporter(),
             probe_identity=ProbeIdentity(
                 certificate=self.root / "client.crt", key=self.root / "client.key", ports=frozenset({PORTS["metrics"]})
@@ -150,7 +150,7 @@ async def test_etcd_comes_up_survives_a_kill_and_leaves_nothing(place: Place) ->
         assert time.monotonic() - begun < 60  # 2 s are the target; this only guards against a hang
     assert _free(place.address)
     assert list((place.root / "run").iterdir()) == []
-    assert await sweep(str(place.root)) == []
+    assert await sweep(Mark(directory=str(place.root))) == []
 
 
 async def test_etcd_is_adopted_by_the_next_supervisor(place: Place) -> None:

@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from kubewright.host.desired import Accounts, Desired, Directory, File, Ownershi
 from kubewright.host.facts import Facts
 from kubewright.host.failures import explained
 from kubewright.host.found import FileState, Kind, ServiceState
-from kubewright.host.processes import MARKER, Identity, Usage
+from kubewright.host.processes import Identity, Usage
 from kubewright.host.seam import ContainerRuntime, Host, Network, PacketFilter, Processes, Programs, RuntimeVersion
 from kubewright.host.walking import OUTER_MODE
 
@@ -290,8 +290,11 @@ class _QuietProcesses:
     def group(self, leader: int, /) -> list[Identity]:
         return self._base.group(leader)
 
-    def marked(self, value: str, /, *, marker: str = MARKER) -> list[Identity]:
-        return self._base.marked(value, marker=marker)
+    def marked(self, marks: Mapping[str, str], /, *, shared: str = "") -> list[Identity]:
+        return self._base.marked(marks, shared=shared)
+
+    def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = "") -> bool:
+        return self._base.carries(identity, marks, shared=shared)
 
     def handle(self, identity: Identity, /) -> int | None:
         return self._base.handle(identity)

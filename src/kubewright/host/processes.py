@@ -6,7 +6,7 @@ Only what /proc and pidfd offer. Starting processes is the business of whoever s
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Final
@@ -14,11 +14,9 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 
-MARKER: Final = "KUBEWRIGHT_CLUSTER"
-"""The environment variable that tells which cluster a process belongs to; its value is the cluster's state directory."""
-
 _DEAD: Final = frozenset("ZXx")
 _KIB: Final = 1024
+_MOUNT_PROC: Final = "mount the one of this namespace, as `unshare --mount-proc` does"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,10 +88,15 @@ class RealProcesses:
         members = ((pid, self._stat(pid)) for pid in self._pids())
         return [self._identity(pid, found) for pid, found in members if found and found.group == leader and found.state not in _DEAD]
 
-    def marked(self, value: str, /, *, marker: str = MARKER) -> list[Identity]:
-        wanted = f"{marker}={value}".encode()
-        found = (self.of(pid) for pid in self._pids() if wanted in self._bytes(f"{pid}/environ").split(b"\0"))
-        return [identity for identity in found if identity is not None]
+    def marked(self, marks: Mapping[str, str], /, *, shared: str = "") -> list[Identity]:
+        self._require_own_numbers()
+        return [one for pid in self._pids() if (one := self.of(pid)) is not None and self.carries(one, marks, shared=shared)]
+
+    def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = "") -> bool:
+        variables = self._bytes(f"{identity.pid}/environ").split(b"\0")
+        if not all(f"{name}={value}".encode() in variables for name, value in marks.items()):
+            return False
+        return (self._sees_our_files(identity.pid) or self._reaches(identity.pid, shared)) and self.alive(identity)
 
     def handle(self, identity: Identity, /) -> int | None:
         try:
@@ -130,6 +133,40 @@ class RealProcesses:
         except PermissionError as error:
             raise _not_ours(leader, number) from error
         return True
+
+    def _require_own_numbers(self) -> None:
+        """Require that the numbers in /proc mean to the kernel what they mean to us: a signal would reach somebody else. Raises HostError."""
+        try:
+            mine = os.readlink(self._proc / "self")  # noqa: PTH115 - it is a number, not a path
+        except OSError as error:
+            raise HostError(f"cannot read {self._proc}", detail=error.strerror or "", remedy=_MOUNT_PROC) from error
+        if mine != str(os.getpid()):
+            raise HostError(
+                f"{self._proc} shows the processes of another PID namespace",
+                detail=f"this process is {os.getpid()}, there it is {mine}",
+                remedy=_MOUNT_PROC,
+            )
+
+    def _sees_our_files(self, pid: int) -> bool:
+        """Whether a path means the same file to a process as to us: its mount namespace and root are ours. Not, where we may not look."""
+        theirs, ours = (self._link(f"{one}/ns/mnt") for one in (str(pid), "self"))
+        return theirs == ours and self._same(self._proc / str(pid) / "root", self._proc / "self/root")
+
+    def _reaches(self, pid: int, path: str) -> bool:
+        """Whether a path leads a process that has other mounts, or another root, to the directory to which it leads us."""
+        return bool(path) and self._same(self._proc / str(pid) / "root" / path.lstrip("/"), Path(path))
+
+    def _same(self, first: Path, second: Path) -> bool:
+        try:
+            return os.path.samestat(first.stat(), second.stat())
+        except OSError:  # gone by now, not there, or not ours to look at
+            return False
+
+    def _link(self, name: str) -> str:
+        try:
+            return os.readlink(self._proc / name)  # noqa: PTH115 - `mnt:[4026531841]` is no path
+        except OSError:
+            return ""
 
     def _identity(self, pid: int, found: _Stat) -> Identity:
         self._boot_id = self._boot_id or self._text("sys/kernel/random/boot_id").strip()

@@ -6,7 +6,7 @@ keeps what they would write. There is no verb that runs a command line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING, Protocol
@@ -293,11 +293,19 @@ class Processes(Protocol):
         """Read: return the running members of a process group, which may outlive the process that it is named after."""
         ...
 
-    def marked(self, value: str, /, *, marker: str = ...) -> list[Identity]:
-        """Read: return the running processes whose environment at their start had the marker with this value.
+    def marked(self, marks: Mapping[str, str], /, *, shared: str = ...) -> list[Identity]:
+        """Read: return the running processes that carry some marks, as `carries` decides. Raises HostError where /proc is not of our PID namespace.
 
         Only processes of our own user, or all of them for root. One that made itself undumpable hides its environment:
-        a daemon that holds keys is found by the identity that it wrote down, its children by the marker.
+        a daemon that holds keys is found by the identity that it wrote down, its children by the marks.
+        """
+        ...
+
+    def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = ...) -> bool:
+        """Read: whether a process runs, had all of these variables in its environment at its start, and sees the files that we see.
+
+        /proc shows the processes of containers too, and paths in their environment mean other files: a process counts only if its mount
+        namespace and root are ours, or, where `shared` names a directory, if that path leads it to the very directory to which it leads us.
         """
         ...
 

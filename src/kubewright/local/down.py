@@ -18,7 +18,7 @@ from kubewright.base.records import dataclass
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.local import launch
+from kubewright.local import launch, marks
 from kubewright.local.control import Control
 from kubewright.local.places import Places
 from kubewright.local.supervisor import sweep
@@ -46,7 +46,7 @@ def down(places: Places, *, keep_data: bool = False, reporter: Reporter | None =
     clock = clock or SystemClock()
     start = clock.monotonic()
     if not places.root.is_dir():
-        existed = bool(RealProcesses().marked(str(places.root)))  # somebody removed the files of a cluster that runs
+        existed = bool(marks.processes(places))  # somebody removed the files of a cluster that runs
         stop(places, reporter=reporter, clock=clock)
         return Stopped(existed=existed, seconds=clock.monotonic() - start)
     lock = Lock(PurePosixPath(places.lock), doing=f"down of cluster {places.name}", clock=clock)
@@ -79,27 +79,25 @@ def stop(places: Places, *, reporter: Reporter | None = None, clock: Clock | Non
             remedy=f"kill -9 {daemon.pid}, then run the same command again",
         )
         launch.reap(daemon)
-    waiter.until(lambda: _sweep(str(places.root)), within=20.0, saying=f"all of cluster {places.name!r} to end", every=0.01, at_most=0.05)
+    waiter.until(lambda: _sweep(places), within=20.0, saying=f"all of cluster {places.name!r} to end", every=0.01, at_most=0.05)
 
 
-def _sweep(marker: str) -> str | None:
+def _sweep(places: Places) -> str | None:
     """End what no daemon ended; None when nothing is left. First whatever is no component: a daemon that began a moment ago would go on."""
-    processes = RealProcesses()
-    found = processes.marked(marker)
+    found = marks.processes(places)
     if not found:
         return None
-    components = _kill_daemons(marker)
-    if components:
-        _apart(sweep(marker))
-        for one in processes.marked(marker):
-            processes.signal(one, signal.SIGKILL)
+    if _kill_daemons(places):
+        _apart(sweep(marks.of(places)))
+        for one in marks.processes(places):
+            RealProcesses().signal(one, signal.SIGKILL)
     return f"pid {found[0].pid} still runs"
 
 
-def _kill_daemons(marker: str) -> set[Identity]:
+def _kill_daemons(places: Places) -> set[Identity]:
     """Kill what is marked and is no component; returns the components."""
-    components = {one.identity for one in search(marker)}
-    for one in RealProcesses().marked(marker):
+    components = {one.identity for one in search(marks.of(places))}
+    for one in marks.processes(places):
         if one not in components:
             RealProcesses().signal(one, signal.SIGKILL)
     return components
@@ -107,7 +105,7 @@ def _kill_daemons(marker: str) -> set[Identity]:
 
 def end_daemons(places: Places) -> None:
     """End every daemon of a cluster, known or not, at once; components go on."""
-    _kill_daemons(str(places.root))
+    _kill_daemons(places)
 
 
 def _apart(work: Coroutine[Any, Any, object]) -> None:

@@ -19,7 +19,8 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field
 from kubewright.host.desired import File
 from kubewright.host.files import Files
-from kubewright.host.processes import MARKER, Identity, RealProcesses
+from kubewright.host.processes import Identity, RealProcesses
+from kubewright.local import marks
 from kubewright.local.places import Places
 
 MODULE: Final = "kubewright.local.daemon"
@@ -86,17 +87,18 @@ def spawn(places: Places) -> Started:
             start_new_session=True,
             close_fds=True,
             cwd=places.root,
-            env={**environment, **_NO_HOST_TRUST, MARKER: str(places.root)},
+            env={**environment, **_NO_HOST_TRUST, **marks.of(places).variables},
         )
 
 
 def identity(places: Places) -> Identity | None:
-    """Return the daemon's identity if it is alive."""
+    """Return the daemon's identity if it is alive. One that a copy of the directory names, or another namespace, is not this cluster's."""
     try:
         found = Identity.parse(places.daemon_record.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return found if RealProcesses().alive(found) else None
+    mark = marks.of(places)
+    return found if RealProcesses().carries(found, mark.variables, shared=mark.shared) else None
 
 
 def sign(places: Places) -> None:

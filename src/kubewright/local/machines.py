@@ -13,7 +13,7 @@ from kubewright.local.flags import START_AFTER
 from kubewright.local.launch import Launch
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.supervisor import DOWN, ComponentState, NodeFacts, ProbeIdentity, Supervisor
+from kubewright.local.supervisor import DOWN, ComponentState, Mark, NodeFacts, ProbeIdentity, Supervisor
 
 
 class Machines:
@@ -95,7 +95,7 @@ class Machines:
             self._places.logs(machine.name),
             self._programs,
             node=NodeFacts(name=machine.name, ip=machine.address),
-            marker=str(self._places.root),
+            mark=Mark(directory=str(self._places.root), id=self._cluster.id),
             reporter=SilentReporter(),
             probe_identity=ProbeIdentity(
                 certificate=Path(layout.certificate("etcd/healthcheck-client")),

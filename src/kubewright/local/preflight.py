@@ -13,8 +13,8 @@ from typing import Final
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
-from kubewright.host.processes import MARKER, RealProcesses
 from kubewright.host.seam import Network
+from kubewright.local import marks
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
 
@@ -140,4 +140,4 @@ CHECKS: Final = (
 
 def components_run(places: Places) -> bool:
     """Whether any process of this cluster runs, its daemon aside."""
-    return bool(RealProcesses().marked(str(places.root), marker=MARKER))
+    return bool(marks.processes(places))

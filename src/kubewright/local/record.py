@@ -12,12 +12,16 @@ from typing import Final, TypeVar
 from kubewright.apis.addresses import Addresses, Ports, url
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.level import KUBERNETES
+from kubewright.base.patterns import Pattern
+from kubewright.base.randomness import Random
 from kubewright.base.records import asdict, dataclass, field, fields, replace
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 
 CONTROL_PLANE = "control-plane"
-FORMAT = 2
+FORMAT = 3
+_ID: Final = Pattern(r"[0-9a-f]{32}")
+_ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +55,13 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterRecord:
-    """A local cluster. `nodes` is the number of workers; `config` the text of the user's document, '' without one."""
+    """A local cluster. `nodes` is the number of workers; `config` the text of the user's document, '' without one.
+
+    `id` is its own for ever and random: all of its processes carry it.
+    """
 
     name: str
+    id: str
     machines: tuple[Machine, ...]
     nodes: int = 3
     kubernetes_version: str = KUBERNETES
@@ -121,6 +129,11 @@ class ClusterRecord:
         return next(name for name in _names(self.name) if self.machine(name) is None)
 
 
+def new_id(random: Random) -> str:
+    """Return an id for a new cluster."""
+    return random.token_bytes(_ID_BYTES).hex()
+
+
 def first_name(cluster: str) -> str:
     """Return the name of the first control plane machine of a cluster."""
     return next(_names(cluster))
@@ -169,6 +182,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     """Require what the rest relies on. Raises ValueError."""
     if record.format != FORMAT or record.nodes < 0:
         raise ValueError(f"format {record.format}, {record.nodes} nodes")
+    if not _ID.fullmatch(record.id):
+        raise ValueError(f"id {record.id!r}")
     for machine in record.machines:
         ipaddress.IPv4Address(machine.address)
         if machine.ports.keys() != Machine(name="", address="").ports.keys() or any(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubewright import binaries
 from kubewright.base.errors import APIError, BinariesError, HostError, KubewrightError, UsageError
-from kubewright.local import flags, launch, record
+from kubewright.local import flags, launch, marks, record
 from kubewright.local.control import Control
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
@@ -159,7 +159,7 @@ def _orphans(places: Places) -> list[dict[str, Any]]:
             "rssBytes": facts.rss_bytes,
             "reason": "",
         }
-        for one in sorted(search(str(places.root)), key=lambda one: one.component)
+        for one in sorted(search(marks.of(places)), key=lambda one: one.component)
         if one.leader and (facts := stat_of(one.identity.pid)) is not None
     ]
 

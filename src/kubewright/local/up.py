@@ -72,7 +72,7 @@ def up(
     with _locked(places), Claims() as claims:
         daemon = Daemon(places)
         found = record.load(places.record)
-        cluster = _wanted(places, wish, found, claims)
+        cluster = _wanted(places, wish, found, claims, random)
         if wish.config:
             _require_valid(places, cluster, random)
         programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
@@ -128,10 +128,10 @@ def _locked(places: Places) -> Iterator[None]:
                 places.root.rmdir()
 
 
-def _wanted(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims) -> ClusterRecord:
+def _wanted(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims, random: Random) -> ClusterRecord:
     """Return the cluster as wished. One that never came up may change its configuration."""
     if found is None or not found.made:
-        base = _fresh(places, wish, found, claims)
+        base = _fresh(places, wish, found, claims, random)
     else:
         record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
         base = found.scaled(found.nodes if wish.nodes is None else wish.nodes)
@@ -180,11 +180,12 @@ def _names(cluster: ClusterRecord) -> frozenset[str]:
     return frozenset(machine.name for machine in cluster.machines)
 
 
-def _fresh(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims) -> ClusterRecord:
+def _fresh(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims, random: Random) -> ClusterRecord:
     from kubewright.local.configuration import version_of
 
     if found is None:
-        found = ClusterRecord(name=places.name, machines=(choosing.machine(places, record.first_name(places.name), claims=claims),))
+        first = choosing.machine(places, record.first_name(places.name), claims=claims)
+        found = ClusterRecord(name=places.name, id=record.new_id(random), machines=(first,))
     for machine in found.machines:
         claims.take(machine.address)
     config = found.config if wish.config is None else wish.config

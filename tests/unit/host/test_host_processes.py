@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubewright.base.errors import HostError
 from kubewright.base.records import replace
-from kubewright.host.processes import MARKER, Identity, RealProcesses
+from kubewright.host.processes import Identity, RealProcesses
+
+MARKER = "KUBEWRIGHT_TEST_MARK"
 
 
 @pytest.fixture
@@ -90,9 +93,83 @@ def test_a_handle_tells_the_end(processes, sleeper):
 def test_processes_are_found_by_their_marker(processes, sleeper):
     while not os.readlink(f"/proc/{sleeper.pid}/exe").endswith("/sleep"):  # noqa: PTH115
         pass
-    assert processes.marked("/state/a b") == [processes.of(sleeper.pid)]
-    assert processes.marked("/state/a") == []
-    assert processes.marked("/state/a b", marker="OTHER") == []
+    assert processes.marked({MARKER: "/state/a b"}) == [processes.of(sleeper.pid)]
+    assert processes.marked({MARKER: "/state/a b", "HOME": os.environ["HOME"]}) == [processes.of(sleeper.pid)]
+    assert processes.marked({MARKER: "/state/a"}) == []
+    assert processes.marked({"OTHER": "/state/a b"}) == []
+    assert processes.marked({MARKER: "/state/a b", "OTHER": ""}) == []
+
+
+@pytest.fixture
+def proc(tmp_path):
+    """A /proc with one process, 5, that is marked and sees our files. The root of both is `tmp_path / "root"`."""
+    (tmp_path / "root/state").mkdir(parents=True)
+    proc = tmp_path / "proc"
+    for name in ("5", str(os.getpid())):
+        (proc / name / "ns").mkdir(parents=True)
+        (proc / name / "ns/mnt").symlink_to("mnt:[4026531841]")
+        (proc / name / "root").symlink_to(tmp_path / "root")
+    (proc / "self").symlink_to(str(os.getpid()))
+    (proc / "5/stat").write_text("5 (etcd) S 1 5 " + " ".join(map(str, range(4, 30))))
+    (proc / "5/environ").write_bytes(b"A=1\0MARK=/state\0")
+    return proc
+
+
+def move(path, target):
+    path.unlink()
+    path.symlink_to(target)
+
+
+def elsewhere(proc):
+    """Give the process mounts and a root of its own."""
+    (proc.parent / "other/state").mkdir(parents=True)
+    move(proc / "5/ns/mnt", "mnt:[4026532999]")
+    move(proc / "5/root", proc.parent / "other")
+
+
+def in_another_mount_namespace(proc):
+    move(proc / "5/ns/mnt", "mnt:[4026532999]")
+
+
+def below_another_root(proc):
+    (proc.parent / "chroot").mkdir()
+    move(proc / "5/root", proc.parent / "chroot")
+
+
+def not_ours_to_look_at(proc):
+    (proc / "5/ns/mnt").unlink()
+
+
+@pytest.mark.parametrize("change", [elsewhere, in_another_mount_namespace, below_another_root, not_ours_to_look_at])
+def test_a_process_that_sees_other_files_is_not_found_by_a_path(proc, change):
+    processes = RealProcesses(proc=proc)
+    [identity] = processes.marked({"MARK": "/state"})
+    assert (identity.pid, processes.carries(identity, {"MARK": "/state"})) == (5, True)
+    change(proc)
+    assert processes.marked({"MARK": "/state"}) == []
+    assert not processes.carries(identity, {"MARK": "/state"})
+
+
+def test_a_process_with_other_mounts_is_found_by_a_directory_that_it_shares(proc):
+    processes = RealProcesses(proc=proc)
+    elsewhere(proc)
+    shared = proc.parent / "root/state"
+    assert processes.marked({"MARK": "/state"}, shared=str(shared)) == []
+    there = proc.parent / f"other{shared}"
+    there.parent.mkdir(parents=True)
+    there.symlink_to(shared)
+    assert [one.pid for one in processes.marked({"MARK": "/state"}, shared=str(shared))] == [5]
+    assert processes.marked({"MARK": "/else"}, shared=str(shared)) == []
+
+
+def test_processes_are_not_looked_for_where_their_numbers_mean_others(proc):
+    move(proc / "self", "1")
+    with pytest.raises(HostError, match="another PID namespace") as caught:
+        RealProcesses(proc=proc).marked({"MARK": "/state"})
+    assert "--mount-proc" in caught.value.remedy
+    (proc / "self").unlink()
+    with pytest.raises(HostError, match="cannot read"):
+        RealProcesses(proc=proc).marked({"MARK": "/state"})
 
 
 def test_usage_is_measured(processes):

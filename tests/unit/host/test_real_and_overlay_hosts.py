@@ -321,7 +321,7 @@ def test_an_overlay_sends_no_signal(host):
         assert over.group(process.pid) == [identity]
         assert over.usage(identity).rss_bytes > 0
         os.close(over.handle(identity))
-        assert identity not in over.marked("nothing like it")
+        assert identity not in over.marked({"PATH": "nothing like it"})
         process.kill()
 
 

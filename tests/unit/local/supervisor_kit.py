@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kubewright.base.events import RecordingReporter
-from kubewright.local.supervisor import ComponentPhase, ComponentState, NodeFacts, Stage, Supervisor
+from kubewright.local.supervisor import ComponentPhase, ComponentState, Mark, NodeFacts, Stage, Supervisor
 
 NODE = NodeFacts(name="node1", ip="127.0.0.1")
 PROGRAMS = {"sh": Path("/bin/sh"), "python": Path(sys.executable), "missing": Path("/nonexistent/program")}
@@ -46,8 +46,8 @@ class Machine:
     reporter: RecordingReporter = field(default_factory=RecordingReporter)
 
     @property
-    def marker(self) -> str:
-        return str(self.root)
+    def mark(self) -> Mark:
+        return Mark(directory=str(self.root), id="1" * 32)
 
     @property
     def run(self) -> Path:
@@ -58,7 +58,7 @@ class Machine:
         return self.root / "logs"
 
     def supervisor(self, **parts: Any) -> Supervisor:
-        given = {"node": NODE, "marker": self.marker, "reporter": self.reporter, **parts}
+        given = {"node": NODE, "mark": self.mark, "reporter": self.reporter, **parts}
         return Supervisor(self.root / "manifests", self.run, self.logs, PROGRAMS, **given)
 
     def write(self, manifest: Mapping[str, Any] | str, name: str | None = None) -> Path:

@@ -19,7 +19,7 @@ from kubewright.local.record import ClusterRecord, Machine
 
 FIRST = Machine(name="one-control-plane", address="127.0.0.11")
 SECOND = Machine(name="one-control-plane-2", address="127.0.0.12")
-CLUSTER = ClusterRecord(name="one", machines=(FIRST,))
+CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST,))
 
 
 @pytest.fixture

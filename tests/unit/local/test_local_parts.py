@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -24,7 +25,7 @@ from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.local import choosing, down, launch, preflight, record, status, up
+from kubewright.local import choosing, down, launch, marks, preflight, record, status, up
 from kubewright.local.bringing_up import Work, require_well
 from kubewright.local.claims import Claims
 from kubewright.local.context import require_alive
@@ -43,6 +44,28 @@ def where(tmp_path: Path) -> Places:
     root = tmp_path / "one"
     root.mkdir(mode=0o700)
     return Places(root)
+
+
+StandIn = Callable[[Places], Identity]
+
+
+@pytest.fixture
+def stand_in() -> Iterator[StandIn]:
+    """Make a process that carries a cluster's mark and is written down as its daemon."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def make(places: Places) -> Identity:
+        process = subprocess.Popen(["sleep", "60"], env={**os.environ, **marks.of(places).variables})
+        started.append(process)
+        found = Identity.of(process.pid)
+        assert found is not None
+        places.daemon_record.write_text(f"{found}\n")
+        return found
+
+    yield make
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @dataclass()
@@ -88,7 +111,7 @@ class Dying(FakeNetwork):
 def subject(where: Places, **parts: object) -> preflight.Subject:
     wanted = {
         "places": where,
-        "record": ClusterRecord(name="one", machines=(MACHINE,)),
+        "record": ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)),
         "programs": PROGRAMS,
         "network": FakeNetwork(),
         "running": False,
@@ -134,7 +157,7 @@ def test_the_ports_of_a_cluster_that_runs_are_its_own(where: Places) -> None:
 def test_the_ports_of_a_machine_that_is_new_are_looked_at_while_the_others_run(where: Places) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
     new = Machine(name="one-control-plane-2", address=MACHINE.address)
-    cluster = ClusterRecord(name="one", machines=(MACHINE, new))
+    cluster = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE, new))
     wanted = subject(where, record=cluster, network=FakeNetwork(held), running=True, fresh=frozenset({new.name}))
     with pytest.raises(CheckFailed) as caught:
         preflight.run(wanted, clock=FakeClock())
@@ -147,9 +170,9 @@ def test_the_table_of_ports_is_complete() -> None:
 
 def test_more_nodes_than_open_files_are_refused(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
-    preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=100)), clock=FakeClock())
+    preflight.run(subject(where, record=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=100)), clock=FakeClock())
     with pytest.raises(CheckFailed, match="not ready") as caught:
-        preflight.run(subject(where, record=ClusterRecord(name="one", machines=(MACHINE,), nodes=1000)), clock=FakeClock())
+        preflight.run(subject(where, record=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=1000)), clock=FakeClock())
     assert "open-files: 1001 nodes need 4260 open files, the hard limit is 1024" in caught.value.detail
 
 
@@ -200,7 +223,7 @@ def test_a_machine_takes_the_first_address_that_is_free(where: Places, monkeypat
 def test_every_control_plane_has_an_address_of_its_own(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("127.0.0.12", 6443))
     with Claims() as claims:
-        found = choosing.resized(where, ClusterRecord(name="one", machines=(MACHINE,)), control_planes=4, claims=claims)
+        found = choosing.resized(where, ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), control_planes=4, claims=claims)
         addresses = [machine.address for machine in found.machines]
         assert addresses[0] == "127.0.0.11"
         assert len(set(addresses)) == 4
@@ -212,7 +235,10 @@ def test_every_control_plane_has_an_address_of_its_own(where: Places, monkeypatc
 def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch)
     (where.root.parent / "two").mkdir()
-    record.save(ClusterRecord(name="two", machines=(replace(MACHINE, address="127.0.0.11"),)), where.root.parent / "two" / "cluster.json")
+    record.save(
+        ClusterRecord(name="two", id="1" * 32, machines=(replace(MACHINE, address="127.0.0.11"),)),
+        where.root.parent / "two" / "cluster.json",
+    )
     (where.root.parent / "bad").mkdir()
     (where.root.parent / "bad" / "cluster.json").write_text("{")
     with Claims() as others, Claims() as claims:
@@ -260,15 +286,33 @@ def test_what_the_daemon_is_told_is_read_again(where: Places) -> None:
         launch.read_launch(where)
 
 
-def test_a_daemon_is_known_by_more_than_its_number(where: Places) -> None:
+def test_a_daemon_is_known_by_more_than_its_number(where: Places, stand_in: StandIn) -> None:
     assert launch.identity(where) is None
-    launch.sign(where)
-    mine = Identity.of(os.getpid())
-    assert mine is not None
+    mine = stand_in(where)
     assert launch.identity(where) == mine
     for text in (f"{mine.pid}:{mine.start_time + 1}:{mine.boot_id}", f"{mine.pid}:{mine.start_time}:other", "nonsense", ""):
         where.daemon_record.write_text(text)
         assert launch.identity(where) is None
+
+
+def test_the_daemon_that_a_copy_of_a_state_directory_names_is_another_clusters(where: Places, stand_in: StandIn) -> None:
+    record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
+    daemon = stand_in(where)
+    copy = Places(where.root.parent / "copy")
+    shutil.copytree(where.root, copy.root)
+    assert launch.identity(copy) is None
+    down.down(copy)
+    assert launch.identity(where) == daemon
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_processes_of_another_cluster_at_the_same_path_are_not_its_own(where: Places, stand_in: StandIn, lost: bool) -> None:
+    record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
+    daemon = stand_in(where)
+    record.save(ClusterRecord(name="one", id="2" * 32, machines=(MACHINE,)), where.record)
+    if lost:
+        where.record.unlink()
+    assert (launch.identity(where), marks.processes(where)) == ((daemon, [daemon]) if lost else (None, []))
 
 
 def test_the_last_lines_of_a_log_are_few_and_never_an_error(tmp_path: Path) -> None:
@@ -368,11 +412,11 @@ class Busy(Control):
 
 
 @pytest.mark.parametrize("deaf", [0, 1, 3])
-def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: Places, deaf: int) -> None:
-    launch.sign(where)
+def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: Places, stand_in: StandIn, deaf: int) -> None:
+    stand_in(where)
     control = Busy(where, deaf=deaf)
     daemon = Daemon(where, control=control)
-    work = cast("Work", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", machines=(MACHINE,))))
+    work = cast("Work", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,))))
     daemon.retry()
     for _ in range(5):
         require_well(work, control)
@@ -473,25 +517,25 @@ def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: Places) -> None
 
 
 def test_a_cluster_that_is_not_there_is_told_with_those_that_are(where: Places) -> None:
-    record.save(ClusterRecord(name="one", machines=(MACHINE,)), where.record)
+    record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with pytest.raises(UsageError) as caught:
         status.status(Places(where.root.parent / "two"))
     assert "kubewright up --name two" in caught.value.remedy
     assert "there are: one" in caught.value.remedy
 
 
-def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_answer(where: Places) -> None:
-    record.save(ClusterRecord(name="one", machines=(MACHINE,), nodes=2), where.record)
+def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_answer(where: Places, stand_in: StandIn) -> None:
+    record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2), where.record)
     found = status.status(where)
     assert (found["state"], found["problem"], found["nodes"]) == ("Stopped", "", {"ready": 0, "total": 3})
-    launch.sign(where)  # this process is alive and serves no control socket
+    daemon = stand_in(where)  # it is alive and serves no control socket
     found = status.status(where)
     assert found["state"] == "NoAnswer"
-    assert f"kill -9 {os.getpid()}" in found["problem"]
+    assert f"kill -9 {daemon.pid}" in found["problem"]
 
 
 def test_a_socket_where_the_control_socket_was_is_no_daemon(where: Places) -> None:
-    record.save(ClusterRecord(name="one", machines=(MACHINE,)), where.record)
+    record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(where.socket))
     assert status.status(where)["state"] == "Stopped"

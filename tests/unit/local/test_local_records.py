@@ -16,7 +16,7 @@ from kubewright.local.places import Places, places, state_directory
 from kubewright.local.record import ClusterRecord, Machine
 
 MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
-CLUSTER = ClusterRecord(name="one", machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="a: 1\n", made=True)
+CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="a: 1\n", made=True)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:

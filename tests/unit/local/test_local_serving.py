@@ -22,7 +22,7 @@ from kubewright.local.serving import ClusterServer
 NOBODY = {**Machine(name="", address="").ports, "api_server": 1}
 FIRST = Machine(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
 SECOND = Machine(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
-CLUSTER = ClusterRecord(name="one", machines=(FIRST, SECOND))
+CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST, SECOND))
 GUARD = 20.0
 """Seconds after which a test hangs."""
 

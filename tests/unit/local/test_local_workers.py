@@ -56,7 +56,7 @@ def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) 
         within=1.0,
         waiter=InstantWaiter(),
         control=daemon,
-        record=ClusterRecord(name="one", machines=(FIRST,), nodes=workers),
+        record=ClusterRecord(name="one", id="1" * 32, machines=(FIRST,), nodes=workers),
         api=RecordingKube(stand_ins=nodes),
         joins=None,
         random=random,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from supervisor_kit import NODE, Machine, alive, eventually, is_ready, pod, script, state_of, until
 
-from kubewright.local.supervisor import ComponentPhase, NodeFacts, sweep
+from kubewright.local.supervisor import ComponentPhase, Mark, NodeFacts, sweep
 
 SUPERVISE = """
 import asyncio, sys
@@ -31,7 +31,7 @@ asyncio.run(main())
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     yield Machine(tmp_path)
-    await sweep(str(tmp_path))
+    await sweep(Mark(directory=str(tmp_path)))
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ async def test_another_machine_of_the_cluster_keeps_its_processes(machine: Machi
     with killed_supervisor(machine):
         pid = await running(machine)
     other = Machine(machine.root / "other")
-    async with other.supervised(marker=machine.marker, node=NodeFacts(name="node2", ip=NODE.ip)):
+    async with other.supervised(mark=machine.mark, node=NodeFacts(name="node2", ip=NODE.ip)):
         await asyncio.sleep(0.1)
         assert alive(pid)
 
@@ -184,11 +184,11 @@ async def test_a_sweep_ends_what_a_dead_daemon_left_and_nothing_else(machine: Ma
     machine.write(script("trap '' TERM; while :; do sleep 0.05; done", "kube-apiserver"))
     with killed_supervisor(machine):
         pids = [await running(machine, name) for name in ("etcd", "kube-apiserver")]
-    daemon = subprocess.Popen(["/bin/sleep", "1000"], env={"KUBEWRIGHT_CLUSTER": machine.marker})  # noqa: ASYNC220
+    daemon = subprocess.Popen(["/bin/sleep", "1000"], env=machine.mark.variables)  # noqa: ASYNC220
     try:
-        assert await sweep(machine.marker) == ["etcd", "kube-apiserver"]
+        assert await sweep(machine.mark) == ["etcd", "kube-apiserver"]
         assert [alive(pid) for pid in pids] == [False, False]
-        assert await sweep(machine.marker) == []
+        assert await sweep(machine.mark) == []
         assert daemon.poll() is None
     finally:
         daemon.kill()

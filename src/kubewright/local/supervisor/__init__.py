@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kubewright.local.supervisor.identities import Mark
     from kubewright.local.supervisor.lastwords import readable
     from kubewright.local.supervisor.leftovers import sweep
     from kubewright.local.supervisor.model import ComponentPhase, ComponentState, LastExit, NodeFacts, ProbeIdentity
@@ -23,6 +24,7 @@ _HOMES = {
     "ComponentPhase": "model",
     "ComponentState": "model",
     "LastExit": "model",
+    "Mark": "identities",
     "NodeFacts": "model",
     "ProbeIdentity": "model",
     "Stage": "stopping",
@@ -37,6 +39,7 @@ __all__ = [
     "ComponentPhase",
     "ComponentState",
     "LastExit",
+    "Mark",
     "NodeFacts",
     "ProbeIdentity",
     "Stage",

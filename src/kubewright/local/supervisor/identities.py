@@ -1,7 +1,7 @@
 """What the supervisor asks /proc beyond `host.processes`: what a component's process was started for, how old it is, what it uses.
 
 A cluster's processes carry what they are in their environment, from before their first instruction: a daemon that dies between starting
-a process and writing that down loses nothing. The daemon itself carries the cluster's marker too, and no component.
+a process and writing that down loses nothing. The daemon itself carries the cluster's mark too, and no component.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.records import dataclass
-from kubewright.host.processes import MARKER, Identity, RealProcesses
+from kubewright.host.processes import Identity, RealProcesses
 
-CLUSTER: Final = MARKER
+CLUSTER: Final = "KUBEWRIGHT_CLUSTER"
+CLUSTER_ID: Final = "KUBEWRIGHT_CLUSTER_ID"
 MACHINE: Final = "KUBEWRIGHT_MACHINE"
 COMPONENT: Final = "KUBEWRIGHT_COMPONENT"
 MANIFEST: Final = "KUBEWRIGHT_MANIFEST"
@@ -22,6 +23,28 @@ LAUNCH: Final = "KUBEWRIGHT_LAUNCH"
 _PROC: Final = Path("/proc")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """What tells the processes of one cluster from all others: its state directory, and the id that it was given when it was made.
+
+    A directory alone is no name: a container, or a copy of the directory, may have a cluster at the same path. `id` is '' where it is not
+    known.
+    """
+
+    directory: str
+    id: str = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the environment of a process of the cluster holds."""
+        return {CLUSTER: self.directory, **({CLUSTER_ID: self.id} if self.id else {})}
+
+    @property
+    def shared(self) -> str:
+        """The directory that shows that a process of another mount namespace is ours all the same; '' where the id is not known either."""
+        return self.directory if self.id else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +101,10 @@ def age(identity: Identity) -> float:
     return max(0.0, uptime - identity.start_time / _TICKS)
 
 
-def search(cluster: str) -> list[Found]:
+def search(mark: Mark) -> list[Found]:
     """Find every living component process of a cluster, on any of its machines."""
-    return [found for identity in RealProcesses().marked(cluster) if (found := _look(identity)) is not None]
+    marked = RealProcesses().marked(mark.variables, shared=mark.shared)
+    return [found for identity in marked if (found := _look(identity)) is not None]
 
 
 def _look(identity: Identity) -> Found | None:

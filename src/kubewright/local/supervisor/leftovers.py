@@ -1,4 +1,4 @@
-"""What an earlier daemon left running: found by the marker, adopted where it is still wanted, ended where not."""
+"""What an earlier daemon left running: found by the mark, adopted where it is still wanted, ended where not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 from collections.abc import Collection, Iterable, Sequence
 
 from kubewright.base.records import dataclass, field
-from kubewright.local.supervisor.identities import Found, search
+from kubewright.local.supervisor.identities import Found, Mark, search
 from kubewright.local.supervisor.process import Process
 from kubewright.local.supervisor.stopping import DOWN, Stage, stages_of
 
@@ -24,9 +24,9 @@ class Leftovers:
     _by_pod: dict[str, list[Found]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, marker: str, machine: str) -> Leftovers:
+    def of(cls, mark: Mark, machine: str) -> Leftovers:
         """Look for a machine's processes; children whose leader has ended are killed at once, nothing can wait for them."""
-        found = [one for one in search(marker) if one.machine == machine]
+        found = [one for one in search(mark) if one.machine == machine]
         left = cls()
         for one in _leaders(found):
             left._by_pod.setdefault(pod_of(one.component), []).append(one)
@@ -62,12 +62,12 @@ class Leftovers:
             self._by_pod[pod].remove(one)
 
 
-async def sweep(marker: str, *, stages: Sequence[Stage] = DOWN) -> list[str]:
+async def sweep(mark: Mark, *, stages: Sequence[Stage] = DOWN) -> list[str]:
     """Stop every component process of a cluster whose daemon is gone, in the order of `stages`; returns the components' names, sorted.
 
-    For `down`. Changes nothing if none is left. Needs no state file: the processes carry the cluster's marker.
+    For `down`. Changes nothing if none is left. Needs no state file: the processes carry the cluster's mark.
     """
-    found = _leaders(search(marker))
+    found = _leaders(search(mark))
     for stage, pods in stages_of(sorted({pod_of(one.component) for one in found}), stages):
         grace = DEFAULT if stage.grace is None else stage.grace
         await end_all((one for one in found if pod_of(one.component) in pods), grace=grace)

@@ -1,6 +1,6 @@
 """What is written down about a component, so that the next daemon knows how often it was started and since when it runs.
 
-A hint beside the marker in the process's own environment, which decides: a missing or torn record loses counts, never a process.
+A hint beside the mark in the process's own environment, which decides: a missing or torn record loses counts, never a process.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from kubewright.base.durations import format_seconds
 from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import Reporter, Warned
 from kubewright.local.supervisor.bell import Bell
+from kubewright.local.supervisor.identities import Mark
 from kubewright.local.supervisor.lastwords import LINES, readable
 from kubewright.local.supervisor.leftovers import Leftovers
 from kubewright.local.supervisor.logreader import read_log
@@ -42,7 +43,7 @@ class Supervisor:
                                         └───── release() ──> released      the processes go on, for the next supervisor to adopt
 
     A new manifest is started, a changed one restarted, a removed one stopped; a broken one changes nothing but the reported reason.
-    Processes outlive a supervisor that dies: the next one with the same `marker` and `node` adopts those whose manifest is still the
+    Processes outlive a supervisor that dies: the next one with the same `mark` and `node` adopts those whose manifest is still the
     same and stops the others. `stop` and `release` may be called at any time and more than once.
     """
 
@@ -54,7 +55,7 @@ class Supervisor:
         programs: Mapping[str, Path],
         *,
         node: NodeFacts,
-        marker: str,
+        mark: Mark,
         reporter: Reporter,
         probe_identity: ProbeIdentity | None = None,
         after: Mapping[str, Collection[str]] | None = None,
@@ -63,8 +64,8 @@ class Supervisor:
         """Keep the arguments; nothing happens before `start`.
 
         `manifests`, `run` (state files and working directories) and `logs` are directories, made with mode 0700 where missing.
-        `programs` maps the program names of manifests (`etcd`) to executables. `marker` is the value of KUBEWRIGHT_CLUSTER that all
-        processes carry: the cluster's state directory. `after` names for a pod those that have to be ready before it is started,
+        `programs` maps the program names of manifests (`etcd`) to executables. `mark` is what all processes carry
+        in their environment. `after` names for a pod those that have to be ready before it is started,
         as far as they have a manifest.
         """
         self._bell = Bell()
@@ -81,7 +82,7 @@ class Supervisor:
             run=run,
             logs=logs,
             node=node,
-            marker=marker,
+            mark=mark,
             clock=clock or SystemClock(),
             prober=Prober(default_host=node.ip, identity=probe_identity),
             records=Records(run),
@@ -97,7 +98,7 @@ class Supervisor:
         for directory in (self._files.directory, shop.run, shop.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not fresh:
-            self._left = Leftovers.of(shop.marker, shop.node.name)
+            self._left = Leftovers.of(shop.mark, shop.node.name)
         self._open = True
         self._watch.start()
         self._look()

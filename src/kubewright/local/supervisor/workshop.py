@@ -12,7 +12,7 @@ from kubewright.base.events import Event
 from kubewright.base.records import dataclass
 from kubewright.local.supervisor.health import Attempts
 from kubewright.local.supervisor.hostpaths import ensure_host_path
-from kubewright.local.supervisor.identities import CLUSTER, COMPONENT, LAUNCH, MACHINE, MANIFEST
+from kubewright.local.supervisor.identities import COMPONENT, LAUNCH, MACHINE, MANIFEST, Mark
 from kubewright.local.supervisor.model import NodeFacts
 from kubewright.local.supervisor.process import Process
 from kubewright.local.supervisor.records import Records, slug
@@ -28,7 +28,7 @@ class Workshop:
     run: Path
     logs: Path
     node: NodeFacts
-    marker: str
+    mark: Mark
     clock: Clock
     prober: Attempts
     records: Records
@@ -66,7 +66,7 @@ class Workshop:
             "TMPDIR": directory,
             "TZ": "UTC",
             **launch.env,
-            CLUSTER: self.marker,
+            **self.mark.variables,
             MACHINE: self.node.name,
             COMPONENT: component,
             MANIFEST: manifest,
