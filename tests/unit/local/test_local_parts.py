@@ -57,6 +57,8 @@ def stand_in() -> Iterator[StandIn]:
     def make(places: Places) -> Identity:
         process = subprocess.Popen(["sleep", "60"], env={**os.environ, **marks.of(places).variables})
         started.append(process)
+        while not Path(f"/proc/{process.pid}/environ").read_bytes():  # the kernel sets it up a moment after the program is another one
+            os.sched_yield()
         found = Identity.of(process.pid)
         assert found is not None
         places.daemon_record.write_text(f"{found}\n")
