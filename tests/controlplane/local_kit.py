@@ -212,7 +212,7 @@ def address_of(places: Places) -> str:
 
 def fingerprint(root: Path) -> dict[str, tuple[int, bytes]]:
     """Return mode and content of every file that only a change of the cluster changes: what components write all the time is left out."""
-    moving = ("etcd/member", "/logs/", "one/daemon.", "journal.jsonl", "/lock", "control.sock", "launch.json")
+    moving = ("etcd/member", "/logs/", "one/daemon.", "/lock", "control.sock", "launch.json")
     return {
         str(path.relative_to(root)): (path.stat().st_mode, path.read_bytes())
         for path in sorted(root.rglob("*"))

@@ -33,8 +33,6 @@ _KUBELET: Final = ("config.yaml", "kubeadm-flags.env", "instance-config.yaml")
 _SKIPPED: Final = re.compile(
     r"etc/(cni|hostname|hosts|machine-id|resolv.conf|\.pwd\.lock)|root/(\.kube|\.cache|kubeadm.yaml)|var/lib/etcd/|(var/)?tmp/systemd-private"
 )
-_BY_NAME: Final = re.compile(r"var/lib/kubewright/journal")
-"""Whose content tells of the runs."""
 
 
 def require_same(expected: State, found: State) -> None:
@@ -79,7 +77,7 @@ def _temporary(name: str) -> bool:
 def _file(path: Path, name: str, machine: Machine, authorities: Mapping[Path, bytes]) -> State:
     found = path.lstat()
     told: State = {"mode": stat.filemode(found.st_mode), "owner": f"{found.st_uid}:{found.st_gid}"}
-    if stat.S_ISREG(found.st_mode) and not _BY_NAME.match(name):
+    if stat.S_ISREG(found.st_mode):
         told["content"] = _content(path, machine, authorities)
     return told
 

@@ -36,7 +36,6 @@ from kubewright.local.record import ClusterRecord
 from kubewright.local.tree import LOCAL_INIT
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
-from kubewright.workflow.journal import FileJournal
 
 HEALTHY: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -91,8 +90,6 @@ def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
             ctx,
             reporter=work.reporter,
             clock=work.clock,
-            workflow="up",
-            journal=FileJournal(work.places.journal, durable=False),
             skip=_skipped(loaded.configuration.init.skip_phases),
         )
     changes = tuple(change for change in done.changes if change)

@@ -32,8 +32,8 @@ from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.lifecycle import etcd_access
-from kubewright.lifecycle.join import discovering, identity, phases
+from kubewright.lifecycle import etcd_access, machine_record
+from kubewright.lifecycle.join import discovering, identity
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.starting.turns import InTurn, Turns
@@ -47,7 +47,6 @@ from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.threads import EndingClock, NamedReporter
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
-from kubewright.workflow.journal import FileJournal, Mark
 
 PRIVATE: Final = 0o700
 SHARED: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key", "etcd/ca.crt", "etcd/ca.key")
@@ -99,14 +98,15 @@ class MachineJoins:
         clock = EndingClock(work.clock, self._called_off)
         directory = work.places.machine(machine.name)
         Files(durable=False).make(Directory(path=PurePosixPath(directory), mode=PRIVATE))
-        journal = FileJournal(directory / "journal.jsonl", durable=False)
         runs: list[JoinContext] = []
         # an API server waits 20 s for its etcd and ends; that etcd may have to wait much longer for its turn to join
         order = further_control_plane(lambda: runs[0] if runs else None)
         with KeyPool() as keys, ExitStack() as opened, InTurn(self._host(machine), order) as turns:
-            ctx = self._context(machine, invitation, keys=keys, clock=clock, reporter=reporter, opened=opened, journal=journal, turns=turns)
+            ctx = self._context(machine, invitation, keys=keys, clock=clock, reporter=reporter, opened=opened, turns=turns)
             runs.append(ctx)
-            done = runner.run(LOCAL_JOIN, ctx, reporter=reporter, clock=clock, workflow="join", journal=journal)
+            done = runner.run(LOCAL_JOIN, ctx, reporter=reporter, clock=clock)
+            if not ctx.joined_before:
+                machine_record.save(ctx.host, replace(machine_record.of_join(ctx.join), finished=True))
         return tuple(change for change in done.changes if change)
 
     def _context(
@@ -118,7 +118,6 @@ class MachineJoins:
         clock: Clock,
         reporter: Reporter,
         opened: ExitStack,
-        journal: FileJournal,
         turns: Turns,
     ) -> LocalJoinContext:
         work, host, control = self._work, self._host(machine), Control(self._work.places)
@@ -153,7 +152,7 @@ class MachineJoins:
             overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
             resumed=True,
             first=first.addresses.api_server,
-            joined_before=_has_joined(journal),
+            joined_before=_has_joined(host),
             administrator=self._administrator,
             look=look,
         )
@@ -217,6 +216,7 @@ def _has_all(host: RealHost, *, now: datetime) -> bool:
     return all(host.state(pki / name) is not None for name in SHARED) and identity.of_node(host, now=now) is not None
 
 
-def _has_joined(journal: FileJournal) -> bool:
-    last = phases.WAIT.word
-    return any(record.phase == last and record.mark is Mark.FINISHED for record in journal.records())
+def _has_joined(host: RealHost) -> bool:
+    """Whether an earlier join of a machine came to its end."""
+    found = machine_record.load(host)
+    return found is not None and found.finished

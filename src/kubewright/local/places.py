@@ -36,11 +36,6 @@ class Places:
         return self.root / "lock"
 
     @property
-    def journal(self) -> Path:
-        """What the last `up` began and finished."""
-        return self.root / "journal.jsonl"
-
-    @property
     def timings(self) -> Path:
         """How long the last `up` took that changed something."""
         return self.root / "timings.json"

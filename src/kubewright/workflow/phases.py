@@ -20,17 +20,7 @@ if TYPE_CHECKING:
 Context = TypeVar("Context")
 
 
-@dataclass(frozen=True)
-class Later:
-    """Work that a phase leaves to a thread while the next phases run.
-
-    It is waited for before the first phase that needs what its own phase provides, at the latest at the end of the run.
-    """
-
-    work: Callable[[], Iterable[Change | Waited]]
-
-
-Step = Change | Waited | Later
+Step = Change | Waited
 """What the function of a phase yields: one value for each thing that it made sure of or waited for."""
 
 
@@ -41,8 +31,6 @@ class Phase(Generic[Context]):
     `name` may be followed by a blank and a hint. `run` takes the context of the workflow and yields its steps, before the children run;
     written as `module:function` it is imported only then.
     `condition` returns None if the phase applies, else the reason why it and its children are left out.
-    `needs` and `provides` name intermediate results: whatever is needed has to be provided by an earlier phase of the tree. They order
-    background work and do not bind: a phase that runs alone finds the results on the machine.
     `depends` are full names of phases without which this one makes no sense in the same run.
     `flags` names the flags of the phase's own command. A `hidden` phase has no command and no line in the help.
     `every` marks a leaf `all`: as a command it runs its parent with all children; in a run of the workflow it does not exist.
@@ -55,8 +43,6 @@ class Phase(Generic[Context]):
     run: Callable[[Context], Iterable[Step]] | str | None = None
     children: tuple[Phase[Context], ...] = ()
     condition: Callable[[Context], str | None] | str | None = None
-    needs: frozenset[str] = frozenset()
-    provides: frozenset[str] = frozenset()
     depends: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     hidden: bool = False
@@ -166,11 +152,6 @@ class Phases(Generic[Context]):
         count = sum(1 for phase in self.roots for _ in Node(phase).below())
         if count != len(self._all):
             raise ValueError("two phases have the same full name")
-        provided: set[str] = set()
-        for node in self.nodes:
-            if not node.phase.needs <= provided:
-                raise ValueError(f"phase {node.name} needs {', '.join(sorted(node.phase.needs - provided))} of no earlier phase")
-            provided |= node.phase.provides
 
 
 def help_lines(phases: Phases[Context]) -> list[str]:

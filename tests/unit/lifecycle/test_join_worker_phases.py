@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -487,12 +486,6 @@ def test_a_machine_that_is_refused_keeps_nothing(box, monkeypatch):
     with pytest.raises(CheckFailed):
         box.act(box.request(skip=()))
     assert [name for name in box.snapshot() if not name.startswith("run")] == []
-
-
-def test_a_run_keeps_a_journal_from_the_moment_that_the_machine_is_fit(box):
-    box.act()
-    lines = (Path(box.layout.state) / "journal").read_text().splitlines()
-    assert [json.loads(line)["mark"] for line in lines] == ["begun", "finished"] * 2
 
 
 def test_a_kubelet_conf_that_is_not_this_joins_is_not_used_to_find_the_cluster(box):

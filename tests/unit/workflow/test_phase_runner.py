@@ -1,15 +1,12 @@
-"""Running phases: order, events, errors, background work, interruption, journal."""
-
-import threading
+"""Running phases: order, events, errors, interruption."""
 
 import pytest
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateMismatch, HostError, Interrupted, Locked, UsageError
-from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Waited, Warned
-from kubewright.workflow.journal import Mark, MemoryJournal, created, unfinished
-from kubewright.workflow.phases import Later, Phase, Phases
+from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Waited
+from kubewright.workflow.phases import Phase, Phases
 from kubewright.workflow.runner import explain, failed_phase, run
 
 
@@ -21,7 +18,6 @@ class Machine:
         self.done = []
         self.clock = FakeClock()
         self.reporter = RecordingReporter()
-        self.journal = MemoryJournal()
 
     def ensure(self, name):
         action = Action.NONE if name in self.things else Action.CREATE
@@ -30,13 +26,10 @@ class Machine:
         return Change(target=f"thing {name}", action=action)
 
     def run(self, *phases: Phase, **more: object):
-        return run(Phases(*phases), self, reporter=self.reporter, clock=self.clock, journal=self.journal, workflow="test", **more)
+        return run(Phases(*phases), self, reporter=self.reporter, clock=self.clock, **more)
 
     def events(self, *kinds: type):
         return [event for event in self.reporter.events if isinstance(event, kinds)]
-
-    def marks(self):
-        return [(record.phase, record.mark) for record in self.journal.records()]
 
 
 @pytest.fixture
@@ -58,13 +51,6 @@ def fails(name, error, **more: object):
         raise error
 
     return Phase(name, f"fails at {name}", run=action, **more)
-
-
-def later(name, work, **more: object):
-    def action(ctx):
-        yield Later(lambda: work(ctx))
-
-    return Phase(name, f"does {name} later", run=action, **more)
 
 
 def test_phases_run_in_order_and_tell_what_they_did(machine):
@@ -120,7 +106,6 @@ def test_a_condition_leaves_out_a_phase_and_its_children_and_is_asked_once(machi
         PhaseSkipped(phase=name, reason="etcd is external") for name in ("etcd", "etcd/local", "etcd/other")
     ]
     assert len(asked) == 1
-    assert ("etcd", Mark.BEGUN) not in machine.marks()
 
 
 def test_a_condition_counts_for_a_child_that_runs_alone(machine):
@@ -133,7 +118,6 @@ def test_an_unknown_phase_stops_before_anything_runs(machine):
         machine.run(makes("a"), skip=["b"])
     assert machine.done == []
     assert machine.reporter.events == []
-    assert machine.marks() == []
 
 
 @pytest.mark.parametrize(
@@ -166,120 +150,9 @@ def test_an_error_outside_of_phases_is_explained_by_itself():
     assert explain(error) == "no: because"
 
 
-def test_the_journal_has_a_phase_before_it_acts(machine):
-    seen = []
-
-    def action(ctx):
-        seen.extend(ctx.marks())
-        yield ctx.ensure("a")
-        yield Change(target="thing b", action=Action.UPDATE)
-
-    machine.run(Phase("p", "", run=action))
-    assert seen == [("p", Mark.BEGUN)]
-    assert machine.marks() == [("p", Mark.BEGUN), ("p", Mark.FINISHED)]
-    assert created(machine.journal.records()) == ["thing a"]
-    assert machine.journal.records()[0].time == "2026-01-02T03:04:05Z"
-    assert machine.journal.records()[0].workflow == "test"
-
-
-def test_a_failed_phase_stays_unfinished_in_the_journal(machine):
-    with pytest.raises(HostError):
-        machine.run(makes("a"), fails("b", HostError("no")), makes("c"))
-    assert unfinished(machine.journal.records()) == ["b"]
-    machine.run(makes("a"), makes("b"), makes("c"))
-    assert unfinished(machine.journal.records()) == []
-
-
-def test_ctrl_c_is_an_interruption_that_names_the_phase_and_leaves_the_journal_right(machine):
+def test_ctrl_c_is_an_interruption_that_names_the_phase(machine):
     with pytest.raises(Interrupted) as stopped:
         machine.run(makes("a"), fails("b", KeyboardInterrupt()), makes("c"))
     assert stopped.value.what == "interrupted in phase b"
     assert stopped.value.exit_code == 130
-    assert unfinished(machine.journal.records()) == ["b"]
     assert machine.done == ["a", "b"]
-
-
-def test_background_work_overlaps_and_is_joined_before_what_needs_it(machine):
-    others_ran = threading.Event()
-
-    def work(ctx):
-        assert others_ran.wait(5)
-        ctx.done.append("keys")
-        return [Change(target="thing keys", action=Action.CREATE)]
-
-    def other(ctx):
-        ctx.done.append("other")
-        others_ran.set()
-        return ()
-
-    done = machine.run(
-        later("keys", work, provides=frozenset({"keys"})),
-        Phase("other", "", run=other),
-        Phase("group", "", children=(makes("user"),), needs=frozenset({"keys"})),
-    )
-    assert machine.done == ["other", "keys", "user"]
-    assert [change.target for change in done.changes] == ["thing keys", "thing user"]
-    assert [event.phase for event in machine.events(PhaseFinished)] == ["other", "keys", "group/user"]
-    assert list(done.seconds) == ["keys", "other", "group/user"]
-
-
-def test_background_work_is_joined_at_the_end(machine):
-    waited = Waited(what="x", seconds=1.0)
-    done = machine.run(later("keys", lambda ctx: [ctx.ensure("keys"), waited]), makes("other"))
-    assert sorted(machine.things) == ["keys", "other"]
-    assert done.waits == (waited,)
-    assert len(machine.events(PhaseFinished)) == 2
-
-
-def test_an_error_in_the_background_names_the_phase_that_left_it(machine):
-    def work(ctx):
-        raise HostError("no keys")
-
-    with pytest.raises(HostError) as raised:
-        machine.run(later("keys", work, provides=frozenset({"keys"})), makes("b"), makes("c", needs=frozenset({"keys"})))
-    assert failed_phase(raised.value) == "keys"
-    assert machine.done == ["b"]
-    assert unfinished(machine.journal.records()) == ["keys"]
-
-
-def test_an_error_waits_for_background_work_and_keeps_what_it_did(machine):
-    with pytest.raises(HostError):
-        machine.run(later("keys", lambda ctx: [ctx.ensure("keys")]), fails("b", HostError("no")))
-    assert machine.things == {"keys", "b"}
-    assert unfinished(machine.journal.records()) == ["b"]
-
-
-def test_a_second_error_is_told_and_the_first_is_raised(machine):
-    def work(ctx):
-        raise OSError("bad disk")
-
-    with pytest.raises(HostError) as raised:
-        machine.run(later("keys", work), fails("b", HostError("no")))
-    assert failed_phase(raised.value) == "b"
-    assert machine.events(Warned) == [Warned(text="error execution phase keys: bad disk")]
-    assert unfinished(machine.journal.records()) == ["keys", "b"]
-
-
-def test_a_phase_that_fails_after_leaving_work_is_not_finished(machine):
-    def action(ctx):
-        yield Later(lambda: [ctx.ensure("late")])
-        raise HostError("no")
-
-    with pytest.raises(HostError):
-        machine.run(Phase("p", "", run=action))
-    assert machine.things == {"late"}
-    assert unfinished(machine.journal.records()) == ["p"]
-
-
-def test_one_failed_piece_of_background_work_lets_the_others_end(machine):
-    def broken():
-        raise HostError("no")
-
-    def action(ctx):
-        yield Later(broken)
-        yield Later(lambda: [ctx.ensure("second")])
-
-    with pytest.raises(HostError):
-        machine.run(Phase("p", "", run=action))
-    assert machine.things == {"second"}
-    assert unfinished(machine.journal.records()) == ["p"]

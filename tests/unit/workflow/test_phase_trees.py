@@ -143,11 +143,10 @@ def test_what_a_phase_runs_may_be_named_and_is_imported_late():
     [
         pytest.param((leaf("a"), leaf("A")), id="the same name twice"),
         pytest.param((leaf("a", children=(leaf("b"), leaf("b hint"))),), id="the same child twice"),
-        pytest.param((leaf("a", needs=frozenset({"x"})), leaf("b", provides=frozenset({"x"}))), id="needed before it is provided"),
     ],
 )
 def test_a_tree_that_contradicts_itself_is_a_mistake(phases):
-    with pytest.raises(ValueError, match=r"same full name|no earlier phase"):
+    with pytest.raises(ValueError, match="same full name"):
         Phases(*phases)
 
 

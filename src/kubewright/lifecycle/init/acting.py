@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
@@ -21,7 +21,6 @@ from kubewright.lifecycle.init.phases import INIT
 from kubewright.lifecycle.means import LOCK
 from kubewright.lifecycle.starting.ahead import AHEAD
 from kubewright.lifecycle.starting.turns import InTurn, Turn
-from kubewright.workflow.journal import FileJournal
 from kubewright.workflow.ordering import InTreeOrder
 from kubewright.workflow.phases import Step
 
@@ -51,7 +50,7 @@ def act(call: Call, *, lock_directory: PurePosixPath) -> tuple[Change, ...]:
 
 def _phases(call: Call) -> tuple[Change, ...]:
     """Run single phases: they leave the record of the machine alone."""
-    return _run(call, resumed=call.host.state(call.host.layout.machine_record) is not None, passed=lambda: None, journal=None)
+    return _run(call, resumed=call.host.state(call.host.layout.machine_record) is not None, passed=lambda: None)
 
 
 def _whole(call: Call) -> tuple[Change, ...]:
@@ -71,7 +70,7 @@ def _whole(call: Call) -> tuple[Change, ...]:
 
     if "preflight" not in call.phases:
         begin()
-    changes = _run(call, resumed=found is not None or adopted, passed=begin, journal=FileJournal(Path(host.layout.state / "journal")))
+    changes = _run(call, resumed=found is not None or adopted, passed=begin)
     machine_record.save(host, replace(wanted, finished=True))
     return changes
 
@@ -84,7 +83,7 @@ def _plan(call: Call) -> Plan:
     return planning.plan(quiet, observe=lambda _: observing.answering(call))
 
 
-def _run(call: Call, *, resumed: bool, passed: Callable[[], None], journal: FileJournal | None) -> tuple[Change, ...]:
+def _run(call: Call, *, resumed: bool, passed: Callable[[], None]) -> tuple[Change, ...]:
     starting = call.phases >= _STARTING
     reporter = _in_tree_order(call)
     call = replace(call, means=replace(call.means, reporter=reporter))
@@ -101,7 +100,7 @@ def _run(call: Call, *, resumed: bool, passed: Callable[[], None], journal: File
             turns=turns,
         ) as ctx,
     ):
-        result = calls.run(ctx, call, journal=journal, order=AHEAD if starting else ())
+        result = calls.run(ctx, call, order=AHEAD if starting else ())
         return tuple(change for change in result.changes if change)
 
 

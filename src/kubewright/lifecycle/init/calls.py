@@ -25,7 +25,6 @@ from kubewright.lifecycle.means import Means
 from kubewright.lifecycle.starting.turns import AT_ONCE, Turns
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
-from kubewright.workflow.journal import JournalStore
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def context(
         )
 
 
-def run(ctx: InitContext, call: Call, *, journal: JournalStore | None = None, order: Sequence[str] = ()) -> runner.Result:
+def run(ctx: InitContext, call: Call, *, order: Sequence[str] = ()) -> runner.Result:
     """Run the phases that were asked for, some of them in another `order` than the tree's (see `runner.run`).
 
     Raises, before any of them, as `external.check` does.
@@ -154,8 +153,6 @@ def run(ctx: InitContext, call: Call, *, journal: JournalStore | None = None, or
         ctx,
         reporter=call.means.reporter,
         clock=call.means.clock,
-        workflow="init",
-        journal=journal,
         only=call.request.only,
         skip=call.configuration.init.skip_phases,
         order=order,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
@@ -20,7 +20,6 @@ from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.means import LOCK
 from kubewright.lifecycle.starting.turns import InTurn
-from kubewright.workflow.journal import FileJournal, HeldJournal, JournalStore
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def act(call: Call, *, lock_directory: PurePosixPath) -> tuple[Change, ...]:
     """
     call.host.ensure(Directory(path=lock_directory, mode=PRIVATE))
     with Lock(lock_directory / LOCK, doing="join", clock=call.means.clock):
-        return _run(call, passed=lambda: None, journal=None) if call.request.only else _whole(call)
+        return _run(call, passed=lambda: None) if call.request.only else _whole(call)
 
 
 def _whole(call: Call) -> tuple[Change, ...]:
@@ -49,17 +48,14 @@ def _whole(call: Call) -> tuple[Change, ...]:
     host, wanted = call.host, machine_record.of_join(call.configuration)
     adopted = adopting.check(host, adopts=call.request.adopt, plan=lambda: _plan(call), reporter=call.means.reporter)
 
-    journal = HeldJournal(lambda: FileJournal(Path(host.layout.state / "journal")))
-
     def begin() -> None:
         host.ensure(Directory(path=host.layout.state, mode=PRIVATE))
         if adopted or not call.resumed:
             machine_record.save(host, wanted)
-        journal.release()
 
     if "preflight" not in call.phases:
         begin()
-    changes = _run(call, passed=begin, journal=journal)
+    changes = _run(call, passed=begin)
     machine_record.save(host, replace(wanted, finished=True))
     return changes
 
@@ -70,7 +66,7 @@ def _plan(call: Call) -> Plan:
     return planning.plan(replace(call, means=replace(call.means, reporter=SilentReporter())))
 
 
-def _run(call: Call, *, passed: Callable[[], None], journal: JournalStore | None) -> tuple[Change, ...]:
+def _run(call: Call, *, passed: Callable[[], None]) -> tuple[Change, ...]:
     waiter = PollingWaiter(clock=call.means.clock, reporter=call.means.reporter)
     runs: list[JoinContext] = []
     order = further_control_plane(lambda: runs[0] if runs else None) if call.phases >= _STARTING else {}
@@ -79,7 +75,7 @@ def _run(call: Call, *, passed: Callable[[], None], journal: JournalStore | None
         calls.context(call, call.host, waiter=waiter, connect=connecting(call.means), preflight=_preflight(passed), turns=turns) as ctx,
     ):
         runs.append(ctx)
-        result = calls.run(ctx, call, journal=journal)
+        result = calls.run(ctx, call)
         if not call.request.only:
             closing.say(ctx)
         return tuple(change for change in result.changes if change)

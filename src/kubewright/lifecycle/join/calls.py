@@ -23,7 +23,6 @@ from kubewright.lifecycle.means import Means
 from kubewright.lifecycle.starting.turns import AT_ONCE, Turns
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
-from kubewright.workflow.journal import JournalStore
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -140,15 +139,13 @@ def context(
                 client.close()
 
 
-def run(ctx: JoinContext, call: Call, *, journal: JournalStore | None = None) -> runner.Result:
+def run(ctx: JoinContext, call: Call) -> runner.Result:
     """Run the phases that were asked for."""
     return runner.run(
         JOIN,
         ctx,
         reporter=call.means.reporter,
         clock=call.means.clock,
-        workflow="join",
-        journal=journal,
         only=call.request.only,
         skip=call.configuration.skip_phases,
     )

@@ -139,7 +139,6 @@ def run(
         ctx,
         reporter=means.reporter,
         clock=means.clock,
-        workflow="reset",
         only=call.request.only,
         skip=call.configuration.skip_phases,
     )
