@@ -132,7 +132,7 @@ def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_works(home: B
     working.send_signal(number)
     ran = home.ended(working)
 
-    assert ran.code == 130, ran.err
+    assert ran.code == 128 + number, ran.err
     assert "interrupted" in ran.err
     assert "Traceback" not in ran.err
     assert [line for line in leftovers(place.root, address_of(place)) if not line.startswith("file")] == []

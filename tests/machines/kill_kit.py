@@ -50,10 +50,10 @@ class Command:
             if event.get("event") in {"PhaseStarted", "PhaseFinished"}:
                 yield Boundary(event["event"], event["phase"])
 
-    def interrupt(self) -> None:
-        """Send SIGINT as a user would: once it has said something. Python itself ends by the signal before that."""
+    def interrupt(self, number: int) -> None:
+        """Send a signal as a user would: once it has said something. Python itself ends by the signal before that."""
         self._at_work.wait(60)
-        self.send(signal.SIGINT)
+        self.send(number)
 
     def send(self, number: int) -> None:
         """Send a signal to kubewright itself, not to what led to it. Nothing happens once it has ended."""
@@ -119,7 +119,7 @@ def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str], *,
 def killed_after(machine: Machine, seconds: float, arguments: Sequence[str], *, by: int = signal.SIGKILL) -> int:
     """Run a command for some seconds and end it there, if it is not through."""
     command = Command(machine, arguments)
-    timer = threading.Timer(seconds, command.interrupt if by == signal.SIGINT else partial(command.send, by))
+    timer = threading.Timer(seconds, partial(command.send if by == signal.SIGKILL else command.interrupt, by))
     timer.start()
     try:
         return command.end()  # reads what it says: a full pipe would stop it

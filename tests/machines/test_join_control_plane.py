@@ -29,6 +29,8 @@ PLACE = "/root/join.yaml"
 BY_KEY = f'  certificateKey: "{CERTIFICATE_KEY}"'
 BY_HAND = "patches: {directory: /root/patches}\ntimeouts: {etcdAPICall: 8s}"
 WRONG_IMAGE = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/etcd:0.0.0', imagePullPolicy: Never}]}\n"
+NO_ETCD = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/pause:3.10.2', command: [/pause]}]}\n"
+"""Something that runs and is no etcd."""
 PKI = "/etc/kubernetes/pki"
 SHARED_FILES = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub", "etcd/ca.crt", "etcd/ca.key")
 STATIC_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -189,12 +191,29 @@ def test_a_join_whose_etcd_never_starts_takes_its_member_back(cluster: Cluster) 
     assert "etcd" not in four.run("ls", "/etc/kubernetes/manifests").out
 
 
-def test_a_join_that_was_killed_goes_on_with_its_learner(cluster: Cluster) -> None:
+def test_a_join_that_is_stopped_takes_its_member_and_its_token_back(cluster: Cluster) -> None:
     four = cluster.bed["four"]
-    four.run("rm", "/root/patches/etcd.yaml")
+    write(four, "/root/patches/etcd.yaml", NO_ETCD)
     text = four.run("cat", PLACE).out
     assert "etcdAPICall: 8s" in text  # how long a run takes is no part of what the machine is made of
     write(four, PLACE, text.replace("etcdAPICall: 8s", "etcdAPICall: 2m"))
+    running = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    eventually(lambda: len(cluster.members()) == 4, "the member to be added")
+    for number in ("TERM", "HUP", "TERM"):
+        four.run("pkill", f"-{number}", "-f", "kubewright join", check=False)
+    out, err = running.communicate(timeout=120)
+    assert running.returncode in {128 + signal.SIGTERM, 128 + signal.SIGHUP}
+    assert b"error: interrupted by SIG" in err
+    assert b"in phase etcd-join" in err
+    assert b"because join was stopped" in out
+    assert cluster.members() == {"one": True, "two": True, "three": True}
+    assert "etcd" not in four.run("ls", "/etc/kubernetes/manifests").out
+    assert "bootstrap-kubelet.conf" not in four.run("ls", "/etc/kubernetes").out
+
+
+def test_a_join_that_was_killed_goes_on_with_its_learner(cluster: Cluster) -> None:
+    four = cluster.bed["four"]
+    four.run("rm", "/root/patches/etcd.yaml")
     first = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     eventually(lambda: len(cluster.members()) == 4, "the member to be added")
     four.run("pkill", "-KILL", "-f", "kubewright join")

@@ -7,7 +7,7 @@
     ├── CheckFailed                4   a check the user asked for did not pass (preflight, expiry threshold)
     ├── TryAgain                  75  somebody else is at work; the same command works later
     │   └── Locked
-    ├── Interrupted              130  Ctrl-C or SIGTERM; nothing is left half-written
+    ├── Interrupted              130  Ctrl-C; 143 SIGTERM, 129 SIGHUP; nothing is left half-written
     ├── WaitTimeout                1   a condition did not become true in time; carries the diagnosis
     ├── ConfigurationChanged       1   the machine or cluster was made with another configuration
     ├── TrustError                 1   what was received cannot be trusted (pin, signature, CA, digest)
@@ -36,7 +36,6 @@ from __future__ import annotations
 TYPE_CHECKING = False  # `typing` costs as much as the rest of a cheap command; type checkers know this name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import ClassVar
 
     from kubewright.base.fields import FieldError
 
@@ -48,7 +47,7 @@ class KubewrightError(Exception):
     None of them may hold a secret.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init__(self, what: str, *, detail: str = "", remedy: str = "") -> None:
         super().__init__(what)
@@ -106,9 +105,11 @@ class Locked(TryAgain):
 
 
 class Interrupted(KubewrightError):
-    """The user or the system asked us to stop; nothing is left half-written."""
+    """The user or the system asked us to stop, by the signal `number`; nothing is left half-written."""
 
-    exit_code = 130
+    def __init__(self, what: str, *, detail: str = "", remedy: str = "", number: int = 2) -> None:
+        super().__init__(what, detail=detail, remedy=remedy)
+        self.exit_code = 128 + number
 
 
 class WaitTimeout(KubewrightError):

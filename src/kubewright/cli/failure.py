@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 import traceback
+from contextlib import suppress
 
 from kubewright.base.errors import KubewrightError
 from kubewright.base.masking import mask
@@ -24,7 +25,7 @@ def write_error(error: KubewrightError, *, verbosity: int) -> None:
         lines.append(f"to mend it: {error.remedy}")
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
-    sys.stderr.write(mask(as_called("\n".join(lines))) + "\n")
+    _say(as_called("\n".join(lines)))
 
 
 def _shortened(detail: str) -> str:
@@ -41,4 +42,10 @@ def write_bug(error: Exception, *, verbosity: int) -> None:
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
     lines.append("this is a bug in kubewright; please report it with the output of the same command with -v 5")
-    sys.stderr.write(mask("\n".join(lines)) + "\n")
+    _say("\n".join(lines))
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):  # the terminal is closed, the disk full: the exit code is all that is left to say
+        sys.stderr.write(mask(text) + "\n")
+        sys.stderr.flush()

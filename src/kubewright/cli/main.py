@@ -6,6 +6,7 @@ import os
 import sys
 
 from kubewright.base.errors import Interrupted, KubewrightError
+from kubewright.base.interrupts import interruption
 from kubewright.cli import parser
 from kubewright.cli.model import DIFF, KUBEADM
 from kubewright.cli.toplevel import ROOT, VERSION
@@ -39,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _handler(parsed.command.handler)(parsed)
     except KubewrightError as error:
         return _fail(error, scheme=scheme, verbosity=verbosity)
-    except KeyboardInterrupt:
-        return _fail(Interrupted("interrupted", remedy="run the same command again to go on"), scheme=scheme, verbosity=0)
+    except KeyboardInterrupt as stop:
+        return _fail(interruption(stop, remedy="run the same command again to go on"), scheme=scheme, verbosity=0)
     except BrokenPipeError:
         # The reader of our output has gone, for example `| head`; keep the interpreter from complaining when it flushes.
         sys.stdout = None
@@ -87,7 +88,7 @@ def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
 
     write_error(error, verbosity=verbosity)
     if scheme == KUBEADM:
-        return 130 if isinstance(error, Interrupted) else 1
+        return error.exit_code if isinstance(error, Interrupted) else 1
     return max(error.exit_code, 2) if scheme == DIFF else error.exit_code
 
 
@@ -103,8 +104,11 @@ def run() -> None:
 
     At once, when all is written: to take the interpreter down with some hundred modules takes 80 ms, as long as many a command.
     """
-    code = main()
+    from kubewright.cli.signals import Stops
+
+    Stops().install()
     try:
+        code = main()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -112,4 +116,6 @@ def run() -> None:
         code = 141
     except OSError as error:
         code = _bug(error, verbosity=0)
+    except KeyboardInterrupt as stop:  # all was done, or had failed; only what was said is not through
+        code = interruption(stop, remedy="").exit_code
     os._exit(code)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,23 +20,8 @@ if TYPE_CHECKING:
 def progress(title: str, *, form: str, look: Look | None = None) -> Iterator[Reporter]:
     """Give the reporter for a command that takes its time. All of them write to stderr; stdout is for the result.
 
-    `look` is for the live display alone: what it returns is shown beside the events. In the block SIGTERM interrupts as Ctrl-C does.
+    `look` is for the live display alone: what it returns is shown beside the events.
     """
-    with _interrupted_by_sigterm(), _reporter(title, form=form, look=look) as reporter:
-        yield reporter
-
-
-@contextmanager
-def _interrupted_by_sigterm() -> Iterator[None]:
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _reporter(title: str, *, form: str, look: Look | None) -> Iterator[Reporter]:
     if form != "text":
         yield JsonLines()
     elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":

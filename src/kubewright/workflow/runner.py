@@ -9,8 +9,8 @@ from typing import Final, Generic
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import Interrupted
 from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited
+from kubewright.base.interrupts import interruption
 from kubewright.base.records import dataclass, field
 from kubewright.workflow.phases import Context, Node, Phases
 
@@ -41,8 +41,8 @@ def run(
     `order` names phases that run one after the other, from the place of the first of them on, whatever the tree has between them; the result
     is in the order of the tree even so.
 
-    What a phase raises is raised on unchanged, with the phase's name as a note (`failed_phase`, `explain`). Raises Interrupted for Ctrl-C, and
-    UsageError before anything runs.
+    What a phase raises is raised on unchanged, with the phase's name as a note (`failed_phase`, `explain`). Raises Interrupted for Ctrl-C and
+    signals like it, and UsageError before anything runs.
     """
     nodes = phases.select(only=only, skip=skip)
     skipped = frozenset(node.name for node in phases.nodes if node.within(frozenset(skip)))
@@ -50,9 +50,8 @@ def run(
     try:
         going.walk(_ordered(phases.nodes, order), chosen=frozenset(node.name for node in nodes), skipped=skipped)
     except KeyboardInterrupt as stop:
-        phase = failed_phase(stop)
-        where = f" in phase {phase}" if phase else ""
-        raise Interrupted(f"interrupted{where}", remedy="run the same command again: it finishes what was begun") from stop
+        remedy = "run the same command again: it finishes what was begun"
+        raise interruption(stop, remedy=remedy, phase=failed_phase(stop)) from stop
     return going.result([node.name for node in phases.nodes])
 
 

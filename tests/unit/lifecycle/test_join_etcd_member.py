@@ -14,6 +14,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import HostError, NotFound, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.interrupts import Stopped
 from kubewright.base.waiting import PollingWaiter
 from kubewright.etcd.failures import NoQuorum
 from kubewright.etcd.members import Member, Status
@@ -178,6 +179,37 @@ def test_a_learner_that_never_serves_is_taken_back(run, resumed):
     assert ctx.etcd.members() == [ONE]
     assert ctx.said[-1] == f"[etcd] Removed member two at {OURS} again, because it did not come up: gave up waiting"
     assert MANIFEST not in ctx.host.files
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), Stopped(15), BrokenPipeError()])
+def test_a_learner_is_taken_back_whatever_ends_the_join(run, stop):
+    ctx = run(ONE, fails=stop)
+    with pytest.raises(type(stop)):
+        list(etcd_member.join(ctx))
+    assert ctx.etcd.members() == [ONE]
+    assert ctx.etcd.actions[-1][0] == "remove"
+
+
+def test_a_join_that_is_stopped_right_after_its_member_was_added_takes_it_back(run):
+    ctx = run(ONE)
+    steps = etcd_member.join(ctx)
+    assert next(step for step in steps if step.target.startswith("member"))
+    steps.close()
+    assert ctx.etcd.members() == [ONE]
+
+
+def test_a_join_that_is_stopped_while_etcd_adds_its_member_takes_it_back(run):
+    ctx = run(ONE)
+    add = ctx.etcd.add_learner
+
+    def stopped(peer_url, /):
+        add(peer_url)
+        raise Stopped(1)
+
+    ctx.etcd.add_learner = stopped
+    with pytest.raises(Stopped):
+        list(etcd_member.join(ctx))
+    assert ctx.etcd.members() == [ONE]
 
 
 def test_a_member_that_votes_is_never_taken_back(run):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from init_kit import names
-from join_kit import SERVER, TOKEN, JoinBox, Kube
+from join_kit import PREFLIGHT, SERVER, TOKEN, JoinBox, Kube
 
 from kubewright.base import yaml
 from kubewright.base.errors import (
@@ -18,12 +18,14 @@ from kubewright.base.errors import (
     ConfigurationChanged,
     Forbidden,
     HostError,
+    Interrupted,
     KubewrightError,
     Unauthorized,
     ValidationError,
     WaitTimeout,
 )
 from kubewright.base.events import Line, PhaseSkipped, Waited, Waiting
+from kubewright.base.interrupts import Stopped
 from kubewright.base.records import replace
 from kubewright.host.found import ServiceState
 from kubewright.http import sync
@@ -479,6 +481,24 @@ def test_a_kubelet_is_waited_for_by_a_phase_alone(box):
     box.act(box.request(only=("kubelet-wait-bootstrap",), skip=()))
     assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
     assert box.cluster.read == []
+
+
+@pytest.mark.parametrize("only", [(), ("kubelet-start",)])
+@pytest.mark.parametrize("ends", [KeyboardInterrupt(), Stopped(15), WaitTimeout("it does not start")])
+def test_what_the_kubelet_asks_with_goes_however_join_ends(box, ends, only):
+    """A token in a file outlives nobody who asked for it; the same command brings it again."""
+
+    def start(name, /, *, verb="start"):
+        assert Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
+        raise ends
+
+    box.services.start = start
+    with pytest.raises((Interrupted, WaitTimeout)):
+        box.act(box.request(only=only, skip=() if only else PREFLIGHT))
+    assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
+    del box.services.start
+    box.act()
+    assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
 
 
 def test_a_machine_that_is_refused_keeps_nothing(box, monkeypatch):

@@ -6,6 +6,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateMismatch, HostError, Interrupted, Locked, UsageError
 from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Waited
+from kubewright.base.interrupts import Stopped
 from kubewright.workflow.phases import Phase, Phases
 from kubewright.workflow.runner import explain, failed_phase, run
 
@@ -156,3 +157,31 @@ def test_ctrl_c_is_an_interruption_that_names_the_phase(machine):
     assert stopped.value.what == "interrupted in phase b"
     assert stopped.value.exit_code == 130
     assert machine.done == ["a", "b"]
+
+
+@pytest.mark.parametrize(("number", "by"), [(15, " by SIGTERM"), (1, " by SIGHUP"), (2, "")])
+def test_other_signals_are_what_ctrl_c_is(machine, number, by):
+    with pytest.raises(Interrupted) as stopped:
+        machine.run(fails("b", Stopped(number)))
+    assert stopped.value.what == f"interrupted{by} in phase b"
+    assert stopped.value.exit_code == 128 + number
+
+
+def test_a_phase_that_is_stopped_between_two_steps_cleans_up_at_once(machine):
+    def work(ctx):
+        try:
+            yield Change(target="thing a", action=Action.CREATE)
+            ctx.done.append("went on")
+        finally:
+            ctx.done.append("cleaned up")
+
+    class Stopping(RecordingReporter):
+        def emit(self, event, /):
+            if isinstance(event, Changed):
+                raise Stopped(15)
+
+    machine.reporter = Stopping()
+    with pytest.raises(Interrupted) as stopped:
+        machine.run(Phase("a", "", run=work))
+    assert machine.done == ["cleaned up"]
+    assert stopped.value.what == "interrupted by SIGTERM in phase a"

@@ -39,8 +39,10 @@ def directory(
     if named:
         yield _absolute(named, variable)
         return
-    made = _new(writer, parent(writer, environment=environment), random, prefix)
+    made = _free(writer, parent(writer, environment=environment), random, prefix)
     try:
+        writer.ensure(Directory(path=made.parent, mode=0o700))
+        writer.ensure(Directory(path=made, mode=0o700))
         yield made
     finally:
         (remove or _remove)(made)
@@ -77,12 +79,10 @@ def _absolute(named: str, variable: str) -> PurePosixPath:
     return PurePosixPath(named)
 
 
-def _new(writer: Host, above: PurePosixPath, random: Random, prefix: str) -> PurePosixPath:
+def _free(writer: Host, above: PurePosixPath, random: Random, prefix: str) -> PurePosixPath:
     for _ in range(_TRIES):
         made = above / f"{prefix}{int.from_bytes(random.token_bytes(4), 'big')}"
         if writer.state(made) is None:
-            writer.ensure(Directory(path=above, mode=0o700))
-            writer.ensure(Directory(path=made, mode=0o700))
             return made
     raise UsageError(f"there is no free name for a directory in {above}", remedy=f"remove what is left over of earlier dry runs in {above}")
 

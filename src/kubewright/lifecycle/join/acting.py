@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +18,7 @@ from kubewright.lifecycle import adopting, machine_record
 from kubewright.lifecycle.join import calls, closing
 from kubewright.lifecycle.join.calls import Call
 from kubewright.lifecycle.join.context import JoinContext
+from kubewright.lifecycle.join.kubelet import BOOTSTRAP
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.means import LOCK
 from kubewright.lifecycle.starting.turns import InTurn
@@ -75,10 +77,22 @@ def _run(call: Call, *, passed: Callable[[], None]) -> tuple[Change, ...]:
         calls.context(call, call.host, waiter=waiter, connect=connecting(call.means), preflight=_preflight(passed), turns=turns) as ctx,
     ):
         runs.append(ctx)
-        result = calls.run(ctx, call)
+        with _bootstrapping(call):
+            result = calls.run(ctx, call)
         if not call.request.only:
             closing.say(ctx)
         return tuple(change for change in result.changes if change)
+
+
+@contextmanager
+def _bootstrapping(call: Call) -> Iterator[None]:
+    """Remove what a kubelet asks for its certificate with where join ends before the phase that does so: it holds a token."""
+    try:
+        yield
+    except BaseException:
+        if "kubelet-start" in call.phases:
+            call.host.remove(call.host.layout.kubeconfig(BOOTSTRAP))
+        raise
 
 
 def _preflight(passed: Callable[[], None]) -> Callable[[JoinContext], Iterable[Step]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, HostError, KubewrightError, WaitTimeout
+from kubewright.base.errors import HostError, KubewrightError
 from kubewright.base.events import Waited, Warned
 from kubewright.etcd.joining import EtcdMember, Joining, Step, decide
 from kubewright.etcd.members import by_peer_url, initial_cluster, quorum
@@ -55,8 +55,8 @@ def check(ctx: JoinContext) -> Iterable[Waited]:
 def join(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Make this machine's member be there, start its etcd, and give it its vote once it has caught up.
 
-    A member that has never voted is removed again where its etcd does not come up. Whoever is killed leaves a learner that the same join
-    goes on with. Raises WaitTimeout, ComponentFailed, APIError.
+    A member that has never voted is removed again where its etcd does not come up, or join is stopped. Whoever is killed leaves a learner that
+    the same join goes on with. Raises WaitTimeout, ComponentFailed, APIError.
     """
     if ctx.cluster.etcd.external is not None:
         return
@@ -67,10 +67,10 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield from _clear(ctx)
         desired = _desired(ctx)
     ctx.say(TOPIC, f"Adding this machine's etcd member at {desired.peer_url}")
-    yield joining.add(desired)
     try:
+        yield joining.add(desired)
         yield from _started(ctx, joining, desired)
-    except (WaitTimeout, HostError, APIError) as error:
+    except BaseException as error:  # signals, and an output that nobody reads any more, as well
         _withdraw(ctx, desired, error)
         raise
 
@@ -142,7 +142,7 @@ def _written(ctx: JoinContext) -> str | None:
         return None
 
 
-def _withdraw(ctx: JoinContext, desired: EtcdMember, why: KubewrightError) -> None:
+def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None:
     """Take back a member that has never voted, so that etcd takes the next one; and its manifest, which would start it in vain."""
     try:
         found = by_peer_url(ctx.etcd.members(), desired.peer_url)
@@ -156,4 +156,5 @@ def _withdraw(ctx: JoinContext, desired: EtcdMember, why: KubewrightError) -> No
             Warned(text=f"{desired.target}, which did not come up, could not be removed: {error}. Run the same join again, or reset")
         )
         return
-    ctx.say(TOPIC, f"Removed {desired.target} again, because it did not come up: {why.what}")
+    reason = f"it did not come up: {why.what}" if isinstance(why, KubewrightError) else "join was stopped"
+    ctx.say(TOPIC, f"Removed {desired.target} again, because {reason}")

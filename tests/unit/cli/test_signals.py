@@ -1,0 +1,233 @@
+"""Signals that end a command: each is what Ctrl-C is, with an exit code of its own. Real signals, sent to real processes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import kubewright
+
+STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+GUARD = 60.0
+"""Seconds; a guard against hangs and no measurement."""
+INSTALLED = """
+import sys, threading, time
+from kubewright.cli.signals import Stops
+Stops().install()
+def say(text): print(text, flush=True)
+"""
+DRY_RUN = """
+import sys
+from pathlib import PurePosixPath
+from kubewright.apis.layout import Layout
+from kubewright.cli import init
+from kubewright.cli.main import run
+from kubewright.host.real import RealHost
+layout = Layout.below(PurePosixPath(sys.argv[1]))
+init.machine = init.writer = lambda _: RealHost(layout=layout, environment={})
+sys.argv = ["kubewright", "init", "--dry-run", "--config", sys.argv[2], "--skip-phases", "preflight"]
+run()
+"""
+CONFIG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 10.98.0.11}
+nodeRegistration: {name: one, criSocket: "unix:///run/containerd/containerd.sock"}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: v1.36.3
+encryptionAlgorithm: ECDSA-P256
+"""
+
+
+def environment(tmp_path):
+    source = str(Path(kubewright.__file__).parents[1])
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": source, "XDG_STATE_HOME": str(tmp_path / "state"), "LANG": "C.UTF-8"}
+
+
+def eventually(condition):
+    end = time.monotonic() + GUARD
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    return found
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Start a program that has the handlers, and wait until it says that it is ready."""
+    started = []
+
+    def start(text, *, ignoring=()):
+        words = [sys.executable, "-c", INSTALLED + text]
+        for number in ignoring:  # as nohup does
+            words = ["sh", "-c", f"trap '' {number.name.removeprefix('SIG')}; exec \"$@\"", "sh", *words]
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(tmp_path))
+        started.append(process)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+CLEANS_UP = """
+try:
+    say("ready")
+    time.sleep(60)
+except KeyboardInterrupt as stop:
+    say(f"stopped by {getattr(stop, 'number', 0)}")
+    time.sleep(0.3)
+    say("cleaned up")
+"""
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_each_signal_is_an_exception_as_ctrl_c_is(program, number):
+    process = program(CLEANS_UP)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=GUARD)
+    assert (process.returncode, out, err) == (0, f"stopped by {int(number)}\ncleaned up\n", "")
+
+
+def test_more_signals_do_not_cut_short_what_the_first_began(program):
+    process = program(CLEANS_UP)
+    process.send_signal(signal.SIGHUP)
+    assert process.stdout.readline() == "stopped by 1\n"
+    for number in (*STOPPING, *STOPPING):
+        process.send_signal(number)
+    out, err = process.communicate(timeout=GUARD)
+    assert (process.returncode, out, err) == (0, "cleaned up\n", "")
+
+
+def test_a_signal_that_was_raised_where_nothing_can_be_raised_is_made_good_by_the_next(program):
+    process = program(
+        """
+class Slow:
+    def __del__(self):
+        say("ready")
+        time.sleep(60)
+        say("slept on")
+try:
+    Slow()
+    say("went on")
+    time.sleep(60)
+except KeyboardInterrupt as stop:
+    say(f"stopped by {stop.number}")
+"""
+    )
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout.readline() == "went on\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=GUARD)[0] == "stopped by 15\n"
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_a_signal_that_was_ignored_from_the_start_stays_ignored(program, number):
+    process = program("say('ready'); time.sleep(0.4); say('went on')", ignoring=[number])
+    process.send_signal(number)
+    assert process.communicate(timeout=GUARD)[0] == "went on\n"
+    assert process.returncode == 0
+
+
+def test_children_get_their_signals_as_ever(program):
+    process = program("import subprocess; say('ready'); say(subprocess.run(['sh', '-c', 'kill -TERM $$; echo alive']).returncode)")
+    assert process.communicate(timeout=GUARD)[0] == "-15\n"
+
+
+def test_a_main_thread_that_waits_for_others_is_interrupted(program):
+    process = program(
+        """
+others = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+others.start()
+try:
+    say("ready")
+    others.join()
+except KeyboardInterrupt:
+    say("stopped")
+"""
+    )
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=GUARD)[0] == "stopped\n"
+
+
+class DryRun:
+    """A real dry run with its keys on disk, held where it tells of them: nobody reads what it says."""
+
+    def __init__(self, tmp_path, *, terminal=False) -> None:
+        (tmp_path / "init.yaml").write_text(CONFIG)
+        self.root = tmp_path / "root"
+        self.reader, writer = pty.openpty() if terminal else os.pipe()
+        words = [sys.executable, "-c", DRY_RUN, str(self.root), str(tmp_path / "init.yaml")]
+        session = ["setsid", "--ctty"] if terminal else []
+        self.process = subprocess.Popen([*session, *words], stdin=writer, stdout=writer, stderr=subprocess.PIPE, env=environment(tmp_path))
+        self.writer = writer
+        os.set_blocking(self.reader, False)
+        eventually(self._keys_are_there)
+
+    def _keys_are_there(self):
+        if any(self.root.parent.rglob("ca.key")):
+            own = os.open(f"/proc/self/fd/{self.writer}", os.O_WRONLY | os.O_NONBLOCK)  # that the program's end blocks stays as it is
+            with suppress(BlockingIOError):
+                while os.write(own, b"." * 4096):
+                    pass
+            os.close(own)
+            return True
+        assert self.process.poll() is None
+        self._read()
+        return False
+
+    def _read(self):
+        with suppress(BlockingIOError):
+            os.read(self.reader, 1 << 16)
+
+    def files(self):
+        return sorted(path for path in self.root.parent.rglob("*") if path.is_file() and path.name != "init.yaml")
+
+    def end(self):
+        """Read what it still says, as long as somebody does, and return the exit code and what was said of errors."""
+        os.close(self.writer)
+        while self.process.poll() is None and self.reader is not None:
+            self._read()
+            time.sleep(0.01)
+        said = self.process.communicate(timeout=GUARD)[1].decode()
+        if self.reader is not None:
+            os.close(self.reader)
+        return self.process.returncode, said
+
+    def hang_up(self):
+        os.close(self.reader)
+        self.reader = None
+
+
+@pytest.mark.parametrize("numbers", [*((number,) for number in STOPPING), (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM)])
+def test_a_dry_run_leaves_no_key_behind(tmp_path, numbers):
+    run = DryRun(tmp_path)
+    assert len([path for path in run.files() if path.suffix == ".key"]) >= 1
+    for number in numbers:
+        run.process.send_signal(number)
+    code, said = run.end()
+    assert code in {128 + number for number in numbers}  # of several that wait, the kernel gives the lowest first
+    assert said.startswith("error: interrupted")
+    assert "Traceback" not in said
+    assert run.files() == []
+
+
+def test_a_dry_run_whose_terminal_is_closed_leaves_no_key_behind(tmp_path):
+    run = DryRun(tmp_path, terminal=True)
+    run.hang_up()
+    code, said = run.end()
+    assert code == 128 + signal.SIGHUP
+    assert "Traceback" not in said
+    assert run.files() == []
