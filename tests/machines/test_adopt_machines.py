@@ -43,6 +43,18 @@ def test_a_control_plane_that_kubeadm_made(bed: Bed) -> None:
     assert other.code == 1
     assert "+      podSubnet: 10.245.0.0/16" in other.err
 
+    admin, state = "/etc/kubernetes/admin.conf", "find /etc/kubernetes /var/lib/kubewright -type f -exec sha256sum {} + | sort"
+    one.run("mv", admin, "/root/admin.conf")
+    before = one.run("sh", "-c", state, check=False).out
+    for words in (["--adopt"], ["--adopt", "--plan"]):
+        blind = kubewright(one, "init", *words, "--config", CONFIG, check=False)
+        assert (blind.code, blind.out) == (1, "")
+        assert f"error: {admin} is not there" in blind.err
+        assert "init phase kubeconfig admin" in blind.err
+    assert one.run("sh", "-c", state, check=False).out == before
+    kubewright(one, "init", "phase", "kubeconfig", "admin", "--config", CONFIG)
+    one.run("mv", "/root/admin.conf", admin)
+
     pods = {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]}
     assert "nothing has to change" in kubewright(one, "init", "--adopt", "--config", CONFIG).out
     assert kubewright(one, "init", "--config", CONFIG).code == 0

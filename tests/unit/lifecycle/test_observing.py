@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import socket
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from init_kit import asked, names
+from init_kit import Box, asked, names
 from scripted_server import ScriptedServer, answer, json_answer
 
 from kubewright.base import yaml
 from kubewright.base.change import Action
-from kubewright.base.errors import ConfigurationChanged, WaitTimeout
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import CertificateError, ConfigurationChanged, KubewrightError, WaitTimeout
 from kubewright.base.events import Waiting
-from kubewright.lifecycle.init import observing, planning
+from kubewright.base.records import replace
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.init import acting, observing, planning
 
 
 def test_a_machine_without_a_kubeconfig_has_no_cluster(box):
@@ -155,3 +159,83 @@ def test_a_cluster_that_answers_late_is_compared_before_its_machine_is_taken_ove
     with pytest.raises(ConfigurationChanged, match="clusterName: other"):
         box.act(request)
     assert kept(box) == before
+
+
+ADMIN, SUPER = ("certs/ca", "kubeconfig/admin"), ("kubeconfig/super-admin",)
+
+
+def of_another_cluster(box):
+    """Put the kubeconfig of another CA, and of the same address, in its place."""
+    other = Box(box.root.parent / "other")
+    for phase in ADMIN:
+        other.act(asked(only=(phase,)))
+    return Path(other.layout.kubeconfig("admin")).read_text()
+
+
+WRONG = {
+    "missing": (None, "admin.conf is not there", "init phase kubeconfig admin"),
+    "empty": (lambda _: "", "admin.conf", ""),
+    "garbage": (lambda _: "\0", "admin.conf", ""),
+    "no credentials": (lambda _: "apiVersion: v1\nkind: Config\n", "admin.conf", ""),
+    "another cluster": (of_another_cluster, "admin.conf trusts another authority than ca.crt", ""),
+}
+
+
+def refusal(box, doing):
+    before = kept(box)
+    with pytest.raises(KubewrightError) as refused:
+        doing(box.call(asked(adopt=True)))
+    assert kept(box) == before
+    assert box.clock.monotonic() == 0
+    return refused.value
+
+
+DOING = [planning.plan, lambda call: acting.act(call, lock_directory=call.host.layout.run)]
+
+
+@pytest.mark.parametrize("doing", DOING, ids=["plan", "act"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_machine_whose_cluster_cannot_be_asked_is_neither_planned_nor_taken_over(box, wrong, doing):
+    """It would be taken for empty: every object would be made anew over what is there."""
+    content, what, remedy = WRONG[wrong]
+    for phase in ADMIN:
+        box.act(asked(only=(phase,)))
+    path = Path(box.layout.kubeconfig("admin"))
+    path.unlink()
+    if content is not None:
+        path.write_text(content(box))
+    made_by_another(box)
+    error = refusal(box, doing)
+    assert what in str(error)
+    assert remedy in error.remedy
+
+
+@pytest.mark.parametrize("doing", DOING, ids=["plan", "act"])
+def test_an_administrator_whose_certificate_has_expired_is_told_to_renew_it(box, doing):
+    for phase in (*ADMIN, *SUPER):
+        box.act(asked(only=(phase,)))
+    made_by_another(box)
+    late = replace(
+        box.call(asked(adopt=True)), means=replace(box.call(asked()).means, clock=FakeClock(box.clock.now() + timedelta(days=400)))
+    )
+    with pytest.raises(CertificateError, match=r"admin\.conf cannot be used: expired 35 d ago") as refused:
+        doing(late)
+    assert "certs renew" in refused.value.remedy
+
+
+def test_a_super_admin_of_another_cluster_is_not_written_with(box):
+    for phase in ADMIN:
+        box.act(asked(only=(phase,)))
+    Path(box.layout.kubeconfig("super-admin")).write_text(of_another_cluster(box))
+    made_by_another(box)
+    assert "super-admin.conf is of another cluster" in str(refusal(box, DOING[1]))
+
+
+def test_a_machine_of_ours_without_its_administrator_is_planned_with_a_warning(box):
+    call = box.call(asked())
+    machine_record.save(call.host, replace(machine_record.of_init(call.configuration), finished=True))
+    made_by_another(box)
+    assert planning.plan(call).changes
+    (warning,) = box.warnings()
+    assert "takes it for empty" in warning
+    assert "admin.conf is not there" in warning

@@ -76,9 +76,13 @@ def _whole(call: Call) -> tuple[Change, ...]:
 
 
 def _plan(call: Call) -> Plan:
-    """Return what taking over would change. A cluster that does not answer cannot be compared: that is an error, and waiting for it is told."""
+    """Return what taking over would change. A cluster that cannot be asked cannot be compared: that is an error, and waiting for it is told."""
+    from kubewright.lifecycle import administrators
     from kubewright.lifecycle.init import observing, planning  # for a machine that is taken over
 
+    writes = call.host.layout.kubeconfig("super-admin")
+    if call.host.state(writes) is not None:  # the run writes with it
+        administrators.load(call.host, writes, now=call.means.clock.now())
     quiet = replace(call, means=replace(call.means, reporter=SilentReporter()))
     return planning.plan(quiet, observe=lambda _: observing.answering(call))
 

@@ -13,9 +13,9 @@ from kubewright.base.records import replace
 from kubewright.base.waiting import PollingWaiter
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
-from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
 from kubewright.kube.retrying import worth_retrying
+from kubewright.lifecycle import administrators, adopting, machine_record
 from kubewright.lifecycle.init.calls import Call
 
 PATIENCE: Final = 20.0
@@ -28,26 +28,30 @@ Observe = Callable[[Call], KubeAPI | None]
 
 
 def cluster(call: Call) -> KubeAPI | None:
-    """Return a client for the cluster of this machine as `answering` does; where it cannot be asked None, with a warning."""
+    """Return a client for the cluster of this machine as `answering` does; where it cannot be asked None, with a warning.
+
+    Raises as it does for a machine that something else made: what is planned for that one is what `--adopt` would do, and that refuses.
+    """
     try:
         return answering(call)
     except KubewrightError as error:  # whatever is wrong with it: the plan goes on without
+        if adopting.traces(call.host):
+            raise
         call.means.reporter.emit(Warned(text=f"the cluster of this machine cannot be asked, so the plan takes it for empty: {error}"))
         return None
 
 
 def answering(call: Call) -> KubeAPI | None:
-    """Return a client for the cluster of this machine once the server answers; None where there is no kubeconfig.
+    """Return a client for the cluster of this machine once the server answers; None where the machine is part of none.
 
     The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (spec/kubeadm.md 2.2).
-    Raises WaitTimeout for a server that does not answer in time, and what reading the kubeconfig raises.
+    Raises WaitTimeout for a server that does not answer in time, and as `administrators.load` does.
     """
-    default = call.host.layout.kubeconfig("admin")
-    path = PurePosixPath(call.request.kubeconfig) if call.request.kubeconfig else default
-    if call.host.read(path) is None:
+    path = _kubeconfig(call)
+    if path is None:
         return None
-    access = load_access(path, read=call.host.read)
-    if path == default:
+    access = administrators.load(call.host, path, now=call.means.clock.now())
+    if not call.request.kubeconfig:
         access = replace(access, server=call.addresses.api_server)
     client = KubeClient(access, clock=call.means.clock, timeout=_READ)
     with ExitStack() as unless_it_answers:
@@ -61,6 +65,21 @@ def answering(call: Call) -> KubeAPI | None:
             )
         unless_it_answers.pop_all()
     return client
+
+
+def _kubeconfig(call: Call) -> PurePosixPath | None:
+    """Return which kubeconfig counts, whether it is there or not; None for a machine without one that is part of no cluster.
+
+    A machine of ours that has lost its admin.conf gets a new one in the next run: until then the other one will do.
+    """
+    if call.request.kubeconfig:
+        return PurePosixPath(call.request.kubeconfig)
+    host = call.host
+    places = [host.layout.kubeconfig(name) for name in ("admin", "super-admin")]
+    foreign = bool(adopting.traces(host))
+    found = next((path for path in (places[:1] if foreign else places) if host.state(path) is not None), None)
+    record = machine_record.current(host)
+    return found or (places[0] if foreign or (record is not None and record.finished) else None)
 
 
 def _missing(client: KubeClient) -> str | None:

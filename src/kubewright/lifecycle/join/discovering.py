@@ -41,12 +41,28 @@ def be_let_in(ctx: JoinContext) -> Access:
 
 def _known(ctx: JoinContext) -> Access | None:
     """Return what a machine of the cluster talks with."""
-    from kubewright.kube.kubeconfigs import load_access
+    from kubewright.lifecycle import administrators
 
     admin = ctx.host.layout.kubeconfig("admin")
     if ctx.control_plane and ctx.host.state(admin) is not None:
-        return load_access(admin, read=ctx.host.read)
+        return _pinned(ctx, administrators.load(ctx.host, admin, now=ctx.clock.now()), source=str(admin))
     return identity.of_node(ctx.host, now=ctx.clock.now()) if ctx.resumed else None
+
+
+def _pinned(ctx: JoinContext, known: Access, *, source: str) -> Access:
+    """Require that the cluster is the one that was asked for, where its authority is pinned: a kubeconfig of an older cluster may lie there."""
+    from kubewright.pki import pins
+
+    asked = ctx.join.discovery.bootstrap_token
+    if asked is not None and asked.ca_cert_hashes and known.ca_pem is not None:
+        wanted = [pins.Pin.parse(text) for text in asked.ca_cert_hashes]
+        if not pins.matches(pins.of_bundle(known.ca_pem, source=source), wanted):
+            raise TrustError(
+                f"{source} is of another cluster than the one that is to be joined: its authority is not pinned",
+                detail=f"pinned: {', '.join(map(str, wanted))}",
+                remedy="reset this machine, or move the file away; then run the same command again",
+            )
+    return known
 
 
 def _by_token(ctx: JoinContext, asked: BootstrapTokenDiscovery) -> Access:

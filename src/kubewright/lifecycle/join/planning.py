@@ -10,6 +10,7 @@ from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.overlay import OverlayHost
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.recording import RecordingKube
+from kubewright.lifecycle import administrators, adopting
 from kubewright.lifecycle.init import stand_ins
 from kubewright.lifecycle.init.planning import settled
 from kubewright.lifecycle.join import acting, calls
@@ -48,8 +49,11 @@ def really(call: Call) -> Callable[[Access], KubeAPI]:
 def plan(call: Call, *, connecting: Connecting = really) -> Plan:
     """Return what a run would change; nothing is written anywhere. The cluster is found and asked as in a run.
 
-    Raises what finding it and reading its configuration raises.
+    Raises what finding it and reading its configuration raises, and as `administrators.load` does for a control plane that something else made.
     """
+    layout = call.host.layout
+    if adopting.traces(call.host) and call.host.state(layout.manifest("kube-apiserver")) is not None:
+        administrators.load(call.host, layout.kubeconfig("admin"), now=call.means.clock.now())
     connect = connecting(call)
     with calls.context(
         call,
