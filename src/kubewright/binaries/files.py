@@ -5,16 +5,16 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import DiskFull, HostError
 from kubewright.binaries.settings import CACHE_VARIABLE
 from kubewright.host import trust
+from kubewright.host.removing import remove_tree
 
 CHUNK: Final = 1 << 20
 WORK_PREFIX: Final = "work-"
@@ -126,12 +126,17 @@ def work_directory(root: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
 
 
 def remove_stale(root: Path) -> list[Path]:
     """Remove the work directories of runs that were killed, and return them. The caller holds the lock, so none is in use."""
     stale = sorted(root.glob(f"{WORK_PREFIX}*"))
     for path in stale:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
     return stale
+
+
+def _remove(path: Path) -> None:
+    with suppress(HostError):  # what stays is in nobody's way, and is tried again by the next run
+        remove_tree(PurePosixPath(path))

@@ -133,14 +133,6 @@ def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, la
     return Change(target=f"contents of {path}", action=Action.DELETE if entries else Action.NONE, reason=reason)
 
 
-def require_emptied(path: PurePosixPath, failed: Sequence[HostError]) -> None:
-    """Raise HostError that names what could not be removed of a directory, if there is anything."""
-    if failed:
-        told = [str(error) for error in failed[:NAMED]]
-        more = [f"and {len(failed) - NAMED} more"] if len(failed) > NAMED else []
-        raise HostError(f"{path} is not empty", detail="\n".join(told + more), remedy=failed[0].remedy)
-
-
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
     """Return the directories of a machine that are ours to clean up."""
     return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state, layout.cni)

@@ -22,7 +22,8 @@ from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.found import FileState, Kind
 from kubewright.host.processes import Identity
-from kubewright.host.removing import fail, names, remove_entry
+from kubewright.host.removing import Refusals, remove_entry
+from kubewright.host.trees import Work, fail, names, visit
 from kubewright.host.trust import weakness
 from kubewright.host.walking import checked, directory
 
@@ -42,7 +43,6 @@ _BOOT_DIGITS: Final = 8
 """Of the id of the boot, in the name of a writer."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS: Final = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK, stat.S_IFSOCK: Kind.SOCKET}
 
 
@@ -132,7 +132,7 @@ class Files:
         path = checked(desired.path)
         with explaining("change the owner of", path), directory(path.parent) as parent:
             if desired.recursive:
-                _own_below(parent, path.name, desired)
+                visit(parent, path.name, path, work=_owning(desired), failed=fail)
             os.chown(path.name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
             if desired.mode is not None:  # after the owner: it clears the bits of set-user-id
                 os.chmod(path.name, desired.mode, dir_fd=parent)
@@ -148,19 +148,19 @@ class Files:
             remove_entry(parent, path.name, path, failed=fail)
             self._settle(parent, path.parent, durable=self._durable)
 
-    def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> list[HostError]:
-        """Remove everything in a directory, which stays. All of it is tried; returns why something could not be removed.
+    def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
+        """Remove everything in a directory, which stays. All of it is tried; returns what could not be removed.
 
         Links in it are removed, never followed; file systems that are mounted in it stay, with what leads to them. Raises HostError as
         `remove` does, before anything is removed.
         """
         require_below(checked(path), below)
-        failed: list[HostError] = []
+        refused = Refusals()
         with explaining("empty", path), suppress(FileNotFoundError), directory(path) as opened:
             for name in names(opened):
-                remove_entry(opened, name, path / name, failed=failed.append)
+                remove_entry(opened, name, path / name, failed=refused.note)
             self._settle(opened, path, durable=self._durable)
-        return failed
+        return refused
 
     def clean(self, path: PurePosixPath, /) -> None:
         """Remove what writers that died left in a directory, their temporary files; nothing if there is no directory."""
@@ -217,15 +217,11 @@ def _write_new(parent: int, name: str, desired: File, *, durable: bool) -> None:
         os.close(opened)
 
 
-def _own_below(parent: int, name: str, desired: Ownership) -> None:
-    opened = os.open(name, _CHILD, dir_fd=parent)
-    try:
-        for child in names(opened):
-            if stat.S_ISDIR(os.stat(child, dir_fd=opened, follow_symlinks=False).st_mode):
-                _own_below(opened, child, desired)
-            os.chown(child, desired.owner, desired.group, dir_fd=opened, follow_symlinks=False)
-    finally:
-        os.close(opened)
+def _owning(desired: Ownership) -> Work:
+    def own(parent: int, name: str) -> None:
+        os.chown(name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
+
+    return Work(doing="change the owner of", leaf=own, directory=own, one_mount=False)
 
 
 def _read_all(opened: int, path: PurePosixPath) -> bytes:

@@ -23,7 +23,6 @@ from kubewright.host.decide import (
     decide_ownership,
     decide_removal,
     decide_service,
-    require_emptied,
     roots,
     service_verbs,
 )
@@ -128,7 +127,7 @@ class RealHost:
     def empty(self, path: PurePosixPath, /) -> Change:
         change = decide_emptying(self.files.entries(path, temporary=True), path, layout=self.layout)
         if change:
-            require_emptied(path, self.files.empty(path, below=roots(self.layout)))
+            self.files.empty(path, below=roots(self.layout)).require_none(path)
         return change
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:

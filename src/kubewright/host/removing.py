@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, field
 from kubewright.host.failures import explaining
+from kubewright.host.trees import Failed, Work, fail, visit
 
-_CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-Failed = Callable[[HostError], None]
-"""Takes what could not be removed. To end the removal there, it raises."""
+NAMED: Final = 8
+"""How many things that could not be removed are named."""
 
 
-def fail(error: HostError) -> None:
-    """End a removal with the first thing that cannot be removed."""
-    raise error
+def _unlink(parent: int, name: str) -> None:
+    os.unlink(name, dir_fd=parent)
+
+
+def _rmdir(parent: int, name: str) -> None:
+    os.rmdir(name, dir_fd=parent)
+
+
+_REMOVE: Final = Work(doing="remove", leaf=_unlink, directory=_rmdir, one_mount=True)
 
 
 def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed) -> bool:
@@ -28,44 +32,39 @@ def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed)
 
     What is mounted in it is told as failed, and nothing of that is removed.
     """
-    try:
-        with explaining("remove", path):
-            try:
-                return _remove(parent, name, path, failed=failed)
-            except FileNotFoundError:
-                return True
-    except HostError as error:
-        failed(error)
-        return False
+    return visit(parent, name, path, work=_REMOVE, failed=failed)
 
 
-def names(opened: int) -> list[str]:
-    """Return what is in an open directory, sorted."""
-    with os.scandir(opened) as entries:
-        return sorted(entry.name for entry in entries)
+def remove_tree(path: PurePosixPath) -> None:
+    """Remove a file, a link or a tree in a directory that is the caller's own, so that the way to it needs no check (else `Files.remove`).
+
+    Raises HostError at the first thing that stays. One that is gone already is fine.
+    """
+    with explaining("remove", path), suppress(FileNotFoundError):
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            remove_entry(parent, path.name, path, failed=fail)
+        finally:
+            os.close(parent)
 
 
-def _remove(parent: int, name: str, path: PurePosixPath, *, failed: Failed) -> bool:
-    found = os.stat(name, dir_fd=parent, follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode):
-        os.unlink(name, dir_fd=parent)
-        return True
-    opened = os.open(name, _CHILD, dir_fd=parent)
-    try:
-        if found.st_dev != os.fstat(parent).st_dev or _mount(opened) != _mount(parent):
-            raise HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
-        gone = [remove_entry(opened, child, path / child, failed=failed) for child in names(opened)]
-    finally:
-        os.close(opened)
-    if not all(gone):
-        return False
-    os.rmdir(name, dir_fd=parent)
-    return True
+@dataclass(kw_only=True)
+class Refusals:
+    """What could not be removed: the first few, and how many there are. A disk that turned read-only may refuse millions."""
 
+    first: list[HostError] = field(default_factory=list)
+    count: int = 0
 
-def _mount(opened: int) -> str:
-    """Return the number of the mount that a directory is opened on: a bind mount has the device of what it shows. '' without /proc."""
-    with suppress(OSError):
-        told = Path(f"/proc/self/fdinfo/{opened}").read_text(encoding="ascii")
-        return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")
-    return ""
+    def note(self, error: HostError) -> None:
+        """Take one more."""
+        self.count += 1
+        if len(self.first) < NAMED:
+            self.first.append(error)
+
+    def require_none(self, path: PurePosixPath) -> None:
+        """Raise HostError that names what is left in a directory, if there is anything."""
+        if self.count:
+            more = [f"and {self.count - len(self.first)} more"] if self.count > len(self.first) else []
+            remedies = dict.fromkeys(error.remedy for error in self.first if error.remedy)
+            detail = "\n".join([*map(str, self.first), *more])
+            raise HostError(f"{path} is not empty", detail=detail, remedy=next(iter(remedies), ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import threading
 from collections.abc import Coroutine
@@ -18,6 +17,7 @@ from kubewright.base.records import dataclass
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
+from kubewright.host.removing import remove_tree
 from kubewright.local import launch, marks
 from kubewright.local.control import Control
 from kubewright.local.places import Places
@@ -166,17 +166,7 @@ def _remove_below(directory: Path, kept: set[Path]) -> None:
         if any(path.is_relative_to(entry) for path in kept):
             _remove_below(entry, kept)
         else:
-            _remove(entry)
-
-
-def _remove(path: Path) -> None:
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise HostError(f"cannot remove {path}", detail=error.strerror or str(error), remedy="remove it by hand") from error
+            remove_tree(PurePosixPath(entry))
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -349,6 +350,19 @@ def test_a_full_disk_ends_everything_and_leaves_nothing(host, tmp_path, monkeypa
     with pytest.raises(DiskFull, match="no space is left"):
         fetch(host, tmp_path)
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"] == []
+
+
+def test_what_a_killed_run_left_goes_however_deep_it_is(tmp_path):
+    from kubewright.binaries import files
+
+    with files.work_directory(tmp_path) as work:
+        left = tmp_path / f"{files.WORK_PREFIX}left"
+        for top in (work, left):
+            top.mkdir(exist_ok=True)
+            for depth in range(1, sys.getrecursionlimit() + 50):
+                (top / ("d/" * depth)).mkdir()
+    assert files.remove_stale(tmp_path) == [left]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_untrusted_certificate_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
-from kubewright.host import removing
+from kubewright.host import trees
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
@@ -29,9 +29,9 @@ def mounted(monkeypatch):
     """Take a directory of this name for one that is mounted."""
 
     def mount(name):
-        real = removing._mount
+        real = trees._mount
         monkeypatch.setattr(
-            removing, "_mount", lambda opened: "other" if str(Path(f"/proc/self/fd/{opened}").readlink()).endswith(name) else real(opened)
+            trees, "_mount", lambda opened: "other" if str(Path(f"/proc/self/fd/{opened}").readlink()).endswith(name) else real(opened)
         )
 
     return mount

@@ -464,25 +464,6 @@ def test_nothing_outside_of_the_root_is_removed(tmp_path, path):
     assert names(tmp_path) == ["other", "root"]
 
 
-def test_what_is_mounted_below_stops_the_removal(tmp_path, monkeypatch):
-    (tmp_path / "root/mnt").mkdir(parents=True)
-    (tmp_path / "root/mnt/precious").write_bytes(b"")
-    real = os.stat
-
-    def stat(path, *more: object, **named: object):
-        found = real(path, *more, **named)
-        fields = list(found)
-        fields[2] += path == "mnt"
-        return os.stat_result(fields)
-
-    monkeypatch.setattr(os, "stat", stat)
-    with pytest.raises(HostError) as refused:
-        Files().remove(pure(tmp_path / "root"), below=[pure(tmp_path / "root")])
-    assert refused.value.what == f"a file system is mounted at {tmp_path / 'root/mnt'}"
-    monkeypatch.undo()
-    assert (tmp_path / "root/mnt/precious").exists()
-
-
 def test_several_threads_write_at_once(tmp_path):
     files = Files(durable=False)
 

@@ -505,6 +505,13 @@ def test_clearing_follows_no_link(where: Places, tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
+def test_a_tree_that_is_deeper_than_python_recurses_is_cleared(where: Places) -> None:
+    for depth in range(1, sys.getrecursionlimit() + 50):
+        (where.root / ("d/" * depth)).mkdir()
+    down.clear(where, keep_data=False)
+    assert list(where.root.iterdir()) == []
+
+
 def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: Places) -> None:
     _fill(where)
     from pathlib import PurePosixPath

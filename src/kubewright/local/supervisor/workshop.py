@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable
-from pathlib import Path
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.clock import Clock
+from kubewright.base.errors import HostError
 from kubewright.base.events import Event
 from kubewright.base.records import dataclass
+from kubewright.host.removing import remove_tree
 from kubewright.local.supervisor.health import Attempts
 from kubewright.local.supervisor.hostpaths import ensure_host_path
 from kubewright.local.supervisor.identities import COMPONENT, LAUNCH, MACHINE, MANIFEST, Mark
@@ -76,4 +78,5 @@ class Workshop:
     def forget(self, component: str) -> None:
         """Remove a stopped component's record and directory; its log stays."""
         self.records.remove(component)
-        shutil.rmtree(self.directory(component), ignore_errors=True)
+        with suppress(HostError):  # what stays goes with the cluster
+            remove_tree(PurePosixPath(self.directory(component)))

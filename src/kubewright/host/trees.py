@@ -1,0 +1,217 @@
+"""Going through a tree of files that others fill, however deep it is: without recursion, with few descriptors, without following links.
+
+A pod can nest directories until their path is longer than the system takes (PATH_MAX), and move them while we are in them. So each step
+takes one name, relative to an open directory; `..` is believed only where it is the directory that we came from.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
+from kubewright.host.failures import explained
+
+_CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HELD: Final = 8
+"""Levels whose directories stay open: those above are reached by `..` again."""
+_SHOWN: Final = 1024
+"""Characters of a path above which its middle is left out."""
+
+Failed = Callable[[HostError], None]
+"""Takes what could not be done. To end the walk there, it raises."""
+Act = Callable[[int, str], None]
+"""Does something to a name in an open directory, as the system does: what it raises is OSError."""
+
+
+def fail(error: HostError) -> None:
+    """End a walk with the first thing that cannot be done."""
+    raise error
+
+
+def names(opened: int) -> list[str]:
+    """Return what is in an open directory, sorted."""
+    with os.scandir(opened) as entries:
+        return sorted(entry.name for entry in entries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What is done to a tree: `leaf` to what is no directory, `directory` to a directory when everything in it was done.
+
+    `doing` is a verb such as `remove`. With `one_mount` a mounted file system is refused, and so is every directory where /proc does not
+    tell what is mounted.
+    """
+
+    doing: str
+    leaf: Act
+    directory: Act
+    one_mount: bool
+
+
+def visit(parent: int, name: str, path: PurePosixPath, *, work: Work, failed: Failed) -> bool:
+    """Do the work on an entry of an open directory and on all below it, what lies deepest first; says whether everything was done.
+
+    `path` is the entry's, for errors. What is gone already is done.
+    """
+    return _Walk(parent, path, work=work, failed=failed).run(name)
+
+
+@dataclass(kw_only=True)
+class _Level:
+    """A directory on the way. `opened` is -1 where it was closed, `mount` None where nobody has asked, `whole` False after a failure."""
+
+    name: str
+    opened: int
+    identity: tuple[int, int]
+    waiting: list[str]
+    mount: str | None = None
+    whole: bool = True
+
+    def close(self) -> None:
+        opened, self.opened = self.opened, -1  # Ctrl-C during the call must not have it closed twice
+        if opened >= 0:
+            os.close(opened)
+
+
+class _Walk:
+    """One walk: the levels from the directory that holds the entry to where we are."""
+
+    def __init__(self, parent: int, path: PurePosixPath, *, work: Work, failed: Failed) -> None:
+        self._path = path
+        self._work = work
+        self._failed = failed
+        self._levels = [_Level(name="", opened=parent, identity=_identity(parent), waiting=[])]
+
+    def run(self, name: str) -> bool:
+        bottom = self._levels[0]
+        bottom.waiting.append(name)
+        try:
+            while bottom.waiting or len(self._levels) > 1:
+                level = self._levels[-1]
+                if level.waiting:
+                    self._take(level, level.waiting.pop())
+                else:
+                    self._leave()
+        finally:
+            for level in self._levels[1:]:
+                level.close()
+        return bottom.whole
+
+    def _take(self, level: _Level, name: str) -> None:
+        try:
+            found = os.stat(name, dir_fd=level.opened, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                self._enter(level, name)
+            else:
+                self._work.leaf(level.opened, name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._refused(level, explained(error, self._work.doing, self._shown(name)), cause=error)
+        except HostError as error:
+            self._refused(level, error)
+
+    def _enter(self, above: _Level, name: str) -> None:
+        opened = os.open(name, _CHILD, dir_fd=above.opened)
+        level = _Level(name=name, opened=opened, identity=_identity(opened), waiting=[])
+        try:
+            if self._work.one_mount:
+                self._require_same_mount(above, level)
+            level.waiting = names(opened)[::-1]
+        except BaseException:
+            level.close()
+            raise
+        self._levels.append(level)
+        for far in self._levels[1:-_HELD][-1:]:  # never the one that we were given
+            far.close()
+
+    def _leave(self) -> None:
+        """Go back to the directory above, and do the work on the one that we were in."""
+        level, above = self._levels[-1], self._levels[-2]
+        try:
+            if above.opened < 0:
+                self._reopen(above, level)
+        except (OSError, HostError) as error:
+            told = error if isinstance(error, HostError) else explained(error, self._work.doing, self._shown())
+            self._give_up()
+            self._refused(self._levels[-1], told, cause=error)
+            return
+        del self._levels[-1]
+        level.close()
+        if not level.whole:
+            above.whole = False
+            return
+        try:
+            self._work.directory(above.opened, level.name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._refused(above, explained(error, self._work.doing, self._shown(level.name)), cause=error)
+
+    def _reopen(self, above: _Level, level: _Level) -> None:
+        opened = os.open("..", _CHILD, dir_fd=level.opened)
+        if _identity(opened) != above.identity:
+            os.close(opened)
+            raise HostError(
+                f"{self._shown()} was moved elsewhere while this was at work",
+                detail="what is around it now is left as it is",
+                remedy="end what works there, then run the same command again",
+            )
+        above.opened = opened
+
+    def _give_up(self) -> None:
+        """Forget the levels that cannot be reached any more."""
+        self._levels.pop().close()
+        while self._levels[-1].opened < 0:
+            self._levels.pop()
+
+    def _require_same_mount(self, above: _Level, level: _Level) -> None:
+        above.mount = _mount(above.opened) if above.mount is None else above.mount
+        level.mount = _mount(level.opened)
+        if not level.mount:
+            raise unknown_mounts(f"{self._shown(level.name)} is left as it is")
+        if level.mount != above.mount:  # a bind mount has the device of what it shows: devices do not tell
+            path = self._shown(level.name)
+            raise HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
+
+    def _refused(self, level: _Level, error: HostError, *, cause: BaseException | None = None) -> None:
+        level.whole = False
+        if cause is not None and cause is not error:
+            error.__cause__ = cause
+        self._failed(error)
+
+    def _shown(self, *more: str) -> PurePosixPath:
+        """Return the path of what is below the level where we are, or of that level; shortened where nobody would read it."""
+        parts = [*(level.name for level in self._levels[1:]), *more][1:]
+        if sum(map(len, parts)) + len(parts) > _SHOWN:
+            few = 3
+            parts = [*parts[:few], f"({len(parts) - 2 * few} more)", *parts[-few:]]
+        return self._path.joinpath(*parts)
+
+
+def unknown_mounts(what: str) -> HostError:
+    """Return the error for what is not done where nobody knows what is mounted."""
+    return HostError(
+        what,
+        detail="without /proc nobody knows whether another file system is mounted there, which must not be emptied",
+        remedy="mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)",
+    )
+
+
+def _identity(opened: int) -> tuple[int, int]:
+    found = os.fstat(opened)
+    return found.st_dev, found.st_ino
+
+
+def _mount(opened: int) -> str:
+    """Return the number of the mount that a directory is opened on. '' without /proc."""
+    with suppress(OSError):
+        told = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
+        return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")
+    return ""
