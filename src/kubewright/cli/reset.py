@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Final
 
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.apis.layout import Layout
 from kubewright.base import events
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import replace
 from kubewright.cli import machine_calls
 from kubewright.cli.machine_calls import given_names, given_switch, given_text
 from kubewright.cli.output import write_plan, write_result
@@ -87,8 +89,14 @@ def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
         return 0
     try:
         outcome = _outcome(call, form=form)
-    finally:
+    except BaseException:
+        with suppress(HostError):  # why it ended is told, not this
+            files.sync()
+        raise
+    try:
         files.sync()
+    except HostError as error:
+        outcome = replace(outcome, failures=(*outcome.failures, error))
     return _finish(outcome, form=form)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _OURS: Final = "kubewright."
-_HIDDEN: Final = ("encodings.idna", "_strptime", "unicodedata", "kubewright.cli.failure", "kubewright.base.masking")
+_HIDDEN: Final = ("_strptime", "unicodedata", "kubewright.cli.failure", "kubewright.base.masking")
 """What is imported where no statement says so: by the interpreter itself, or by our own last line of defence."""
 
 _COMPANIONS: Final = {
@@ -44,7 +44,7 @@ _FOR_TYPES: Final = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MUL
 
 def enter(path: str, *, handler: str) -> None:
     """Load what a command may need and change the root directory. Raises HostError, saying why, where that fails."""
-    preload((handler.partition(":")[0], *_HIDDEN))
+    preload((*_codecs(), handler.partition(":")[0], *_HIDDEN))
     try:
         os.chroot(path)
     except PermissionError as error:
@@ -75,6 +75,14 @@ def preload(modules: Iterable[str]) -> None:
             getattr(module, _DATA[name])()
         waiting += [other for other in list(sys.modules) if other.startswith(_OURS) and other not in done]
         waiting += [other for library in _COMPANIONS if library in sys.modules for other in _COMPANIONS[library] if other not in done]
+
+
+def _codecs() -> Iterator[str]:
+    """Yield the modules of all encodings: `open`, `str.encode` and libraries look theirs up by name when they first need it."""
+    import encodings
+    import pkgutil
+
+    yield from (f"encodings.{found.name}" for found in pkgutil.iter_modules(encodings.__path__))
 
 
 def _imported(name: str) -> ModuleType | None:

@@ -8,7 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
 
-from kubewright.base.errors import DiskFull, HostError
+from kubewright.base.errors import DiskFull, HostError, KubewrightError
+
+BUG = "this is a bug in kubewright; please report it with the output of the same command with -v 5"
+"""The remedy for what should have been an error of the tree."""
+
+
+def expected(error: Exception) -> KubewrightError:
+    """Return an error of the tree for whatever was raised by one of several things that are all to be tried."""
+    if isinstance(error, KubewrightError):
+        return error
+    told = HostError(f"internal error: {type(error).__name__}: {error}", remedy=BUG)
+    told.__cause__ = error
+    return told
 
 
 def explained(error: OSError, doing: str, path: PurePath) -> HostError:

@@ -168,11 +168,17 @@ class Files:
             self._clean(opened, path)
 
     def sync(self) -> None:
-        """Make everything that was written in a batch survive a power cut."""
+        """Make everything that was written in a batch survive a power cut. All of it is tried; raises the first HostError then."""
+        failed: list[HostError] = []
         while self._unsynced:
             path = self._unsynced.pop()
-            with explaining("sync", path), suppress(FileNotFoundError), directory(path) as opened:
-                os.fsync(opened)
+            try:
+                with explaining("sync", path), suppress(FileNotFoundError), directory(path) as opened:
+                    os.fsync(opened)
+            except HostError as refused:
+                failed.append(refused)
+        if failed:
+            raise failed[0]
 
     def _free_name(self, parent: int, name: str) -> str:
         """Return a temporary name that nothing has."""

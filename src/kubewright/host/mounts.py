@@ -20,18 +20,18 @@ _ESCAPE: Final = Pattern(r"\\([0-3][0-7]{2})")
 """The kernel writes blanks, tabs, line ends, `#` and backslashes of a path like this (mangle_path of fs/seq_file.c)."""
 
 
-def places(table: str) -> list[PurePosixPath]:
+def places(table: bytes) -> list[PurePosixPath]:
     """Return where file systems are mounted, in the order of the kernel's table: what was mounted later comes later."""
-    found = [line.split(" ") for line in table.split("\n") if line]
-    return [PurePosixPath(unescaped(fields[1])) for fields in found if len(fields) > 1]
+    found = [line.split(b" ") for line in table.split(b"\n") if line]
+    return [PurePosixPath(os.fsdecode(unescaped(fields[1]))) for fields in found if len(fields) > 1]
 
 
-def unescaped(text: str) -> str:
-    """Return the path that a field of the table stands for."""
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+def unescaped(field: bytes) -> bytes:
+    """Return the path that a field of the table stands for. Names of files are bytes, in whatever encoding."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), field.decode("latin-1")).encode("latin-1")
 
 
-def below(table: str, directory: PurePosixPath) -> list[PurePosixPath]:
+def below(table: bytes, directory: PurePosixPath) -> list[PurePosixPath]:
     """Return what is mounted below a directory, the directory itself left out; it is compared as it is written."""
     return [path for path in places(table) if path != directory and path.is_relative_to(directory)]
 

@@ -34,6 +34,7 @@ from kubewright.host.network import RealNetwork
 from kubewright.host.processes import RealProcesses
 from kubewright.host.programs import RealPrograms
 from kubewright.host.seam import ContainerRuntime, PacketFilter, Services
+from kubewright.host.trees import unknown_mounts
 
 
 class RealHost:
@@ -131,7 +132,12 @@ class RealHost:
         return change
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
-        return mounts.below((self.read(mounts.TABLE) or b"").decode(errors="surrogateescape"), _real(directory))
+        table = self.read(mounts.TABLE)
+        if table is not None:
+            return mounts.below(table, _real(directory))
+        if not self.files.entries(directory, temporary=True):
+            return []
+        raise unknown_mounts(f"nobody knows what is mounted below {directory}")
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
         allowed = _real(self.layout.kubelet)

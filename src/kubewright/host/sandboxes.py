@@ -7,10 +7,11 @@ from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import HostError, RuntimeSilent
+from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent
 from kubewright.base.records import dataclass
 from kubewright.base.retry import Backoff, retry
 from kubewright.host.containers import Sandbox
+from kubewright.host.failures import expected
 from kubewright.host.seam import ContainerRuntime
 
 ATTEMPTS: Final = 12
@@ -28,7 +29,7 @@ class Removal:
 
     sandbox: Sandbox
     change: Change | None = None
-    error: HostError | None = None
+    error: KubewrightError | None = None
 
 
 def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = ATTEMPTS) -> list[Removal]:
@@ -62,5 +63,5 @@ def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock, attemp
 
     try:
         return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=attempts, backoff=_PAUSES))
-    except HostError as error:
-        return Removal(sandbox=sandbox, error=error)
+    except Exception as error:  # it ends neither this thread nor the others
+        return Removal(sandbox=sandbox, error=expected(error))

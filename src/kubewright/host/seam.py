@@ -104,7 +104,10 @@ class Host(FileReader, Protocol):
         ...
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
-        """Read: return what is mounted below a directory, links in its path followed; what was mounted later comes later."""
+        """Read: return what is mounted below a directory, links in its path followed; what was mounted later comes later.
+
+        Raises HostError where something is in the directory and the machine has no table of mounts.
+        """
         ...
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:

@@ -83,8 +83,8 @@ def test_the_changes_are_the_result_and_all_talk_is_elsewhere(run, form, read):
         assert [(row["target"].split()[0], row["action"]) for row in read(out)] == [
             ("service", "update"),
             ("contents", "delete"),
-            ("contents", "delete"),
             ("file", "delete"),
+            ("contents", "delete"),
         ]
         assert "[reset] Are you sure you want to proceed? [y/N]: " in err
     assert "[reset]" not in out

@@ -17,17 +17,16 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 
 KUBELET = PurePosixPath("/var/lib/kubelet")
-ESCAPED = " \t\n\\#"
-NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=12).filter(
-    lambda name: name not in {".", ".."}
-)
+ESCAPED = b" \t\n\\#"
+NAMES = st.binary(min_size=1, max_size=12).filter(lambda name: not set(name) & set(b"/\0") and name not in {b".", b".."}).map(os.fsdecode)
+"""What a file may be called: bytes, in whatever encoding."""
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda names: PurePosixPath("/", *names))
 
 
-def line(path: PurePosixPath) -> str:
+def line(path: PurePosixPath) -> bytes:
     """One line of the table, escaped as the kernel does."""
-    escaped = "".join(f"\\{ord(one):03o}" if one in ESCAPED else one for one in str(path))
-    return f"tmpfs {escaped} tmpfs rw,relatime 0 0\n"
+    escaped = b"".join(b"\\%03o" % one if one in ESCAPED else bytes([one]) for one in os.fsencode(path))
+    return b"tmpfs %s tmpfs rw,relatime 0 0\n" % escaped
 
 
 @given(PATHS)
@@ -35,18 +34,23 @@ def test_a_path_is_read_as_it_was_escaped(path):
     assert mounts.places(line(path)) == [path]
 
 
+def test_an_escape_stands_for_a_byte_and_not_for_a_character():
+    (found,) = mounts.places(b"tmpfs /a/caf\\303\\251\\040\xe9 tmpfs rw 0 0\n")
+    assert os.fsencode(found) == b"/a/caf\xc3\xa9 \xe9"
+
+
 @given(st.lists(PATHS, max_size=6))
 def test_every_line_is_one_mount_in_the_order_of_the_table(paths):
-    assert mounts.places("".join(map(line, paths))) == paths
+    assert mounts.places(b"".join(map(line, paths))) == paths
 
 
-@given(st.text(max_size=200))
-def test_no_table_is_an_error(text):
-    assert all(path.is_relative_to(KUBELET) for path in mounts.below(text, KUBELET))
+@given(st.binary(max_size=200))
+def test_no_table_is_an_error(table):
+    assert all(path.is_relative_to(KUBELET) for path in mounts.below(table, KUBELET))
 
 
 def test_only_what_is_below_the_directory_counts():
-    table = "".join(line(PurePosixPath(path)) for path in ("/var/lib/kubelet", "/var/lib/kubelet2/a", "/var/lib/kubelet/b", "/c"))
+    table = b"".join(line(PurePosixPath(path)) for path in ("/var/lib/kubelet", "/var/lib/kubelet2/a", "/var/lib/kubelet/b", "/c"))
     assert mounts.below(table, KUBELET) == [KUBELET / "b"]
 
 

@@ -67,7 +67,6 @@ def test_the_steps_are_told_as_kubeadm_tells_them(box):
         f"Removed the member node1 at {OWN} from the etcd cluster",
         f"Deleted contents of the etcd data directory: {layout.etcd_data}",
         "Stopping the kubelet service",
-        f'Unmounting mounted directories in "{layout.kubelet}"',
         f"Deleting contents of directories: [{layout.manifests} {layout.kubelet} {layout.pki}]",
         "Deleting files: ["
         + " ".join(
@@ -75,6 +74,7 @@ def test_the_steps_are_told_as_kubeadm_tells_them(box):
             for name in ["admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler"]
         )
         + "]",
+        f'Unmounting mounted directories in "{layout.kubelet}"',
     ]
     assert box.lines("preflight") == ["Running pre-flight checks"]
     assert "--cleanup-cni" in box.lines("")[0]
@@ -242,6 +242,7 @@ def test_every_step_is_tried_and_what_failed_is_told(box):
     box.mounts.append(busy)
     outcome = box.reset()
     assert [error.what for error in outcome.failures] == ["not every pod could be removed", "not everything could be unmounted"]
+    assert outcome.failures[0].detail == "pod kube-system/coredns-a: coredns-a does not end"
     assert [pod.name for pod in box.runtime.pods] == ["coredns-a"]
     assert box.left() == sorted([*EMPTY, "etcd"])
 
@@ -429,7 +430,6 @@ def test_a_dry_run_says_what_kubeadms_says(box):
         f"Would delete contents of the etcd data directory: {layout.etcd_data}",
         "Would stop the kubelet service",
         "Would remove Kubernetes-managed containers",
-        f'Would unmount mounted directories in "{layout.kubelet}"',
         f"Would delete contents of directories: [{layout.manifests} {layout.pki}]",
         "Would delete files: ["
         + " ".join(
@@ -437,6 +437,7 @@ def test_a_dry_run_says_what_kubeadms_says(box):
             for name in ["admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler"]
         )
         + "]",
+        f'Would unmount mounted directories in "{layout.kubelet}"',
     ]
     assert box.lines() == []
     assert box.left() == before

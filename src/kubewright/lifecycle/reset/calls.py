@@ -20,6 +20,7 @@ from kubewright.lifecycle.reset.phases import RESET
 from kubewright.lifecycle.reset.remains import Remains, Wanted
 from kubewright.lifecycle.reset.request import ResetRequest, configure
 from kubewright.lifecycle.reset.traces import Traces
+from kubewright.lifecycle.reset.trying import Undisturbed
 from kubewright.workflow import runner
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class Outcome:
             detail = "\n".join(str(error) for error in self.failures)
             remedies = list(dict.fromkeys(error.remedy for error in self.failures if error.remedy))
             again = "then run the same command again: it does what is left"
-            raise HostError("not everything could be reset", detail=detail, remedy="; ".join([*remedies, again]))
+            cause = ExceptionGroup("what failed", self.failures)
+            raise HostError("not everything could be reset", detail=detail, remedy="; ".join([*remedies, again])) from cause
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +124,13 @@ def run(
 ) -> Outcome:
     """Run the phases that were asked for, and say at the end what is left."""
     means = call.means
+    reporter = Undisturbed(means.reporter)
     ctx = ResetContext(
         configuration=call.configuration,
         host=host,
         remains=remains,
         clock=means.clock,
-        reporter=means.reporter,
+        reporter=reporter,
         connect=connect,
         reach_etcd=reach_etcd,
         examine=examine,
@@ -137,7 +140,7 @@ def run(
     found = runner.run(
         RESET,
         ctx,
-        reporter=means.reporter,
+        reporter=reporter,
         clock=means.clock,
         only=call.request.only,
         skip=call.configuration.skip_phases,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed, UsageError
@@ -42,8 +43,9 @@ def asked(ask: Callable[[str], str] | None) -> Callable[[ResetContext], None]:
 
 def _hurry(ctx: ResetContext) -> None:
     """Begin what takes time and will be done: nobody is asked."""
-    if _CLEANUP in ctx.phases and ctx.remains.kubelet is not None:
-        ctx.stopping.begin()
+    with suppress(Exception):  # the step that stops it meets the same, and tells it
+        if _CLEANUP in ctx.phases and ctx.remains.kubelet is not None:
+            ctx.stopping.begin()
 
 
 def confirm(ask: Callable[[str], str] | None) -> None:

@@ -6,14 +6,20 @@ kubeadm unmounts first and removes pods then, and stops at a file system that is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.lifecycle.reset import etcd_member
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.remains import SERVICE
+from kubewright.lifecycle.reset.trying import every, together
+
+if TYPE_CHECKING:
+    from kubewright.host.packet_filter import Rules
 
 Step = Callable[[ResetContext], Iterable[Change]]
 
@@ -31,9 +37,10 @@ def run(ctx: ResetContext) -> Iterator[Change]:
 
 def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
     """Stop the kubelet: it would start the pods again."""
-    if ctx.remains.kubelet is None:
-        ctx.warn("no service manager that knows the kubelet was found: see that it does not run")
-        return
+    with suppress(Exception):  # what does not tell its state may stop all the same
+        if ctx.remains.kubelet is None:
+            ctx.warn("no service manager that knows the kubelet was found: see that it does not run")
+            return
     ctx.tell("Stopping the kubelet service", "Would stop the kubelet service")
     yield ctx.stopping.result()
 
@@ -54,56 +61,44 @@ def remove_pods(ctx: ResetContext) -> Iterator[Change]:
             raise
         ctx.warn(f"pods cannot be removed: {error}")
         return
-    failed = []
-    for removal in removals:
-        if removal.change is not None:
-            yield removal.change
-        if removal.error is not None:
-            failed.append(f"{removal.sandbox.target}: {removal.error}")
+    yield from (removal.change for removal in removals if removal.change is not None)
+    failed = {removal.sandbox.target: removal.error for removal in removals if removal.error is not None}
     if failed:
-        raise HostError("not every pod could be removed", detail="\n".join(failed), remedy="see what the container runtime says of them")
+        told = "see what the container runtime says of them"
+        raise together([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
+
+
+def remove_files(ctx: ResetContext) -> Iterator[Change]:
+    """Remove the kubeconfigs, and certificates that lie where nobody named them. All of them are tried."""
+    paths = [*ctx.remains.kubeconfigs, *ctx.remains.certificates]
+    ctx.tell(f"Deleting files: {_list(paths)}", f"Would delete files: {_list(paths)}")
+    return every((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
+
+
+def empty_directories(ctx: ResetContext) -> Iterator[Change]:
+    """Empty the directories of the cluster, which stay, but for the kubelet's. All of them are tried."""
+    remains, kubelet = ctx.remains, ctx.remains.layout.kubelet
+    if kubelet not in remains.directories:
+        ctx.warn(f'"{kubelet}" is not there, and not emptied')
+    told = [path for path in remains.directories if path != kubelet]  # kubeadm's dry run leaves it out
+    ctx.tell(f"Deleting contents of directories: {_list(remains.directories)}", f"Would delete contents of directories: {_list(told)}")
+    return every((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
 
 
 def unmount(ctx: ResetContext) -> Iterator[Change]:
     """Unmount what is below the kubelet's directory, what was mounted last first. All of it is tried."""
-    directory, failed = ctx.remains.layout.kubelet, list[HostError]()
+    directory = ctx.remains.layout.kubelet
     there = ctx.host.state(directory) is not None
     ctx.tell(f'Unmounting mounted directories in "{directory}"' * there, f'Would unmount mounted directories in "{directory}"')
-    for path in reversed(ctx.remains.mounts):
-        try:
-            yield ctx.host.unmount(path, flags=ctx.configuration.unmount_flags)
-        except HostError as error:
-            failed.append(error)
-    if failed:
-        detail = "\n".join(str(error) for error in failed)
-        raise HostError("not everything could be unmounted", detail=detail, remedy=failed[0].remedy)
+    flags = ctx.configuration.unmount_flags
+    acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(ctx.remains.mounts))
+    return every(acts, what="not everything could be unmounted")
 
 
-def empty_directories(ctx: ResetContext) -> Iterator[Change]:
-    """Empty the directories of the cluster, which stay. All of them are tried."""
-    remains, failed = ctx.remains, list[HostError]()
-    if remains.layout.kubelet not in remains.directories:
-        ctx.warn(f'"{remains.layout.kubelet}" is not there, and not emptied')
-    told = [path for path in remains.directories if path != remains.layout.kubelet]  # kubeadm's dry run leaves it out
-    ctx.tell(f"Deleting contents of directories: {_list(remains.directories)}", f"Would delete contents of directories: {_list(told)}")
-    for path in remains.directories:
-        try:
-            yield ctx.host.empty(path)
-        except HostError as error:
-            failed.append(error)
-    if failed:
-        raise (
-            failed[0]
-            if len(failed) == 1
-            else HostError("not every directory could be emptied", detail="\n".join(map(str, failed)), remedy=failed[0].remedy)
-        )
-
-
-def remove_files(ctx: ResetContext) -> Iterator[Change]:
-    """Remove the kubeconfigs, and certificates that lie where nobody named them."""
-    paths = [*ctx.remains.kubeconfigs, *ctx.remains.certificates]
-    ctx.tell(f"Deleting files: {_list(paths)}", f"Would delete files: {_list(paths)}")
-    yield from map(ctx.host.remove, paths)
+def empty_kubelet(ctx: ResetContext) -> Iterator[Change]:
+    """Empty the kubelet's directory, after all else: pods have filled it, and nobody knows with what."""
+    if ctx.remains.layout.kubelet in ctx.remains.directories:
+        yield ctx.host.empty(ctx.remains.layout.kubelet)
 
 
 def remove_accounts(ctx: ResetContext) -> Iterator[Change]:
@@ -117,27 +112,25 @@ def remove_accounts(ctx: ResetContext) -> Iterator[Change]:
 
 
 def remove_cni(ctx: ResetContext) -> Iterator[Change]:
-    """Remove the CNI configuration that the list named."""
-    if ctx.remains.cni:
-        ctx.tell(f"Deleting CNI configuration: {_list(ctx.remains.cni)}", f"Would delete CNI configuration: {_list(ctx.remains.cni)}")
-    yield from map(ctx.host.remove, ctx.remains.cni)
+    """Remove the CNI configuration that the list named. All of it is tried."""
+    paths = ctx.remains.cni
+    if paths:
+        ctx.tell(f"Deleting CNI configuration: {_list(paths)}", f"Would delete CNI configuration: {_list(paths)}")
+    return every((partial(ctx.host.remove, path) for path in paths), what="not every file of CNI could be removed")
 
 
 def remove_rules(ctx: ResetContext) -> Iterator[Change]:
     """Remove what kube-proxy and CNI plugins left in the packet filter. All of it is tried."""
-    rules, failed = ctx.remains.rules, list[str]()
+    rules = ctx.remains.rules
     if isinstance(rules, HostError):
         raise rules
-    for one in rules:
+
+    def remove(one: Rules) -> Change:
         ctx.tell(f"Removing rules of the packet filter: {one.target}", f"Would remove rules of the packet filter: {one.target}")
-        try:
-            yield ctx.host.packet_filter.remove(one)
-        except HostError as error:
-            failed.append(str(error))
-    if failed:
-        raise HostError(
-            "the packet filter still has rules of the cluster", detail="\n".join(failed), remedy="see what `nft list ruleset` says"
-        )
+        return ctx.host.packet_filter.remove(one)
+
+    acts = (partial(remove, one) for one in rules)
+    return every(acts, what="the packet filter still has rules of the cluster", remedy="see what `nft list ruleset` says")
 
 
 def empty_etcd_again(ctx: ResetContext) -> Iterator[Change]:
@@ -164,15 +157,17 @@ def forget(ctx: ResetContext) -> Iterator[Change]:
 STEPS: Final[tuple[Step, ...]] = (
     stop_kubelet,
     remove_pods,
-    unmount,
     empty_etcd_again,
-    remove_rules,
-    remove_cni,
     empty_directories,
     remove_files,
+    unmount,
+    empty_kubelet,
+    remove_rules,
+    remove_cni,
     remove_accounts,
     remove_units,
 )
+"""Keys and kubeconfigs go before the kubelet's directory, where a mount may hang and a tree may take long."""
 
 
 def _list(paths: Iterable[PurePosixPath]) -> str:

@@ -12,6 +12,7 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.records import dataclass, field
 from kubewright.host.desired import Service
+from kubewright.host.failures import expected
 from kubewright.host.seam import Host
 from kubewright.lifecycle.ahead import Ahead
 from kubewright.lifecycle.reset.remains import SERVICE, Remains
@@ -62,12 +63,13 @@ class ResetContext:
         return Ahead(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
 
     def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
-        """Yield the changes of a step. What it raises is told and kept for the end, and the next step follows."""
+        """Yield the changes of a step. What it raises, be it a bug of ours, is told and kept for the end, and the next step follows."""
         try:
             yield from work()
-        except KubewrightError as error:
-            self.failures.append(error)
-            self.warn(str(error))
+        except Exception as error:  # the keys that the next step removes are worth more than our surprise
+            failure = expected(error)
+            self.failures.append(failure)
+            self.warn(str(failure))
 
     def tell(self, done: str, planned: str) -> None:
         """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said."""

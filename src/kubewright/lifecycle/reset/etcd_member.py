@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
@@ -16,17 +16,21 @@ PATIENCE: Final = 5.0
 """Seconds in which etcd may find a leader; kubeadm tries for two minutes."""
 
 
-def run(ctx: ResetContext) -> Iterable[Change]:
+def run(ctx: ResetContext) -> Iterator[Change]:
     """Remove the member and empty its data directory. A member that cannot be removed is a warning, as with kubeadm."""
+    yield from ctx.attempt(lambda: _leave(ctx))
+    yield from ctx.attempt(lambda: empty_data(ctx))
+
+
+def _leave(ctx: ResetContext) -> Iterator[Change]:
     remains = ctx.remains
-    data = remains.layout.etcd_data
     if remains.member is None:
         if remains.foreign_data:
+            data = remains.layout.etcd_data
             ctx.say(f'"{data}" is left as it is: nothing on this machine says that its etcd is of this cluster')
         return
     ctx.tell("", "Would remove the etcd member on this node from the etcd cluster")
     yield from _member(ctx, remains.member.peer_url, remains.member.endpoints)
-    yield from ctx.attempt(lambda: empty_data(ctx))
 
 
 def empty_data(ctx: ResetContext) -> Iterator[Change]:

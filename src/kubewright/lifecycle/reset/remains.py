@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError, RuntimeSilent
 from kubewright.base.records import dataclass
+from kubewright.host.failures import expected
 from kubewright.host.found import ServiceState
 from kubewright.host.seam import Host
 from kubewright.lifecycle.ahead import Ahead
 from kubewright.lifecycle.reset.traces import Member, Traces
+from kubewright.lifecycle.reset.trying import looked
 
 if TYPE_CHECKING:
     from kubewright.host.containers import Sandbox
@@ -98,6 +100,8 @@ class Remains:
             return self._pods.result()
         except HostError as error:
             return error
+        except Exception as error:
+            return HostError("the pods of this machine are not known", detail=str(expected(error)))
 
     @property
     def mounts(self) -> list[PurePosixPath]:
@@ -148,23 +152,25 @@ class Remains:
             return error
 
     def listing(self) -> list[str]:
-        """Return what goes, a line each; empty if there is nothing."""
-        return [f"{kind}: {text}" for kind, text in self._rows() if text]
+        """Return what goes, a line each; empty if there is nothing. What cannot be looked at is told, and ends nothing."""
+        return [f"{kind}: {text}" for kind, look in self._rows() if (text := looked(look))]
 
-    def _rows(self) -> Iterator[tuple[str, str]]:
-        layout = self.layout
-        yield "service that is stopped", SERVICE if self.kubelet is not None and (self.kubelet.running or self.kubelet.again) else ""
-        yield "pods", _pods(self.pods)
-        yield "mounts", _listed(self.mounts)
-        yield "etcd member", self.member.peer_url if self.member else ""
-        filled = [path for path in (*([layout.etcd_data] if self.member else []), *self.directories) if self._host.entries(path)]
-        yield "contents of directories", _listed(filled)
-        yield "files", _listed([path for path in (*self.kubeconfigs, *self.certificates) if self._host.state(path) is not None])
-        yield "units of the kubelet that kubewright installed", _listed(self.units)
-        yield "users and groups", "those of the control plane" if self.accounts else ""
-        yield "CNI configuration", _listed(self.cni)
-        yield "packet filter", "" if isinstance(self.rules, HostError) else ", ".join(rules.target for rules in self.rules)
-        yield "what kubewright keeps of this machine", str(layout.state) if self._host.state(layout.state) is not None else ""
+    def _rows(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        layout, host = self.layout, self._host
+        yield "service that is stopped", lambda: SERVICE if (found := self.kubelet) is not None and (found.running or found.again) else ""
+        yield "pods", lambda: _pods(self.pods)
+        yield "mounts", lambda: _listed(self.mounts)
+        yield "etcd member", lambda: self.member.peer_url if self.member else ""
+        yield "contents of directories", lambda: _listed([path for path in self._emptied() if host.entries(path)])
+        yield "files", lambda: _listed([path for path in (*self.kubeconfigs, *self.certificates) if host.state(path) is not None])
+        yield "units of the kubelet that kubewright installed", lambda: _listed(self.units)
+        yield "users and groups", lambda: "those of the control plane" if self.accounts else ""
+        yield "CNI configuration", lambda: _listed(self.cni)
+        yield "packet filter", lambda: "" if isinstance(self.rules, HostError) else ", ".join(rules.target for rules in self.rules)
+        yield "what kubewright keeps of this machine", lambda: str(layout.state) if host.state(layout.state) is not None else ""
+
+    def _emptied(self) -> list[PurePosixPath]:
+        return [*([self.layout.etcd_data] if self.member else []), *self.directories]
 
 
 def _listed(paths: list[PurePosixPath]) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from kubewright.apis.addresses import url
 from kubewright.apis.layout import Layout
-from kubewright.base.errors import KubewrightError
 from kubewright.base.records import dataclass
+from kubewright.host.failures import expected
 from kubewright.host.seam import Host
 from kubewright.lifecycle.reset import manifest
 from kubewright.lifecycle.reset.manifest import StaticPod
@@ -65,8 +65,8 @@ class Traces:
         try:
             found = machine_record.load(self._host)
             documents = [] if found is None else yaml.load_all(found.configuration, source=str(self._layout.machine_record))
-        except KubewrightError as error:
-            self.warnings.append(str(error))
+        except Exception as error:  # whatever is wrong with it: the machine is reset without it
+            self.warnings.append(str(expected(error)))
             return {}
         values = [document.value for document in documents]
         return {str(value.get("kind")): value for value in values if isinstance(value, dict)}
@@ -115,7 +115,7 @@ class Traces:
             return "external" not in cluster
         if self.api_server is None:
             return "controlPlane" in self.record.get("JoinConfiguration", {})
-        servers = [urlsplit(one).netloc for one in self.api_server.argument("etcd-servers").split(",")]
+        servers = [_parts(one).netloc for one in self.api_server.argument("etcd-servers").split(",")]
         return all(server.startswith(_LOOPBACK) for server in servers)
 
     @property
@@ -128,8 +128,8 @@ class Traces:
     def _pod(self, name: str) -> StaticPod | None:
         try:
             return manifest.read(self._host, self._layout.manifest(name))
-        except KubewrightError as error:
-            self.warnings.append(str(error))
+        except Exception as error:  # whatever is wrong with it: the machine is reset without it
+            self.warnings.append(str(expected(error)))
             return None
 
 
@@ -137,8 +137,16 @@ def _endpoints(etcd: StaticPod, *, own: str) -> tuple[str, ...]:
     """Return where the member answers clients, its loopback address first, and where its peers do, with kubeadm's port."""
     mine = [one for one in etcd.argument("listen-client-urls").split(",") if one]
     peers = [member.partition("=")[2] for member in etcd.argument("initial-cluster").split(",")]
-    others = [url(host, _CLIENTS) for peer in peers if peer and peer != own and (host := urlsplit(peer).hostname)]
+    others = [url(host, _CLIENTS) for peer in peers if peer and peer != own and (host := _parts(peer).hostname)]
     return tuple(dict.fromkeys([*mine, *others]))
+
+
+def _parts(text: str) -> SplitResult:
+    """Return the parts of a URL, empty ones of what is none."""
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return urlsplit("")
 
 
 def _text(tree: object, *names: str) -> str:
