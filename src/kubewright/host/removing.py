@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, field, replace
 from kubewright.host.failures import explaining
 from kubewright.host.trees import Failed, Work, fail, visit
 
@@ -25,6 +25,7 @@ def _rmdir(parent: int, name: str) -> None:
 
 
 _REMOVE: Final = Work(doing="remove", leaf=_unlink, directory=_rmdir, one_mount=True)
+_REMOVE_OURS: Final = replace(_REMOVE, ours=True)
 
 
 def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed) -> bool:
@@ -36,14 +37,14 @@ def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed)
 
 
 def remove_tree(path: PurePosixPath) -> None:
-    """Remove a file, a link or a tree in a directory that is the caller's own, so that the way to it needs no check (else `Files.remove`).
+    """Remove a file, a link or a tree that we made where nobody else may write: neither the way to it nor what is in it needs a check.
 
-    Raises HostError at the first thing that stays. One that is gone already is fine.
+    What a machine has in its directories is for `Files.remove`. Raises HostError at the first thing that stays. One that is gone already is fine.
     """
     with explaining("remove", path), suppress(FileNotFoundError):
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            remove_entry(parent, path.name, path, failed=fail)
+            visit(parent, path.name, path, work=_REMOVE_OURS, failed=fail)
         finally:
             os.close(parent)
 

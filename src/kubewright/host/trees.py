@@ -44,14 +44,15 @@ def names(opened: int) -> list[str]:
 class Work:
     """What is done to a tree: `leaf` to what is no directory, `directory` to a directory when everything in it was done.
 
-    `doing` is a verb such as `remove`. With `one_mount` a mounted file system is refused, and so is every directory where /proc does not
-    tell what is mounted.
+    `doing` is a verb such as `remove`. With `one_mount` a mounted file system is refused. Without /proc nobody knows what is mounted where:
+    then every directory is refused, unless the tree is `ours`, made by us where nobody else may write.
     """
 
     doing: str
     leaf: Act
     directory: Act
     one_mount: bool
+    ours: bool = False
 
 
 def visit(parent: int, name: str, path: PurePosixPath, *, work: Work, failed: Failed) -> bool:
@@ -174,9 +175,9 @@ class _Walk:
     def _require_same_mount(self, above: _Level, level: _Level) -> None:
         above.mount = _mount(above.opened) if above.mount is None else above.mount
         level.mount = _mount(level.opened)
-        if not level.mount:
+        if not level.mount and not self._work.ours:
             raise unknown_mounts(f"{self._shown(level.name)} is left as it is")
-        if level.mount != above.mount:  # a bind mount has the device of what it shows: devices do not tell
+        if level.mount != above.mount or level.identity[0] != above.identity[0]:
             path = self._shown(level.name)
             raise HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
 
@@ -210,7 +211,7 @@ def _identity(opened: int) -> tuple[int, int]:
 
 
 def _mount(opened: int) -> str:
-    """Return the number of the mount that a directory is opened on. '' without /proc."""
+    """Return the number of the mount that a directory is opened on: a bind mount has the device of what it shows. '' without /proc."""
     with suppress(OSError):
         told = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
         return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,95 @@ def test_commands_work_in_an_empty_root_directory(root):
     assert manifest["metadata"]["labels"]["patched"] == "yes"
     asked = run("token", "list", "--kubeconfig", "/etc/kubernetes/admin.conf", f"--rootfs={root}")
     assert (asked.returncode, "mount /proc" in asked.stderr) == (1, True)
+
+
+def in_a_namespace(script: str, root: Path, *argv: str):
+    """Run a command in mounts of its own, which a script makes before with the root directory as `$0`. They go with the process."""
+    words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{script}\nexec "$@"', str(root)]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
+    words += [sys.executable, "-m", "kubewright", *argv, f"--rootfs={root}"]
+    return subprocess.run(words, check=False, capture_output=True, timeout=120, env=environment)
+
+
+PROC = 'mount -t proc proc "$0/proc"'
+BIND = 'mount --bind "$0/../precious" "$0/var/lib/kubelet/pods/volume"'
+
+
+@pytest.fixture
+def member(tmp_path):
+    """A machine with keys, and a pod's volume where another directory can be mounted."""
+    for name in ("proc", "etc/kubernetes/manifests", "etc/kubernetes/pki/etcd", "var/lib/kubelet/pods/volume"):
+        (tmp_path / "root" / name).mkdir(parents=True)
+    for name in ("etc/kubernetes/admin.conf", "etc/kubernetes/pki/ca.key", "etc/kubernetes/pki/etcd/ca.key", "var/lib/kubelet/config.yaml"):
+        (tmp_path / "root" / name).write_text("")
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").write_text("")
+    return tmp_path / "root"
+
+
+def left(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for place in ("etc/kubernetes", "var/lib/kubelet") for path in (root / place).rglob("*"))
+
+
+CLEAN = ["etc/kubernetes/manifests", "etc/kubernetes/pki"]
+
+
+@needs_root
+def test_reset_in_another_root_unmounts_what_is_mounted_there_and_empties_all(member):
+    done = in_a_namespace(f"{PROC}\n{BIND}", member, "reset", "--force", "-o", "json")
+    assert (done.returncode, left(member)) == (0, CLEAN), done.stderr
+    changed = [row["target"] for row in json.loads(done.stdout)]
+    assert "mount /var/lib/kubelet/pods/volume" in changed
+    assert (member.parent / "precious/file").exists()
+
+
+@needs_root
+def test_without_a_table_of_mounts_no_directory_is_removed(member):
+    """Whatever is mounted there: nothing of that goes. With the table, the same command does what is left."""
+    done = in_a_namespace(BIND, member, "reset", "--force")
+    assert done.returncode == 1
+    error = done.stderr.decode()
+    assert "internal error" not in error
+    assert "/var/lib/kubelet/pods is left as it is" in error
+    assert error.count("to mend it: mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)") == 1
+    assert (member.parent / "precious/file").exists()
+    kept = ["etc/kubernetes/pki/etcd", "etc/kubernetes/pki/etcd/ca.key", "var/lib/kubelet/pods", "var/lib/kubelet/pods/volume"]
+    assert left(member) == sorted([*CLEAN, *kept])
+    assert in_a_namespace(PROC, member, "reset", "--force").returncode == 0
+    assert left(member) == CLEAN
+
+
+@needs_root
+def test_a_bind_mount_that_stays_is_not_emptied(member):
+    """It is busy: a process of another namespace of mounts cannot be seen, so something is held open in ours."""
+    hold = 'exec 3<"$0/var/lib/kubelet/pods/volume/file"'
+    done = in_a_namespace(f"{PROC}\n{BIND}\n{hold}", member, "reset", "--force")
+    assert done.returncode == 1
+    assert b"a file system is mounted at /var/lib/kubelet/pods/volume" in done.stderr
+    assert (member.parent / "precious/file").exists()
+    assert left(member) == [*CLEAN, "var/lib/kubelet/pods", "var/lib/kubelet/pods/volume"]
+
+
+CHECKS = (
+    "preflight init --config /kubeadm.yaml",
+    "init phase preflight --config /kubeadm.yaml",
+    "join phase preflight 127.0.0.1:1 --token abcdef.0123456789abcdef --discovery-token-unsafe-skip-ca-verification",
+    "init --plan --config /kubeadm.yaml",
+    "config images list --config /kubeadm.yaml",
+    "token list --kubeconfig /etc/kubernetes/admin.conf",
+    "reset --plan",
+)
+
+
+@needs_root
+@pytest.mark.parametrize("command", CHECKS)
+def test_nothing_is_looked_for_outside_of_a_root_directory_with_proc(member, command):
+    (member / "kubeadm.yaml").write_text(CONFIG.replace("patches: {directory: /patches}\n", ""))
+    done = in_a_namespace(PROC, member, *command.split())
+    said = done.stdout.decode() + done.stderr.decode()
+    assert done.returncode in {0, 1, 4}, said
+    assert "internal error" not in said
+    assert "unknown encoding" not in said
 
 
 @needs_root

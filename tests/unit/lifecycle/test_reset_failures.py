@@ -48,9 +48,7 @@ SURPRISES = {
 }
 
 
-@pytest.mark.parametrize(
-    "error", [RecursionError("too deep"), ValueError("odd"), UnicodeError("bytes")], ids=lambda error: type(error).__name__
-)
+@pytest.mark.parametrize("error", [RecursionError("too deep"), ValueError("odd")], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("name", SURPRISES)
 def test_no_step_ends_another_whatever_it_raises(box, monkeypatch, name, error):
     owner, verb, of, left = SURPRISES[name]

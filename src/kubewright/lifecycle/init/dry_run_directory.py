@@ -10,7 +10,7 @@ from typing import Final
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.host.desired import Directory
-from kubewright.host.files import Files
+from kubewright.host.removing import remove_tree
 from kubewright.host.seam import Host
 
 VARIABLE: Final = "KUBEADM_INIT_DRYRUN_DIR"
@@ -88,4 +88,4 @@ def _free(writer: Host, above: PurePosixPath, random: Random, prefix: str) -> Pu
 
 
 def _remove(made: PurePosixPath) -> None:
-    Files(durable=False).remove(made, below=[made])
+    remove_tree(made)
