@@ -110,22 +110,10 @@ FILES = Table(
 DRY = "/srv/dry"
 """Where dry runs write."""
 
-ABOVE = Row(
-    "only the directory that holds something need be private, not those above it",
-    "kubeadm.md",
-    "makes a missing directory above etcd's data",
-    lambda found: (
-        found.what in {"/var/lib/other", "/etc/kubernetes"}
-        and found.theirs == "('directory', '0o700', '0:0', None)"
-        and found.ours == "('directory', '0o755', '0:0', None)"
-    ),
-)
-
-MACHINES = Table(ABOVE)
+MACHINES = Table()
 """Of the files, images and add-ons of a control plane."""
 
 COMMANDS = Table(
-    ABOVE,
     Row(
         "a directory that holds keys is private",
         "kubeadm.md",

@@ -50,7 +50,10 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Directory:
-    """A directory. One that exists keeps its mode unless `enforce`, which is for those that guard secrets of ours."""
+    """A directory. One that exists keeps its mode unless `enforce`, which is for those that guard secrets of ours.
+
+    Missing directories above it are made with the same mode, as Go's `os.MkdirAll` makes them.
+    """
 
     path: PurePosixPath
     mode: int = 0o755

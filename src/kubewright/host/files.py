@@ -121,7 +121,7 @@ class Files:
     def make(self, desired: Directory, /) -> None:
         """Make a directory, or give one that exists the mode and owner that are enforced."""
         path = checked(desired.path)
-        with explaining("make", path), directory(path, make=desired.mode, durable=self._durable) as opened:
+        with explaining("make", path), directory(path, make=desired.mode, above=desired.mode, durable=self._durable) as opened:
             if desired.owner is not None or desired.group is not None:
                 os.fchown(opened, _id(desired.owner), _id(desired.group))
             if desired.enforce:

@@ -197,7 +197,7 @@ class OverlayHost:
         content = self.read(desired.path) if found is not None and found.kind is Kind.FILE else None
         change = decide_file(found, content, desired)
         if change.action is not Action.NONE:
-            self._make_parents(desired.path, desired.directory_mode, doing="write")
+            self._make_parents(desired.path, desired.directory_mode, above=OUTER_MODE, doing="write")
             self._written[desired.path] = desired
             self._stand_ins.discard(desired.path)
         return change
@@ -205,7 +205,7 @@ class OverlayHost:
     def _ensure_directory(self, desired: Directory) -> Change:
         change = decide_directory(self.state(desired.path), desired)
         if change.action is not Action.NONE:
-            self._make_parents(desired.path, OUTER_MODE, doing="make")
+            self._make_parents(desired.path, desired.mode, above=desired.mode, doing="make")
             self._written[desired.path] = desired
         return change
 
@@ -246,7 +246,7 @@ class OverlayHost:
                     self._stand_ins.add(file.path)
         return change
 
-    def _make_parents(self, path: PurePosixPath, mode: int, *, doing: str) -> None:
+    def _make_parents(self, path: PurePosixPath, mode: int, *, above: int, doing: str) -> None:
         missing = []
         for parent in path.parents:
             found = self.state(parent)
@@ -254,7 +254,7 @@ class OverlayHost:
                 raise explained(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), doing, path)
             if found is not None:
                 break
-            missing.append(Directory(path=parent, mode=mode if parent == path.parent else OUTER_MODE))
+            missing.append(Directory(path=parent, mode=mode if parent == path.parent else above))
         self._written.update((directory.path, directory) for directory in reversed(missing))
 
     def _is_hidden(self, path: PurePosixPath) -> bool:

@@ -24,7 +24,7 @@ _LAST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 MOST_LINKS: Final = 40
 """Links on one way: Linux follows no more (path_resolution(7))."""
 OUTER_MODE: Final = 0o755
-"""Mode of directories that are made above the one that was asked for."""
+"""Mode of directories that are made above that of a file."""
 
 
 def checked(path: PurePosixPath) -> PurePosixPath:
@@ -37,14 +37,14 @@ def checked(path: PurePosixPath) -> PurePosixPath:
 
 
 @contextmanager
-def directory(path: PurePosixPath, *, make: int | None = None, durable: bool = False) -> Iterator[int]:
+def directory(path: PurePosixPath, *, make: int | None = None, above: int = OUTER_MODE, durable: bool = False) -> Iterator[int]:
     """Open a directory for the block; the value can be listed, synced and given as `dir_fd`.
 
-    With `make`, missing directories are made: the last one with that mode, those above with OUTER_MODE.
+    With `make`, missing directories are made: the last one with that mode, others with that of `above`.
     Raises OSError as the system does, and HostError if somebody else owns a part of the way.
     """
     trusted = trusted_users()
-    left = [(name, None if make is None else OUTER_MODE) for name in path.parts[1:-1]] + [(name, make) for name in path.parts[1:][-1:]]
+    left = [(name, None if make is None else above) for name in path.parts[1:-1]] + [(name, make) for name in path.parts[1:][-1:]]
     here, at, links = os.open("/", _FOLLOW), PurePosixPath("/"), 0
     try:
         while left:

@@ -74,6 +74,13 @@ def test_the_mode_is_exact_whatever_the_umask(tmp_path, umask, wanted):
     assert [mode(tmp_path / path) for path in ("a", "a/b", "a/b/c")] == [0o755, 0o700, wanted]
 
 
+@pytest.mark.parametrize("wanted", [0o700, 0o755])
+def test_missing_directories_above_one_have_its_mode(tmp_path, wanted):
+    (tmp_path / "there").mkdir(mode=0o711)
+    Files().make(Directory(path=pure(tmp_path / "there/a/b/c"), mode=wanted))
+    assert [mode(tmp_path / path) for path in ("there", "there/a", "there/a/b", "there/a/b/c")] == [0o711, wanted, wanted, wanted]
+
+
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
     (tmp_path / "f").write_bytes(b"old and longer")
     Files().write(file(tmp_path / "f"))
@@ -268,7 +275,7 @@ def test_directories_of_an_interrupted_run_have_their_modes(tmp_path, request):
         files = Files()
         if not interrupted_after_call(number, lambda: files.make(Directory(path=pure(place / "a/b"), mode=0o750))):  # noqa: B023 - called at once
             break
-        assert {name: mode(place / name) for name in ("a", "a/b") if (place / name).exists()}.items() <= {"a": 0o755, "a/b": 0o750}.items()
+        assert {name: mode(place / name) for name in ("a", "a/b") if (place / name).exists()}.items() <= {"a": 0o750, "a/b": 0o750}.items()
 
 
 def test_a_read_only_file_system_is_named(tmp_path, monkeypatch):

@@ -69,6 +69,12 @@ def test_a_whole_run_keeps_what_the_machine_was_made_of(box):
     assert box.act(asked(init=WITHOUT_API)) == ()
 
 
+def test_a_whole_run_leaves_the_directory_of_the_kubeconfigs_open_as_kubeadm_does(box):
+    box.act(asked(init=WITHOUT_API))
+    modes = {name: mode & 0o7777 for name, (mode, _) in box.snapshot().items()}
+    assert (modes["kubernetes"], modes["kubernetes/manifests"]) == (0o755, 0o700)
+
+
 def test_another_configuration_is_refused_before_anything_is_written(box):
     box.act(asked(init=WITHOUT_API))
     before = box.snapshot()
