@@ -41,7 +41,7 @@ def load_configuration(text: str | bytes = "", *, source: str = "configuration",
     from kubewright.apis.kubeadm.loading import load_init
     from kubewright.base import yaml
 
-    documents = yaml.load_all(text, source=source) if text else []
+    documents = yaml.load_all(text, source=source, recognise_json=True) if text else []
     return load_init(documents, detected=_this_machine() if detected is None else detected)
 
 

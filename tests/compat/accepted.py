@@ -98,12 +98,6 @@ FILES = Table(
         "`config migrate` fails for an UpgradeConfiguration",
         lambda found: "could not find a mutator" in found.theirs and not _failed(found.ours),
     ),
-    Row(
-        "what a document is must be said, and is not guessed",
-        "config.md",
-        "passes over a document whose `kind` is no text",
-        lambda found: found.what == "verdict of images" and "apiVersion and kind must be given, and be strings" in found.ours,
-    ),
 )
 """Of configuration files and the commands that read them."""
 

@@ -154,6 +154,9 @@ def test_a_new_configuration_is_written_in_one_step_and_keeps_the_mode_of_an_old
     assert target.read_text() == (REFERENCE / "config-migrate" / "reset-output.yaml").read_text()
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert run("migrate", "--old-config", source, "--new-config", source / "below-a-file")[0] == 1
+    code, out, err = run("migrate", "--old-config", source, "--new-config", tmp_path / "missing" / "new.yaml")
+    assert (code, out) == (1, "")
+    assert f"there is no directory {tmp_path}/missing" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kubeadm.yaml", "new.yaml"]
 
 

@@ -133,6 +133,14 @@ def test_any_text_for_a_token_ends_in_an_error_of_ours(token, verb, worker):
     assert "error: " in made.err
 
 
+@pytest.mark.parametrize("digits", [4301, 100_000])
+@pytest.mark.parametrize("form", ['"{}"', "{}", "-{}", "0x{}", "{}.5", "{}e9"])
+def test_a_text_of_many_digits_is_migrated(form, digits, worker):
+    text = f"{HEAD}kubernetesVersion: v1.36.3\nclusterName: {form.format('9' * digits)}\n"
+    made = worker.run(Request([("config", "migrate", "--old-config", CONFIG)], {CONFIG: text}))
+    assert made.code == 0
+
+
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )

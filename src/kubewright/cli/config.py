@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -242,6 +243,8 @@ def _write(path: Path, text: str) -> None:
         if path.exists() and not path.is_file():
             path.write_text(text)
             return
+        if not resolved.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, f"there is no directory {resolved.parent}")
         mode = resolved.stat().st_mode & 0o7777 if resolved.exists() else _NEW_FILE_MODE & ~_umask()
     except OSError as error:
         raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="name another file with --new-config") from error

@@ -17,4 +17,4 @@ def read_documents(path: str) -> list[Document]:
         raise DocumentError(
             f"cannot read {path}", detail=error.strerror or "", remedy="give the path of a kubeadm configuration"
         ) from error
-    return yaml.load_all(content, source=path)
+    return yaml.load_all(content, source=path, recognise_json=True)

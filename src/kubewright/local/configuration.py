@@ -120,7 +120,7 @@ def _forbidden(documents: Sequence[Document], kind: str, path: Sequence[str], fo
 
 def _documents(config: str) -> list[Document]:
     try:
-        return yaml.load_all(config, source=SOURCE) if config else []
+        return yaml.load_all(config, source=SOURCE, recognise_json=True) if config else []
     except DocumentError as error:
         error.remedy = (
             error.remedy or "correct the file: it has to be YAML, with a document of kind ClusterConfiguration, InitConfiguration or both"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, document_error, documents, init, load, load_text
 
-from kubewright.apis.kubeadm import load_init, load_join, load_reset, load_upgrade
+from kubewright.apis.kubeadm import load_init, load_join, load_reset, load_upgrade, load_whole
 from kubewright.apis.kubeadm.documents import given
+from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, ValidationError
 
 _JOIN = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration"}
@@ -160,3 +161,35 @@ def test_a_raw_value_is_found_by_its_path():
     assert given(document, "certificatesDir") is None
     assert given(document, "kubernetesVersion.deeper") is None
     assert given(None, "kind") is None
+
+
+@pytest.mark.parametrize(
+    ("head", "named"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\n", 'apiVersion "v1" of "ConfigMap"'),
+        ("apiVersion: apps/v1\nkind: Deployment\n", "apps/v1 Deployment is an unknown kind"),
+        ("apiVersion: a/b/c\nkind: Thing\n", 'apiVersion "a/b/c" of "Thing"'),
+        ("kind: Thing\n", 'it has kind "Thing" only'),
+        ("apiVersion: a/v1\n", 'it has apiVersion "a/v1" only'),
+        ("apiVersion: a/v1\nkind: 5\n", "a/v1 5 is an unknown kind"),
+    ],
+)
+def test_an_object_of_another_sort_is_named(head, named):
+    with pytest.raises(DocumentError) as caught:
+        load_whole(yaml.load_all(yaml.dump(cluster()) + "---\n" + head, source="kubeadm.yaml"), detected=MACHINE)
+    assert caught.value.detail.count(named) == 1
+    assert caught.value.detail.count("\n") == 0
+
+
+@pytest.mark.parametrize("head", ["apiVersion: a/v1\nkind: 5\n", "APIVersion: a/v1\nkind: Foo\n", "apiVersion: a/v1\nkind: true\n"])
+def test_where_unknown_kinds_are_passed_over_so_are_those_that_are_badly_written(head):
+    text = yaml.dump(init()) + "---\n" + yaml.dump(cluster()) + "---\n" + head
+    found = load_init(yaml.load_all(text, source="kubeadm.yaml"), detected=MACHINE, strict=False)
+    assert [warning for warning in found.warnings if "is an unknown kind" in warning] == found.warnings
+    assert len(found.warnings) == 1
+
+
+def test_a_kind_that_is_read_must_be_well_written():
+    text = "APIVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+    with pytest.raises(DocumentError, match="must be written so"):
+        load_init(yaml.load_all(text), detected=MACHINE, strict=False)

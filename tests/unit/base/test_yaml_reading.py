@@ -313,3 +313,51 @@ def test_any_text_gives_documents_or_a_document_error(text):
     except DocumentError:
         return
     assert all(load(dump(document.value)) == document.value for document in documents)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"a": 1,}', "column 9: "),
+        ('{"a": [1,]}', "column 10: "),
+        ('{"a": 1}\n{"b": 2}', "line 2, column 1: "),
+        ("{a: 1}", "column 2: "),
+        ('\n {"a": 1} # c', "line 2, column 11: extra data"),
+        ('{"a": 010}', "column 8: "),
+        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": "x\ty"}', "column 9: "),
+        ('{"a": 1}\n...', "line 2, column 1: "),
+    ],
+)
+def test_what_begins_with_a_brace_is_json_where_both_forms_are_recognised(text, said):
+    with pytest.raises(DocumentError) as caught:
+        load_all(f"{text}\n---\nc: 1\n", source="f.yaml", recognise_json=True)
+    assert caught.value.what in {"f.yaml is not JSON", "f.yaml is not YAML"}
+    assert said in caught.value.detail
+
+
+@pytest.mark.parametrize("text", ['{"a": 1}\n', '\n\n  {"a": 1}', '---\n{"a": 1,}', '# c\n{"a": 1,}', 'a: {"b": 1,}', "[1,]"])
+def test_everything_else_is_yaml(text):
+    assert len(load_all(text, recognise_json=True)) == 1
+
+
+def test_numbers_of_json_keep_their_fraction():
+    text = f'{{"a": 6443.0, "b": 1e3, "c": {"9" * 5000}, "d": -0}}'
+    [json] = load_all(text, recognise_json=True)
+    [plain] = load_all(text)
+    assert [type(value) for value in json.value.values()] == [float, float, str, int]
+    assert [type(value) for value in plain.value.values()] == [int, int, str, int]
+
+
+@pytest.mark.parametrize("digits", [20, 21, 400, 4300, 4301, 1_000_000])
+@pytest.mark.parametrize("text", ["{}", "-{}", "a: {}", "{}: b", "0x{}", "0{}", "1_{}"])
+def test_a_number_of_any_length_is_read(text, digits):
+    [document] = load_all(text.format("1" * digits)) if digits < 1025 or text != "{}: b" else [None]
+    assert document is None or document.value is not None
+
+
+@pytest.mark.parametrize("digits", [20, 400, 4301, 100_000])
+@pytest.mark.parametrize("form", ["{}", "-{}", "0{}", "{}:59", "{}.5", "0x{}"])
+def test_a_text_of_many_digits_is_written(form, digits):
+    text = form.format("9" * digits)
+    assert load(dump({"a": text})) == {"a": text}

@@ -123,15 +123,34 @@ class _GVK:
 
 def _identify(document: Document) -> _GVK | str:
     """Return what a document is, or why that cannot be told."""
-    if not isinstance(document.value, Mapping):
+    value = document.value
+    if not isinstance(value, Mapping):
         return "a document must be a map with apiVersion and kind"
-    api_version, kind = document.value.get("apiVersion"), document.value.get("kind")
-    if not isinstance(api_version, str) or not isinstance(kind, str) or not kind:
-        return "apiVersion and kind must be given, and be strings"
+    api_version, kind = (_loosely(value, name) for name in META)
+    if not api_version or not kind:
+        return f"apiVersion and kind must be given, and be strings{_named(apiVersion=api_version, kind=kind)}"
     group, slash, version = api_version.partition("/")
     if not slash or not group or not version or "/" in version:
-        return f"apiVersion {quoted(api_version)} must be a group and a version, such as {API_VERSION}"
-    return _GVK(group=group, version=version, kind=kind)
+        return f"apiVersion {quoted(api_version)} of {quoted(kind)} must be a group and a version, such as {API_VERSION}"
+    found = _GVK(group=group, version=version, kind=kind)
+    exact = (value.get("apiVersion"), value.get("kind")) == (api_version, kind)
+    return "apiVersion and kind must be written so, and be strings" if found.known and not exact else found
+
+
+def _loosely(value: Mapping[str, object], name: str) -> str:
+    """Return a value as kubeadm reads it when it looks what a document is: upper and lower case are the same, numbers and booleans are text."""
+    found = value.get(name)
+    if found is None:
+        found = next((one for key, one in value.items() if key.lower() == name.lower()), None)
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    return str(found) if isinstance(found, str | int | float) else ""
+
+
+def _named(**values: str) -> str:
+    """Say which of the two a document has, so that it can be found."""
+    given = [f"{name} {quoted(value)}" for name, value in values.items() if value]
+    return f"; it has {' and '.join(given)} only" if given else ""
 
 
 def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated: bool) -> tuple[str, str]:

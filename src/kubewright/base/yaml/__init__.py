@@ -19,7 +19,8 @@ def dump(value: object) -> str:
     """Write one document, ending with a line break.
 
     Takes maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a bug of the caller.
-    Reads back equal. Raises DocumentError for half a surrogate pair and for a value nested too deep.
+    Reads back equal. Raises DocumentError for characters that no parser takes (control characters beyond ASCII 0x7e, halves of
+    surrogate pairs) and for a value nested too deep.
     """
     from kubewright.base.yaml import writing  # many commands only read
 

@@ -53,11 +53,15 @@ class _Node:
 
 
 class Composer:
-    """Builds the value of one document. Use it once."""
+    """Builds the value of one document. Use it once.
 
-    def __init__(self, *, first_line: int, source: str) -> None:
+    `is_json`: numbers with a fraction or an exponent stay floats, whole ones too. On the way from YAML to JSON they lose it.
+    """
+
+    def __init__(self, *, first_line: int, source: str, is_json: bool = False) -> None:
         self._offset = first_line
         self._source = source
+        self._is_json = is_json
         self._stack: list[_Frame] = []
         self._anchors: dict[str, _Node | None] = {}
         self._decoded = 0
@@ -97,6 +101,8 @@ class Composer:
             return
         try:
             value = _value(event.value, event.tag, plain=plain)
+            if isinstance(value, float) and not self._is_json:
+                value = scalars.json_number(value)
         except ValueError as error:
             raise self._fail(at, str(error)) from None
         self._count(at, 1)
@@ -228,6 +234,4 @@ def _binary(text: str) -> str:
 def _jsonable(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("a number is not finite")
-    if isinstance(value, float):
-        return scalars.json_number(value)
     return str(value) if isinstance(value, scalars.Timestamp) else value

@@ -35,14 +35,18 @@ def load_one(text: str | bytes, *, source: str = "") -> Document:
     return documents[0] if documents else Document(value=None, source=source)
 
 
-def load_all(text: str | bytes, *, source: str = "") -> list[Document]:
+def load_all(text: str | bytes, *, source: str = "", recognise_json: bool = False) -> list[Document]:
     """Read all documents of a text, in order. A text of no bytes has none.
+
+    `recognise_json`: a document that begins with a brace is JSON, and nothing else, as for the decoders of apimachinery that take both forms
+    (`IsJSONBuffer`): no comments, no comma at the end of a list, nothing behind the closing brace.
 
     Documents are separated by lines that start with `---`. One without content (blanks or comments only, or nothing between two separators)
     has the value None; a plain separator at the very start or end makes no document. What follows a line `...` is ignored up to the next
     separator. CRLF and a byte order mark at the start are fine. Raises DocumentError, naming source and line.
     """
-    return [_document(chunk, first_line, source) for first_line, chunk in _chunks(_decode(text, source), source)]
+    chunks = _chunks(_decode(text, source), source)
+    return [_document(chunk, first_line, source, is_json=recognise_json and chunk.lstrip()[:1] == "{") for first_line, chunk in chunks]
 
 
 def _name(source: str) -> str:
@@ -82,18 +86,40 @@ def _chunks(text: str, source: str) -> Iterator[tuple[int, str]]:
         yield first, "\n".join([*kept, ""])
 
 
-def _document(text: str, first_line: int, source: str) -> Document:
+def _document(text: str, first_line: int, source: str, *, is_json: bool) -> Document:
     import yaml
 
     from kubewright.base.yaml.composing import Composer
 
-    composer = Composer(first_line=first_line, source=source)
+    composer = Composer(first_line=first_line, source=source, is_json=is_json)
     try:
         value = composer.compose(_events(text))
     except yaml.YAMLError as error:
         raise _not_yaml(error, first_line, source) from None
+    if is_json:
+        _require_json(text, first_line, source)
     line = first_line if composer.at is None else line_of(composer.at)
     return Document(value=value, source=source, line=line, duplicates=tuple(composer.duplicates), places=composer.places)
+
+
+def _require_json(text: str, first_line: int, source: str) -> None:
+    """Hold a text that YAML can be read from to the grammar of JSON. Raises DocumentError."""
+    import json
+
+    try:
+        json.loads(text, parse_int=len, parse_float=len, parse_constant=_refuse)  # the numbers were read already, of any length
+    except json.JSONDecodeError as error:
+        where, problem = f"line {first_line + error.lineno - 1}, column {error.colno}: ", error.msg[:1].lower() + error.msg[1:]
+    except ValueError as error:
+        where, problem = "", str(error)
+    else:
+        return
+    remedy = "correct it, or write it as YAML: what begins with a brace is read as JSON, as kubeadm does"
+    raise DocumentError(f"{_name(source)} is not JSON", detail=where + problem, remedy=remedy)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 def _events(text: str) -> Iterator[yaml.Event]:

@@ -26,6 +26,8 @@ _TIMESTAMP: Final = Pattern(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
     r"(?:(?P<sep>[Tt]| +)([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[.,][0-9]+)?(?P<zone>Z|[-+]([0-9]{2}):([0-9]{2}))?)?"
 )
+_MOST_DIGITS: Final = 20
+"""A decimal number with more of them does not fit 64 bits. Python takes long for thousands, and refuses more than 4,300."""
 _UINT64: Final = 1 << 64
 _INT64: Final = 1 << 63
 
@@ -64,6 +66,8 @@ def _integer(digits: str) -> int | None:
         odd = _SIGN_AFTER_PREFIX.fullmatch(digits)  # goyaml strips `0b` and lets Go read the rest, sign included
         return int(odd[1], 2) if odd and abs(int(odd[1], 2)) < _INT64 else None
     sign, *by_base = found.groups()
+    if by_base[-1] is not None and len(by_base[-1]) > _MOST_DIGITS:
+        return None
     value = next(int(part, base) for part, base in zip(by_base, (16, 2, 8, 10), strict=True) if part is not None)
     if sign == "-":
         return -value if value <= _INT64 else None

@@ -15,14 +15,16 @@ from kubewright.base.yaml.styles import Style
 _STEP: Final = 2
 _LINE_ENDS: Final = ("\n", "\u2028", "\u2029")
 
-_SURROGATE: Final = Pattern("[\ud800-\udfff]")
+_UNWRITABLE: Final = Pattern("[\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Half surrogate pairs, and what goyaml refuses to read: sigs.k8s.io/yaml reads the JSON again that it writes as YAML."""
 
 
 def dump(value: object) -> str:
     """Write one document, ending with a line break.
 
     Takes maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a bug of the caller.
-    Reads back equal. Raises DocumentError for half a surrogate pair and for a value nested too deep.
+    Reads back equal. Raises DocumentError for characters that no parser takes (control characters beyond ASCII 0x7e, halves of
+    surrogate pairs) and for a value nested too deep.
     """
     writer = _Writer()
     writer.node(value, indent=0, fresh=True, depth=0)
@@ -117,8 +119,9 @@ class _Writer:
         if style is Style.PLAIN and text.isascii() and " " not in text:
             self._word(text)
             return
-        if _SURROGATE.search(text):
-            raise DocumentError("a value cannot be written as YAML", detail="a text in it holds half a surrogate pair")
+        wrong = _UNWRITABLE.search(text)
+        if wrong is not None:
+            raise DocumentError("a value cannot be written as YAML", detail=_unwritable(wrong[0]), remedy="leave it out")
         if style is Style.LITERAL:
             for part in styles.literal(text, indent=indent):
                 self._put(part)
@@ -126,3 +129,9 @@ class _Writer:
         out = styles.Folder(column=self._column, indent=indent, folding=folding)
         {Style.PLAIN: styles.plain, Style.SINGLE: styles.single, Style.DOUBLE: styles.double}[style](text, out)
         self._put(out.text)
+
+
+def _unwritable(char: str) -> str:
+    if "\ud800" <= char <= "\udfff":
+        return "a text in it holds half a surrogate pair"
+    return f"a text in it holds the control character U+{ord(char):04X}, which no YAML parser of Kubernetes takes"
