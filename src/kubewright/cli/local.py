@@ -1,14 +1,16 @@
-"""The `local` commands: they look, and change nothing."""
+"""The `local` commands: but for `use` they look, and change nothing."""
 
 from __future__ import annotations
 
 import sys
 from typing import Final
 
+from kubewright.base.errors import UsageError
 from kubewright.cli.clustertext import status_text
 from kubewright.cli.colours import painter
 from kubewright.cli.output import table, write_result
 from kubewright.cli.parser import Parsed, as_called
+from kubewright.cli.reporting import progress
 from kubewright.local import status as looking
 from kubewright.local.places import Places, places, state_directory
 
@@ -52,6 +54,27 @@ def env(parsed: Parsed) -> int:
     for name, value in values.items():
         shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
         sys.stdout.write(f"export {name}={shown}\n")
+    return 0
+
+
+def use(parsed: Parsed) -> int:
+    """Make a cluster the current context of the user's kubeconfig."""
+    import os
+
+    from kubewright.local import contexts
+
+    named = parsed.text("cluster")
+    if named and "name" in parsed.given and named != parsed.text("name"):
+        raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
+    where = places(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
+    with progress(f"context of cluster {where.name}", form=parsed.text("output")) as reporter:
+        done = contexts.use(where, contexts.target(os.environ, given=parsed.text("kubeconfig")), reporter=reporter)
+    if parsed.text("output") != "text":
+        found = {"name": where.name, "context": done.context, "kubeconfig": str(done.kubeconfig), "changed": bool(done.change)}
+        write_result(found, form=parsed.text("output"))
+        return 0
+    said = "is now" if done.change else "was already"
+    sys.stdout.write(f"{done.context} {said} the current context of {done.kubeconfig}\n")
     return 0
 
 

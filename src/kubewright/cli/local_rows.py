@@ -76,6 +76,20 @@ ROWS = (
         flags=(*ON_CLUSTER, ALL_FORMATS),
         examples=('eval "$(kubewright local env)"',),
     ),
+    Command(
+        "local use",
+        "Make a cluster the current context of your kubeconfig",
+        handler="kubewright.cli.local:use",
+        argument=Argument("cluster", "name of the cluster", shown="[name]"),
+        flags=(
+            *ON_CLUSTER,
+            Flag("kubeconfig", "file to change (default: the first file of $KUBECONFIG that exists, or ~/.kube/config)", metavar="file"),
+            ALL_FORMATS,
+        ),
+        description="Adds a cluster, a user and a context named kubewright-NAME, and leaves everything else as it is, but for comments, which"
+        " are lost as with kubectl config. down takes them out again.",
+        examples=("local use", "local use wide"),
+    ),
     Command("binaries", summary("binaries")),
     Command(
         "binaries list",

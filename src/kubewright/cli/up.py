@@ -88,11 +88,13 @@ def down(parsed: Parsed) -> int:
     with progress(f"stopping cluster {where.name}", form=form) as reporter:
         done = take_down(where, keep_data=parsed.flag("keep-data"), reporter=reporter)
     if form != "text":
-        write_result({"name": where.name, "existed": done.existed, "keptData": parsed.flag("keep-data") and done.existed}, form=form)
+        kept_data, named = parsed.flag("keep-data") and done.existed, [str(path) for path in done.kubeconfigs]
+        write_result({"name": where.name, "existed": done.existed, "keptData": kept_data, "kubeconfigs": named}, form=form)
         return 0
     kept = "; its data is kept" if parsed.flag("keep-data") else ""
     said = f"is gone{kept} ({format_seconds(done.seconds)})" if done.existed else "does not exist; nothing to do"
-    sys.stdout.write(f"cluster {where.name} {said}\n")
+    taken = "".join(f"its context was taken out of {path}\n" for path in done.kubeconfigs)
+    sys.stdout.write(f"cluster {where.name} {said}\n{taken}")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Final, Self
@@ -19,6 +20,7 @@ _HOLDER: Final = Pattern(r"held by pid (?P<pid>[0-9]+) .*")
 _LINGERS: Final = 2.0
 """Seconds for which a dead holder's lock is waited for: a child that it was just starting has it until that is another program."""
 _LOOK: Final = 0.02
+_NO_HOLDER: Final = "held by a program that says so by the file alone, as kubectl does"
 
 
 class Lock:
@@ -26,6 +28,7 @@ class Lock:
 
     `doing` tells others what the holder does: its command line, without secrets. The file stays when the lock is released; whoever
     removes the directory that it is in calls `release(remove=True)`.
+    A file without any permission is a lock of another kind, client-go's for kubeconfigs: it counts as held for as long as it is there.
     A process that is forked (not: executed) while the lock is held shares it.
     """
 
@@ -58,8 +61,15 @@ class Lock:
             return f"held by this process (pid {os.getpid()})"
         with explaining("lock", self._path):
             while True:
-                opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 try:
+                    opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                except PermissionError:
+                    if _excludes_by_being_there(os.lstat(self._path)):
+                        return _NO_HOLDER
+                    raise
+                try:
+                    if _excludes_by_being_there(os.fstat(opened)):
+                        return _NO_HOLDER
                     fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if self._still_there(opened):
                         self._sign(opened)
@@ -104,6 +114,11 @@ class Lock:
         text = f"held by pid {os.getpid()} since {rfc3339(self._clock.now())}: {self._doing}\n"
         os.ftruncate(opened, 0)
         os.pwrite(opened, text.encode(), 0)
+
+
+def _excludes_by_being_there(found: os.stat_result) -> bool:
+    """Tell whether a lock file is one of client-go's: without any permission, and locked until it is removed (tools/clientcmd: lockFile)."""
+    return stat.S_IMODE(found.st_mode) == 0
 
 
 def _holder(opened: int) -> str:

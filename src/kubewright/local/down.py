@@ -24,7 +24,7 @@ from kubewright.local.places import Places
 from kubewright.local.supervisor import sweep
 from kubewright.local.supervisor.identities import search
 
-_KEPT: Final = ("cluster.json", "lock")
+_KEPT: Final = ("cluster.json", "contexts.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
 _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet.conf", "kubelet/pki")
 """What the members of etcd need to find each other, and the nodes to be who they were: nothing answers before most members are up."""
@@ -32,9 +32,10 @@ _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet
 
 @dataclass(frozen=True, kw_only=True)
 class Stopped:
-    """What `down` did. `existed` is False where there was no such cluster."""
+    """What `down` did. `existed` is False where there was no such cluster; `kubeconfigs` are those that named it."""
 
     existed: bool
+    kubeconfigs: tuple[Path, ...] = ()
     seconds: float = 0.0
 
 
@@ -53,12 +54,12 @@ def down(places: Places, *, keep_data: bool = False, reporter: Reporter | None =
     lock.acquire()
     try:
         stop(places, reporter=reporter, clock=clock)
-        clear(places, keep_data=keep_data)
+        named = clear(places, keep_data=keep_data, reporter=reporter)
     finally:
         lock.release(remove=not keep_data)
     if not keep_data:
         _remove_root(places)
-    return Stopped(existed=True, seconds=clock.monotonic() - start)
+    return Stopped(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
 
 
 def stop(places: Places, *, reporter: Reporter | None = None, clock: Clock | None = None) -> None:
@@ -131,14 +132,23 @@ def _ask(places: Places) -> bool:
     return True
 
 
-def clear(places: Places, *, keep_data: bool) -> None:
-    """Remove the files of a cluster that does not run; the lock stays with its holder. Raises HostError for what cannot be removed."""
+def clear(places: Places, *, keep_data: bool, reporter: Reporter | None = None) -> list[Path]:
+    """Remove the files of a cluster that does not run; the lock stays with its holder. Raises HostError for what cannot be removed.
+
+    Unless its data is kept, it is taken out of its user's kubeconfigs; those that named it are returned.
+    """
+    named: list[Path] = []
+    if not keep_data and places.contexts.exists():
+        from kubewright.local import contexts
+
+        named = contexts.take_out(places, reporter=reporter)
     kept = {places.root / name for name in _KEPT} if keep_data else {places.lock}
     machines = [entry for entry in _entries(places.machines) if entry.is_dir()]
     if keep_data:
         names = _KEPT_OF_MACHINE if len(machines) < 2 else (*_KEPT_OF_MACHINE, *_KEPT_OF_SEVERAL)
         kept |= {machine / name for machine in machines for name in names}
     _remove_below(places.root, kept)
+    return named
 
 
 def remove_own(places: Places) -> None:

@@ -56,6 +56,11 @@ class Places:
         return self.root / "control.sock"
 
     @property
+    def contexts(self) -> Path:
+        """Which kubeconfigs of the user name the cluster."""
+        return self.root / "contexts.json"
+
+    @property
     def machines(self) -> Path:
         """One directory per machine."""
         return self.root / "machines"

@@ -18,6 +18,7 @@ OWN = {
     "local logs": "follow machine name state-dir tail",
     "local list": "output state-dir",
     "local env": "name output state-dir",
+    "local use": "kubeconfig name output state-dir",
     "binaries": "",
     "binaries list": "binaries-dir kubernetes-version output",
     "binaries fetch": "binaries-dir kubernetes-version output",

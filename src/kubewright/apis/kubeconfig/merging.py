@@ -1,0 +1,114 @@
+"""Putting a context into somebody's kubeconfig, and taking it out again. Pure; works on the raw maps, so that unknown fields stay.
+
+Entries of ours carry an extension (client-go: tools/clientcmd/api/v1, `extensions`), which kubectl keeps when it edits or renames them: only what
+has it is ever changed or removed. It names the owner by an id and by a directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubewright.base.records import dataclass
+
+EXTENSION: Final = "kubewright"
+LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
+"""The lists of named entries, and the field that holds what is named."""
+CURRENT: Final = "current-context"
+_TRUST: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name")
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose an entry is."""
+
+    id: str
+    directory: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addition:
+    """A cluster, a user and a context of one name. The maps are those of a kubeconfig's entries."""
+
+    name: str
+    cluster: Config
+    user: Config
+    owner: Owner
+
+
+def added(config: Config, addition: Addition) -> dict[str, Any]:
+    """Return a kubeconfig with a context in it, as its current one.
+
+    Entries of the name are updated: fields that ours lack stay, a namespace or a proxy, but not what says whom to trust and who asks.
+    """
+    bodies = {
+        "clusters": addition.cluster,
+        "contexts": {"cluster": addition.name, "user": addition.name},
+        "users": addition.user,
+    }
+    result = {"apiVersion": "v1", "kind": "Config", **config}
+    for plural, singular in LISTS.items():
+        entries = _entries(config, plural)
+        found = next((one for one in entries if _name(one) == addition.name), None)
+        before = _mapping((found or {}).get(singular))
+        kept = {key: value for key, value in before.items() if plural != "users" and key not in _TRUST}
+        body = {**kept, **bodies[plural], "extensions": _marked(before, addition.owner)}
+        mine = {**(found or {}), "name": addition.name, singular: body}
+        result[plural] = [mine if one is found else one for one in entries] if found is not None else [*entries, mine]
+    return {**result, CURRENT: addition.name}
+
+
+def owners(config: Config, name: str) -> list[Owner | None]:
+    """Return whose the entries of a name are; None for one that is nobody's whom we know."""
+    return [
+        _owner(_mapping(_mapping(one).get(singular)))
+        for plural, singular in LISTS.items()
+        for one in _entries(config, plural)
+        if _name(one) == name
+    ]
+
+
+def taken_out(config: Config, owner_id: str) -> dict[str, Any]:
+    """Return a kubeconfig without the entries of an owner, whatever they are called now. A current context that goes leaves none."""
+    result = dict(config)
+    gone: set[object] = set()
+    for plural, singular in LISTS.items():
+        entries = _entries(config, plural)
+        kept = [one for one in entries if (owner := _owner(_mapping(_mapping(one).get(singular)))) is None or owner.id != owner_id]
+        if len(kept) < len(entries):
+            result[plural] = kept
+            if plural == "contexts":
+                gone = {_name(one) for one in entries} - {_name(one) for one in kept}
+    return {**result, CURRENT: ""} if config.get(CURRENT) in gone else result
+
+
+def _entries(config: Config, plural: str) -> list[Config]:
+    return list(config.get(plural) or ())
+
+
+def _name(entry: object) -> object:
+    return _mapping(entry).get("name")
+
+
+def _extensions(body: Config) -> list[Any]:
+    found = body.get("extensions")
+    return found if isinstance(found, list) else []
+
+
+def _mapping(value: object) -> Config:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _owner(body: Config) -> Owner | None:
+    for one in _extensions(body):
+        said = _mapping(_mapping(one).get("extension"))
+        if _mapping(one).get("name") == EXTENSION and isinstance(said.get("id"), str):
+            return Owner(id=said["id"], directory=str(said.get("stateDirectory", "")))
+    return None
+
+
+def _marked(body: Config, owner: Owner) -> list[Any]:
+    others = [one for one in _extensions(body) if _mapping(one).get("name") != EXTENSION]
+    return [*others, {"extension": {"id": owner.id, "stateDirectory": owner.directory}, "name": EXTENSION}]
