@@ -37,6 +37,7 @@ def up(parsed: Parsed) -> int:
         kubernetes_version=_version(parsed),
         config=_config(parsed.text("config")),
         within=Duration.parse(parsed.text("wait")).seconds,
+        kubectl=True,
     )
     sources = binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None)
     form = parsed.text("output")

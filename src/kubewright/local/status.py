@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubewright import binaries
-from kubewright.base.errors import APIError, BinariesError, HostError, KubewrightError, UsageError
-from kubewright.local import flags, launch, marks, record
+from kubewright.base.errors import APIError, HostError, KubewrightError, UsageError
+from kubewright.local import flags, launch, marks, programs, record
 from kubewright.local.control import Control
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
@@ -100,16 +100,28 @@ def clusters(directory: Path) -> list[dict[str, object]]:
 
 
 def environment(places: Places) -> dict[str, str]:
-    """Return the variables that a shell needs: KUBECONFIG, and the directory of a kubectl that kubewright got, if there is one."""
+    """Return the variables that a shell needs: KUBECONFIG, and the directory of a kubectl of the right version, if there is one.
+
+    It is looked for beside the programs that the cluster was started with, and where `up` would.
+    """
     cluster = require(places)
     values = {"KUBECONFIG": str(kubeconfig(places, cluster))}
-    try:
-        located = binaries.locate(["kubectl"], version=cluster.kubernetes_version, sources=binaries.sources_from(os.environ))
-    except BinariesError:
-        return values
-    if "kubectl" in located.found:
-        values["PATH"] = str(located.found["kubectl"].path.parent)
+    for sources in _sources(places):
+        found = programs.find_kubectl(cluster.kubernetes_version, sources=sources)
+        if found is not None:
+            return {**values, "PATH": str(found.parent)}
     return values
+
+
+def _sources(places: Places) -> Iterator[binaries.Sources]:
+    usual = binaries.sources_from(os.environ)
+    try:
+        server = Path(launch.read_launch(places).programs["kube-apiserver"])
+    except (HostError, KeyError):  # it has been stopped
+        server = usual.cache
+    if not server.is_relative_to(usual.cache):
+        yield binaries.sources_from(os.environ, directory=server.parent)
+    yield usual
 
 
 def log(places: Places, component: str, *, machine: str = "", tail: int | None = None, follow: bool = False) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 
-from kubewright import binaries
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError
@@ -19,7 +18,7 @@ from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import RealNetwork
-from kubewright.local import choosing, launch, preflight, record
+from kubewright.local import choosing, launch, preflight, programs, record
 from kubewright.local.claims import Claims
 from kubewright.local.launch import Launch
 from kubewright.local.machine import Daemon
@@ -43,6 +42,8 @@ class Wish:
     within: float = 120.0
     owner: str = ""
     """Identity of the process that the cluster must not outlive, '' if it may."""
+    kubectl: bool = False
+    """Whether to get a kubectl too, for a person who is to use the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +76,8 @@ def up(
         cluster = _wanted(places, wish, found, claims, random)
         if wish.config:
             _require_valid(places, cluster, random)
-        programs = binaries.ensure(preflight.PROGRAMS, version=cluster.kubernetes_version, sources=sources, reporter=reporter, clock=clock)
-        paths = {name: binary.path for name, binary in programs.items()}
+        version = cluster.kubernetes_version
+        paths = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=wish.kubectl)
         running = daemon.runs or preflight.components_run(places)
         fresh = _names(cluster) - (_names(found) if found is not None else frozenset())
         subject = preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running, fresh=fresh)
@@ -110,6 +111,8 @@ def up(
             record.save(replace(cluster, made=True), places.record)
         total = clock.monotonic() - start
         reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
+        if wish.kubectl:
+            programs.bring_kubectl(version, sources=sources, reporter=reporter, clock=clock)
         return Outcome(changes=changes, created=found is None, api_ready=api_ready, total=total)
 
 

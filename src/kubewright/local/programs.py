@@ -1,0 +1,61 @@
+"""The programs of a cluster: those that it cannot be without, and kubectl, which its user wants but no cluster may fail for."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from kubewright import binaries
+from kubewright.base.clock import Clock
+from kubewright.base.errors import BinariesError, KubewrightError
+from kubewright.base.events import Reporter, Warned
+from kubewright.binaries import Sources
+from kubewright.local.preflight import PROGRAMS
+
+KUBECTL: Final = "kubectl"
+
+
+def components(version: str, *, sources: Sources, reporter: Reporter, clock: Clock, with_kubectl: bool) -> dict[str, Path]:
+    """Return the paths of the control plane's programs by name, and get what is missing. Raises BinariesError.
+
+    Where something has to be got anyway, kubectl comes with it: one build makes all.
+    """
+    located = binaries.locate(PROGRAMS, version=version, sources=sources)
+    if located.missing:
+        wanted = (*PROGRAMS, KUBECTL) if with_kubectl else PROGRAMS
+        try:
+            binaries.ensure(wanted, version=version, sources=sources, reporter=reporter, clock=clock)
+        except BinariesError:
+            if binaries.locate(PROGRAMS, version=version, sources=sources).missing:
+                raise
+        located = binaries.locate(PROGRAMS, version=version, sources=sources)
+    return {name: binary.path for name, binary in located.found.items()}
+
+
+def bring_kubectl(version: str, *, sources: Sources, reporter: Reporter, clock: Clock) -> None:
+    """Get kubectl for a cluster that is up already, and say why where it cannot be had. Nothing is done, nor said, where it is there.
+
+    A directory that the user gave is his choice of what is here: what it lacks is not made up for by a download or a build of minutes, and
+    nobody misses it who has a kubectl of his own.
+    """
+    fetch = f"`kubewright binaries fetch {KUBECTL}` gets one"
+    try:
+        if not binaries.locate((KUBECTL,), version=version, sources=sources).missing:
+            return
+        if sources.directory is None:
+            binaries.ensure((KUBECTL,), version=version, sources=sources, reporter=reporter, clock=clock)
+        elif shutil.which(KUBECTL) is None:
+            reporter.emit(Warned(text=f"there is no {KUBECTL}, neither in {sources.directory} nor in the cache; {fetch}"))
+    except KubewrightError as error:
+        detail = "".join(f"\n  {line}" for line in error.detail.splitlines())
+        reporter.emit(Warned(text=f"the cluster is up, but there is no {KUBECTL} for it: {error.what}; {fetch}{detail}"))
+
+
+def find_kubectl(version: str, *, sources: Sources) -> Path | None:
+    """Return where kubectl is, None if there is none that fits."""
+    try:
+        found = binaries.locate((KUBECTL,), version=version, sources=sources).found.get(KUBECTL)
+    except BinariesError:  # there is one, of another version for example
+        return None
+    return found.path if found is not None else None
