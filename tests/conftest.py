@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 import pytest
 from hypothesis import settings
 
+from kubewright.base import secrecy
 from matrices import matrix, pytest_terminal_summary  # noqa: F401 - a fixture and a hook
 
 asyncio.set_event_loop(None)
@@ -26,6 +27,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 INSTALLED = any(found.name == "kubewright" for found in entry_points(group="pytest11"))
 pytest_plugins = [] if INSTALLED else ["kubewright.testing.plugin"]
+
+
+@pytest.fixture(autouse=True)
+def no_secret_is_known():
+    """What one test has read is no secret in the next."""
+    secrecy.forget()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import base64
+import functools
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kubewright.base import secrecy
 from kubewright.base.patterns import Pattern
 
 MASK: Final = "<masked>"
-_SHORTEST: Final = 6
 
 _Replacement = str | Callable[[re.Match[str]], str]
 
 # A value in JSON within JSON, in double quotes, in single quotes, or one bare word.
-_VALUE: Final = r"\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|true|false)\b)(?:[^\s,}\"'\\]|\\(?!\"))[^\s,}]*"
+_VALUE: Final = r"\\\"(?:[^\"\\]|\\\\(?:\\\"|\\\\|[^\"\\]))*\\\"|\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|true|false)\b)(?:[^\s,}\"'\\]|\\(?!\"))[^\s,}]*"
 _CREDENTIAL_FIELDS: Final = (
     "client-key-data|token|token-secret|password|secret|certificateKey|certificate-key|id-token|refresh-token|bearerToken|tlsBootstrapToken"
 )
@@ -37,18 +39,38 @@ def _hide_environment(found: re.Match[str]) -> str:
     return found["name"] + _VARIABLE.sub(rf"\1{MASK}", found["values"])
 
 
+def _hide_environment_before(found: re.Match[str]) -> str:
+    return _VARIABLE.sub(rf"\1{MASK}", found["values"]) + found["name"]
+
+
+def _hide_lines(found: re.Match[str]) -> str:
+    """Keep the marks and the indentation of lines."""
+    return _BODY_LINE.sub(rf"\1{MASK}", found[0])
+
+
 _FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
 
-# Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name.
-_SECRET_WORDS: Final = ("PASSW", "SECRET", "TOKEN", "CREDENTIAL", "_KEY")
-_SECRET_NAME: Final = rf"[A-Z0-9_]*(?:{'|'.join(_SECRET_WORDS)})[A-Z0-9_]*"
-_VARIABLE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*value:[ \t]+)\S.*(?:\n(?![-+ ]?[ \t]*value:).*)*")
+# Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name. Flags of components,
+# which have names and values too, have hyphens in their names: paths of key files stay readable.
+_SECRET_WORDS: Final = Pattern("(?i)" + "|".join(secrecy.WORDS))
+_SECRET_NAME: Final = rf"(?i:[a-z0-9_.]*(?:{'|'.join(secrecy.WORDS)})[a-z0-9_.]*)"
+_BODY_LINE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*)[A-Za-z0-9+/]{4,}={0,2}$")
+_VARIABLE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*(?:- +)?value:[ \t]+)\S.*(?:\n(?![-+ ]?[ \t]*(?:- +)?value:).*)*")
+
+_BEARER: Final = Pattern(r"(?i)bearer|basic")
 
 # In order. Each keeps what names the secret and drops the secret itself. Before the pattern: texts of which one has to be there for it to match,
 # or a cheaper pattern that has to match, so that patterns which cannot match are not even compiled.
 _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...]] = (
     # A private key in PEM, also one that is cut off, or written on one line with \n.
     (("PRIVATE KEY",), Pattern(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)[\s\S]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"), rf"\1{MASK}\2"),
+    # Its end in a hunk of a diff whose beginning is not shown; what a hunk begins with may be a key as well.
+    (
+        ("PRIVATE KEY",),
+        Pattern(r"(?m)(?:\A|(?<=@@\n))(?:[-+ ]?[ \t]*[A-Za-z0-9+/]{4,}={0,2}\n){1,200}(?=[-+ ]?[ \t]*-----END [A-Z0-9 ]*PRIVATE KEY)"),
+        _hide_lines,
+    ),
+    (("@@ ",), Pattern(r"(?m)(?<=@@\n)(?:^[-+ ][ \t]*[A-Za-z0-9+/]{64}$\n?)+(?:^[-+ ][ \t]*[A-Za-z0-9+/]{4,64}={0,2}$)?"), _hide_lines),
     # The same in base64, as in kubeconfigs: "-----BEGIN " with PRIVATE, EC PRIVATE, RSA PRIVATE, OPENSSH PRIVATE, ENCRYPTED PRIVATE.
     (
         ("LS0tLS1CRUdJTi",),
@@ -79,22 +101,39 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
         _hide_environment,
     ),
     (
+        _SECRET_WORDS,  # the other order; a mark of a diff stands before two blanks or a list's hyphen, which it is not to be taken for
+        Pattern(
+            r"(?m)^(?P<values>(?P<mark>[-+ ](?=  |- ))?(?P<lead>[ \t]*)(?:- +)?value:[ \t].*"
+            r"(?:\n(?(mark)[-+ ])(?P=lead)(?:(?:- +)?value:[ \t].*|[ \t]+(?!name:)\S.*)|\n(?(mark)[-+ ])[ \t]*$){0,200}?)"
+            rf"(?P<name>\n(?(mark)[-+ ])(?P=lead)[ \t]*name:[ \t]+[\"']?{_SECRET_NAME}[\"']?[ \t]*$)"
+        ),
+        _hide_environment_before,
+    ),
+    (
         _SECRET_WORDS,
         Pattern(rf"(?P<key>\bname\\?\":\s*\\?\"{_SECRET_NAME}\\?\",\s*\\?\"value\\?\":\s*)(?P<value>{_VALUE})"),
         _hide_value,
     ),
-    # Passwords in URLs, such as those of proxies.
-    (("@",), Pattern(r"(://[^\s/:@\"']*:)[^\s/@\"']+@"), rf"\1{MASK}@"),
+    (
+        _SECRET_WORDS,
+        Pattern(rf"(?P<key>\bvalue\\?\":\s*)(?P<value>{_VALUE})(?P<rest>,\s*\\?\"name\\?\":\s*\\?\"{_SECRET_NAME}\\?\")"),
+        lambda found: _hide_value(found) + found["rest"],
+    ),
+    # User information in URLs, such as those of proxies: a user without a password is a token. What stands before the last `@` of the
+    # authority belongs to it, and Go's net/url allows single quotes there (validUserinfo); digests of images do not.
+    (("@",), Pattern(r"(://(?:[^\s/:@\"]*:)?)(?:[^\s/\"']|'(?!\s|$))+@(?!sha256:)"), rf"\1{MASK}@"),
     # Flags.
     (("--",), Pattern(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
-    ((":",), Pattern(r"(?i)(authorization:\s*(?:bearer|basic)\s+)\S+"), rf"\1{MASK}"),
+    (_BEARER, Pattern(r"(?i)(authorization\\?[\"']?\s*[:=]\s*\[?\\?[\"']?(?:bearer|basic)\s+)[^\s\"',\\\]]+"), rf"\1{MASK}"),
+    (_BEARER, Pattern(r"(?i)(\bbearer\s+)(?=[^\s\"',\\]*[0-9])[^\s\"',\\]{12,}"), rf"\1{MASK}"),
     # Bootstrap tokens: the id is public, it is the name of a Secret.
-    ((".",), Pattern(r"(?<![a-z0-9.-])([a-z0-9]{6})\.[a-z0-9]{16}(?![a-z0-9-])"), rf"\1.{MASK}"),
+    ((".",), Pattern(r"(?i)(?:(?<![a-z0-9.-])|(?<=\\[nrt]))([a-z0-9]{6})\.[a-z0-9]{16}(?![a-z0-9-])"), rf"\1.{MASK}"),
     # Service account tokens and other JWTs: header and claims are no secret, the signature is.
     (("eyJ",), Pattern(r"\b(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+"), rf"\1.{MASK}"),
     # Certificate keys: 32 bytes in hex. Digests and pins look the same and say so.
-    (("",), Pattern(r"(?<![0-9a-fA-F])(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-fA-F])"), MASK),
+    (("",), Pattern(r"(?i)(?:(?<![0-9a-f])|(?<=\\[bf]))(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-f])"), MASK),
 )
+_HEX: Final = Pattern(r"[0-9a-fA-F]{8,}")
 _SECRET_KIND: Final = Pattern(r"\bkind\"?:\s*\"?Secret\b|^(?:---|\+\+\+) secret\b", re.MULTILINE)
 _DIFF: Final = Pattern(r"^@@ ", re.MULTILINE)
 _SEPARATOR: Final = Pattern(r"^(---\n)", re.MULTILINE)
@@ -105,7 +144,12 @@ _JSON_ENTRY: Final = Pattern(r"(\"[^\"]*\"\s*:\s*)\"(?:[^\"\\]|\\.)*\"")
 
 
 def mask(text: str) -> str:
-    """Replace what looks like a secret: private keys, tokens (the id stays), kubeconfig credentials, data of Secrets, certificate keys."""
+    """Replace what this process knows to be a secret, and what looks like one.
+
+    Private keys, tokens (the id stays), kubeconfig credentials, data of Secrets, certificate keys, user information in URLs, environment
+    variables with telling names.
+    """
+    text = _without(text, secrecy.known())
     if "ecret" in text and _SECRET_KIND.search(text):
         text = "".join(_mask_secret_data(part) if _SECRET_KIND.search(part) else part for part in _SEPARATOR.split(text))
     for hints, pattern, replacement in _RULES:
@@ -115,27 +159,58 @@ def mask(text: str) -> str:
 
 
 class Masker:
-    """Masks what `mask` does, and every secret value that was registered, also in base64. Registering may happen from any thread."""
+    """Masks what `mask` does, and values of its own, in every form. Registering may happen from any thread."""
 
     def __init__(self, values: Iterable[str | bytes] = ()) -> None:
-        self._values: tuple[str, ...] = ()
+        self._values: tuple[str | bytes, ...] = ()
         for value in values:
             self.register(value)
 
     def register(self, value: str | bytes) -> None:
         """Hide a value from now on. One of fewer than six characters is not registered: it would blot out ordinary text."""
-        raw = value if isinstance(value, bytes) else value.encode()
-        text = raw.decode(errors="replace").strip()
-        if len(text) < _SHORTEST:
-            return
-        forms = {text, base64.b64encode(raw).decode(), base64.b64encode(raw).decode().rstrip("="), base64.urlsafe_b64encode(raw).decode()}
-        self._values = tuple(sorted({*self._values, *forms}, key=len, reverse=True))
+        if len(value.strip()) >= secrecy.SHORTEST:
+            self._values = (*self._values, value)
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets."""
-        for value in self._values:
-            text = text.replace(value, MASK)
-        return mask(text)
+        return mask(_without(text, self._values))
+
+
+def _without(text: str, values: Iterable[str | bytes]) -> str:
+    """Replace values in every form, longest first: none is left of one that begins with another."""
+    found = {form for value in values for form in _forms(value) if form in text}
+    for form in sorted(found, key=len, reverse=True):
+        text = text.replace(form, MASK)
+    return text
+
+
+@functools.lru_cache(maxsize=2 * secrecy.MOST)
+def _forms(value: str | bytes) -> tuple[str, ...]:
+    """Return how a value may stand in a text: itself, its lines, quoted as JSON (twice, and as Go does) or in a URL, in hex of either case, in base64.
+
+    In base64 also as a part of something longer: what does not depend on its neighbours, for each of the three places it may begin at.
+    """
+    from urllib.parse import quote
+
+    raw = value if isinstance(value, bytes) else value.encode("utf-8", errors="surrogatepass")
+    text = raw.decode(errors="replace").strip()
+    once = json.dumps(text, ensure_ascii=False)[1:-1]
+    plain = {text, once, json.dumps(once, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1], quote(text, safe="", errors="replace")}
+    plain |= {once.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"), text.replace("'", "''")}
+    plain |= {line.strip() for line in text.splitlines()}
+    if _HEX.fullmatch(text):
+        plain |= {text.lower(), text.upper()}
+    for one in {raw, raw.strip()}:
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            whole = encode(one).decode()
+            plain |= {whole, whole.rstrip("="), *(_inner(encode, one, before) for before in range(3))}
+    return tuple(form for form in plain if len(form) >= secrecy.SHORTEST and form not in MASK)
+
+
+def _inner(encode: Callable[[bytes], bytes], raw: bytes, before: int) -> str:
+    """Return the digits that stand for whole groups of a value when so many bytes go before it."""
+    padded = b"\0" * before + raw
+    return encode(padded).decode()[(before + 2) // 3 * 4 : len(padded) // 3 * 4]
 
 
 def _mask_secret_data(text: str) -> str:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from kubewright.base.errors import UsageError
+from kubewright.base.secrecy import remember_token
 
 STANDARD_INPUT = "-"
 _LIMIT = 1 << 16
@@ -20,12 +21,12 @@ def read_file(path: str) -> str:
     first = text.strip().partition("\n")[0].strip()
     if not first:
         raise UsageError(f"{_name(path)} is empty", remedy="it must hold the secret on one line")
-    return first
+    return remember_token(first)
 
 
 def secret(text: str) -> str:
     """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
-    return read_file(text) if text == STANDARD_INPUT or "/" in text else text
+    return read_file(text) if text == STANDARD_INPUT or "/" in text else remember_token(text)
 
 
 def _content(path: str) -> str:

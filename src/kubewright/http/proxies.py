@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from kubewright.apis import formats, subnets
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass
+from kubewright.base.secrecy import remember
 
 _SCHEMES: Final = ("http", "https")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -109,6 +110,9 @@ def parse_proxy(text: str, *, name: str) -> Proxy:
         host, port = None, None
     if not host or parts.scheme not in _SCHEMES:
         raise UsageError(f"{name} does not name an http or https proxy", remedy=f"set it like {name}=http://proxy.example.com:3128")
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    for secret in (password or user, unquote(password or user)):  # a user alone is a token
+        remember(secret)
     shown = f"[{host}]" if ":" in host else host
     return Proxy(
         url=f"{parts.scheme}://{shown}:{port or _DEFAULT_PORTS[parts.scheme]}",

@@ -10,6 +10,7 @@ import msgspec
 
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field
+from kubewright.base.secrecy import remember_token
 from kubewright.http.messages import Headers
 from kubewright.kube import resources
 from kubewright.kube.credentials import Access, BearerToken
@@ -145,7 +146,7 @@ def headers_for(access: Access) -> dict[str, str | tuple[str, ...]]:
     """Return the headers that every request of an access carries."""
     headers: dict[str, str | tuple[str, ...]] = {"accept": JSON}
     if isinstance(access.identity, BearerToken):
-        headers["authorization"] = f"Bearer {access.identity.token}"
+        headers["authorization"] = f"Bearer {remember_token(access.identity.token)}"
     acting = access.impersonation
     if acting is not None:
         headers["impersonate-user"] = acting.user

@@ -21,6 +21,7 @@ from pathlib import PurePosixPath
 from kubewright.apis.kubeconfig import Cluster, Kubeconfig, Resolved, User, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.secrecy import remember_token
 from kubewright.http.proxies import parse_proxy
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate, Identity, Impersonation
 
@@ -136,7 +137,7 @@ def _identity(user: User, files: _Files, run_plugin: RunPlugin | None) -> Identi
             cert_pem=files.content(user.client_certificate_data, user.client_certificate),
             key_pem=files.content(user.client_key_data, user.client_key),
         )
-    token = files.content(b"", user.token_file).decode("utf-8", "replace").strip() or user.token
+    token = remember_token(files.content(b"", user.token_file).decode("utf-8", "replace").strip() or user.token)
     return BearerToken(_checked(token, files)) if token else Anonymous()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubewright.base import yaml
+from kubewright.base import secrecy, yaml
 from kubewright.base.errors import DocumentError
 from kubewright.base.yaml import Document
 
@@ -17,4 +17,7 @@ def read_documents(path: str) -> list[Document]:
         raise DocumentError(
             f"cannot read {path}", detail=error.strerror or "", remedy="give the path of a kubeadm configuration"
         ) from error
-    return yaml.load_all(content, source=path, recognise_json=True)
+    documents = yaml.load_all(content, source=path, recognise_json=True)
+    for document in documents:
+        secrecy.remember_within(document.value)
+    return documents

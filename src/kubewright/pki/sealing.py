@@ -7,6 +7,7 @@ from typing import Final
 
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.base.randomness import Random
+from kubewright.base.secrecy import remember
 
 KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
@@ -14,13 +15,13 @@ _NONCE_SIZE: Final = 12
 
 def new_key(random: Random) -> str:
     """Make a certificate key in its text form, 64 hexadecimal digits."""
-    return random.token_bytes(KEY_SIZE).hex()
+    return remember(random.token_bytes(KEY_SIZE).hex())
 
 
 def parse_key(text: str) -> bytes:
     """Read a certificate key. Raises UsageError, which does not quote the key."""
     try:
-        key = binascii.unhexlify(text)
+        key = binascii.unhexlify(remember(text))
     except ValueError as error:
         raise UsageError("the certificate key is not hexadecimal", remedy=_REMEDY) from error
     if len(key) != KEY_SIZE:

@@ -14,6 +14,7 @@ from kubewright.base.durations import SECOND
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass, field
+from kubewright.base.secrecy import remember
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
 
@@ -124,7 +125,7 @@ def parse_secret(secret: Mapping[str, object]) -> StoredToken:
             f"secret {NAMESPACE}/{name} is no bootstrap token", problems, remedy=f"delete it: it works for nobody ({name})"
         )
     return StoredToken(
-        token=BootstrapTokenString(content["token-id"], content["token-secret"]),
+        token=BootstrapTokenString(content["token-id"], remember(content["token-secret"])),
         description=content.get("description", ""),
         expiration=content.get("expiration", ""),
         usages=_usages(content),

@@ -9,6 +9,7 @@ from typing import Final
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
+from kubewright.base.secrecy import remember, remember_token
 from kubewright.tokens import characters
 
 ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)
@@ -37,7 +38,8 @@ class BootstrapTokenString:
 
 def generate(random: Random) -> BootstrapTokenString:
     """Make a token."""
-    return BootstrapTokenString(*characters.draw_token(random.token_bytes))
+    id_, secret = characters.draw_token(random.token_bytes)
+    return BootstrapTokenString(id_, remember(secret))
 
 
 def is_valid(text: str) -> bool:
@@ -54,7 +56,7 @@ def parse(text: str) -> BootstrapTokenString:
             detail="a token is 6 and 16 lower-case letters or digits with a dot between them",
             remedy="make one with `kubewright token generate`",
         )
-    id_, _, secret = text.partition(".")
+    id_, _, secret = remember_token(text).partition(".")
     return BootstrapTokenString(id_, secret)
 
 

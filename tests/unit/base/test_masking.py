@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import string
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.base import masking
+from kubewright.base import masking, secrecy
 from kubewright.base.change import unified_diff
 from kubewright.base.masking import MASK, Masker, mask
 from kubewright.base.yaml import dump
@@ -69,7 +71,34 @@ def encoded(text: str) -> str:
         ),
         ('{"name": "A_TOKEN", "value": "x y"}', f'{{"name": "A_TOKEN", "value": "{MASK}"}}'),
         ("value: http://me:horse@proxy:3128/ x@y", f"value: http://me:{MASK}@proxy:3128/ x@y"),
-        ("https://127.0.0.1:2379,https://a@b", "https://127.0.0.1:2379,https://a@b"),
+        ("https://127.0.0.1:2379,https://a@b", f"https://127.0.0.1:2379,https://{MASK}@b"),
+        ("http://me:p@ss:w@rd@proxy:3128/x@y", f"http://me:{MASK}@proxy:3128/x@y"),
+        ("http://me:it's@proxy 'a@b'", f"http://me:{MASK}@proxy 'a@b'"),
+        ('{"a":"http://h:3128","b":"x@y"}', '{"a":"http://h:3128","b":"x@y"}'),
+        ("see http://t0ken@proxy:3128.", f"see http://{MASK}@proxy:3128."),
+        (f"docker-pullable://etcd@sha256:{HEX}", f"docker-pullable://etcd@sha256:{HEX}"),
+        ("- name: db_password\n  value: correct\n", f"- name: db_password\n  value: {MASK}\n"),
+        ("- value: correct\n  name: A_TOKEN\n- name: B\n  value: x\n", f"- value: {MASK}\n  name: A_TOKEN\n- name: B\n  value: x\n"),
+        ("- value: x\n  name: B\n- value: y\n  name: a_secret\n", f"- value: x\n  name: B\n- value: {MASK}\n  name: a_secret\n"),
+        ("- value: |\n    a\n    - b\n  name: A_KEY_1\n", f"- value: {MASK}\n  name: A_KEY_1\n"),
+        ("-  - value: old\n+  - value: new\n     name: API_KEY\n", f"-  - value: {MASK}\n+  - value: {MASK}\n     name: API_KEY\n"),
+        ('{"value": "x y", "name": "A_TOKEN"}', f'{{"value": "{MASK}", "name": "A_TOKEN"}}'),
+        ('"{\\"value\\":\\"x\\",\\"name\\":\\"a_token\\"}"', f'"{{\\"value\\":\\"{MASK}\\",\\"name\\":\\"a_token\\"}}"'),
+        ("- name: service-account-key-file\n  value: /a/sa.pub\n", "- name: service-account-key-file\n  value: /a/sa.pub\n"),
+        (f"key {HEX.upper()}", f"key {MASK}"),
+        (f"\\n{HEX} \\b{HEX}", f"\\n{MASK} \\b{MASK}"),
+        (f"SHA256:{HEX.upper()}", f"SHA256:{HEX.upper()}"),
+        (f'"first\\n{TOKEN}\\n"', f'"first\\nabcdef.{MASK}\\n"'),
+        (TOKEN.upper(), f"ABCDEF.{MASK}"),
+        ('{"Authorization": ["Bearer horse"]}', f'{{"Authorization": ["Bearer {MASK}"]}}'),
+        ("'authorization': 'Basic aG9yc2U='", f"'authorization': 'Basic {MASK}'"),
+        ("used bearer horse-battery-1234 and failed", f"used bearer {MASK} and failed"),
+        ("a bearer token is needed", "a bearer token is needed"),
+        (
+            f"@@ -3 +3 @@\n {BODY}\n-{BODY[:20]}=\n+{BODY[:24]}\n -----END EC PRIVATE KEY-----\n",
+            f"@@ -3 +3 @@\n {MASK}\n-{MASK}\n+{MASK}\n -----END EC PRIVATE KEY-----\n",
+        ),
+        (f"@@ -3 +3 @@\n   {BODY}\n+  {BODY}\n x: y\n", f"@@ -3 +3 @@\n   {MASK}\n+  {MASK}\n x: y\n"),
         ("kind: ConfigMap\ndata:\n  a: b\n", "kind: ConfigMap\ndata:\n  a: b\n"),
     ],
 )
@@ -140,6 +169,84 @@ def test_registered_values_are_masked_everywhere_also_in_base64():
     masker.register("short")
     text = f"correct horse, {encoded('correct horse')}; battery staple; short; {base64.b64encode(bytes([0, 1, 2, 3, 4, 5, 255])).decode()}"
     assert masker(text) == f"{MASK}, {MASK}; {MASK}; short; {MASK}"
+
+
+def _forms_of(secret: str) -> list[str]:
+    """How a program may write a text into another one."""
+    return [
+        secret,
+        json.dumps(secret),
+        json.dumps(json.dumps({"a": secret})),
+        json.dumps({"a": secret}, ensure_ascii=False).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
+        quote(secret, safe=""),
+        encoded(secret),
+        base64.urlsafe_b64encode(secret.encode()).decode(),
+        *(encoded("x" * before + secret + "y" * 7) for before in range(4)),
+        dump({"a": {"b": secret}}),
+        unified_diff("", dump({"a": [secret]}), name="x"),
+        unified_diff(f"a\n{secret}\nb\n", "a\nb\n", name="x"),
+    ]
+
+
+@given(secret=st.text(alphabet=string.ascii_letters + string.digits + "!%&<>@#+=~$^*()_-./", min_size=10, max_size=60))
+def test_a_secret_that_was_read_never_comes_through_in_any_form(secret):
+    if secret in MASK:
+        return
+    secrecy.forget()
+    secrecy.remember(secret)
+    shown = [mask(form).replace(MASK, "") for form in _forms_of(secret)]
+    piece = encoded(secret)[4:12]
+    assert [text for text in shown if secret in text or piece in text] == []
+
+
+@given(
+    password=st.text(alphabet=string.ascii_letters + string.digits + "!%&@+=~$^*()_-.:'", min_size=1, max_size=20),
+    user=st.sampled_from(["", "me:"]),
+)
+def test_no_user_information_of_a_url_comes_through(password, user):
+    planted = f"x{password}x@canary"
+    shown = mask(f"value: http://{user}{planted}@proxy.example:3128/a?b=c\nnext: line")
+    assert "canary" not in shown
+    assert "proxy.example:3128/a?b=c\nnext: line" in shown
+
+
+NAMES = st.sampled_from(["A_PASSWORD", "db_password", "apiKey", "ApiToken", "API_TOKEN_2", "client_secret", "x_credentials", "my_key"])
+
+
+@given(
+    name=NAMES,
+    value=st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), min_size=1, max_size=30),
+    first=st.booleans(),
+    more=st.sampled_from(["", "\nsecond canary", "\n- canary", "\nname: canary", ": canary", "\n\ncanary"]),
+)
+def test_no_variable_with_a_telling_name_comes_through(name, value, first, more):
+    entry = {"value": f"canary {value}{more}", "name": name} if first else {"name": name, "value": f"canary {value}{more}"}
+    other = {"name": "OTHER", "value": "public"}
+    secrecy.forget()
+    body = {"env": [other, entry, other]}
+    for text in (dump(body), json.dumps(body), json.dumps(json.dumps(body)), unified_diff("", dump(body), name="x")):
+        secrecy.remember_within(body)
+        shown = mask(text)
+        assert "canary" not in shown
+        assert shown.count("public") == 2
+
+
+def test_what_is_remembered_is_bounded_and_telling():
+    for number in range(2 * secrecy.MOST):
+        secrecy.remember(f"secret number {number}")
+    assert len(secrecy.known()) == secrecy.MOST
+    assert secrecy.known()[-1] == f"secret number {2 * secrecy.MOST - 1}"
+    secrecy.forget()
+    assert [secrecy.remember_token(text) for text in ("abcdef", TOKEN, "opaque.token")] == ["abcdef", TOKEN, "opaque.token"]
+    assert secrecy.known() == ("0123456789abcdef", "opaque.token")
+
+
+def test_a_document_that_names_itself_a_million_times_is_read_once():
+    node: list[object] = [{"token": "correct horse"}]
+    for _ in range(60):
+        node = [node, node]
+    secrecy.remember_within(node)
+    assert secrecy.known() == ("correct horse",)
 
 
 surroundings = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40).filter(lambda text: "-----" not in text)

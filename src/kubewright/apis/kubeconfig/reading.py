@@ -14,6 +14,7 @@ from kubewright.apis.kubeconfig.values import Cluster, Context, Kubeconfig, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass, field
+from kubewright.base.secrecy import remember, remember_token
 from kubewright.base.yaml import Document
 
 T = TypeVar("T")
@@ -155,16 +156,21 @@ def _cluster(reader: _Reader) -> Cluster:
     )
 
 
+def _key(reader: _Reader) -> bytes:
+    remember(reader.text("client-key-data"))
+    return reader.data("client-key-data")
+
+
 def _user(reader: _Reader) -> User:
     return User(
         client_certificate=reader.text("client-certificate"),
         client_certificate_data=reader.data("client-certificate-data"),
         client_key=reader.text("client-key"),
-        client_key_data=reader.data("client-key-data"),
-        token=reader.text("token"),
+        client_key_data=_key(reader),
+        token=remember_token(reader.text("token")),
         token_file=reader.text("tokenFile"),
         username=reader.text("username"),
-        password=reader.text("password"),
+        password=remember(reader.text("password")),
         exec=reader.mapping("exec"),
         auth_provider=reader.mapping("auth-provider"),
         impersonate=reader.text("as"),
