@@ -75,6 +75,8 @@ def _require_named(cluster: Cluster, joining: Joining, name: str) -> None:
 def test_a_member_is_added_learns_and_votes(cluster: Cluster) -> None:
     client = cluster.client("one")
     joining = _joining(client)
+    assert client.reach(cluster.peer("one")) == ""  # though it hangs up: the client's certificate has a name of another host
+    assert cluster.peer("two") in client.reach(cluster.peer("two"))  # nobody is there yet
     assert joining.add(_member(cluster, "two")).action is Action.CREATE
     added = by_peer_url(client.members(), cluster.peer("two"))
     assert added is not None

@@ -191,12 +191,27 @@ def test_a_join_whose_etcd_never_starts_takes_its_member_back(cluster: Cluster) 
     assert "etcd" not in four.run("ls", "/etc/kubernetes/manifests").out
 
 
+def test_peer_ports_that_are_barred_are_named_before_a_member_is_added(cluster: Cluster) -> None:
+    four = cluster.bed["four"]
+    text = four.run("cat", PLACE).out
+    assert "etcdAPICall: 8s" in text  # how long a run takes is no part of what the machine is made of
+    write(four, PLACE, text.replace("etcdAPICall: 8s", "etcdAPICall: 3s"))
+    barred = ["OUTPUT", "-p", "tcp", "-d", cluster.bed["two"].address, "--dport", "2380", "-j", "REJECT"]
+    four.run("iptables", "-A", *barred)
+    ended = join(four, check=False)
+    four.run("iptables", "-D", *barred)
+    assert ended.code == 1
+    assert f"https://{cluster.bed['two'].address}:2380" in ended.err
+    assert f"https://{cluster.one.address}:2380" not in ended.err
+    assert "reach each other on port 2380" in ended.err
+    assert "Adding this machine's etcd member" not in ended.out
+    assert cluster.members() == {"one": True, "two": True, "three": True}
+
+
 def test_a_join_that_is_stopped_takes_its_member_and_its_token_back(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     write(four, "/root/patches/etcd.yaml", NO_ETCD)
-    text = four.run("cat", PLACE).out
-    assert "etcdAPICall: 8s" in text  # how long a run takes is no part of what the machine is made of
-    write(four, PLACE, text.replace("etcdAPICall: 8s", "etcdAPICall: 2m"))
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 3s", "etcdAPICall: 2m"))
     running = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     eventually(lambda: len(cluster.members()) == 4, "the member to be added")
     for number in ("TERM", "HUP", "TERM"):

@@ -22,6 +22,10 @@ class Etcd(Protocol):
         """Read: ask one endpoint how it is, which need not be one of those that are asked for members."""
         ...
 
+    def reach(self, peer_url: str, /) -> str:
+        """Read: say why the peer port of a member cannot be reached from here; empty if it can."""
+        ...
+
     def alarms(self) -> list[Alarm]:
         """Read: return the alarms that members have raised."""
         ...

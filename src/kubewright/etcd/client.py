@@ -13,6 +13,7 @@ from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, Unreachable
 from kubewright.etcd.failures import NoQuorum, StillLearning, nobody, refusal
 from kubewright.etcd.members import Alarm, Member, Status, read_member, read_status
+from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Transport
 
 T = TypeVar("T")
@@ -65,6 +66,16 @@ class EtcdClient:
             return self._ask(endpoint, "tell its status", "/v3/maintenance/status", {}, lambda value: read_status(value, endpoint=endpoint))
         except APIError as error:
             return Status(endpoint=endpoint, problem=str(error))
+
+    def reach(self, peer_url: str, /) -> str:
+        try:  # any answer will do; members trust the same authority on both of their ports
+            self._transport(peer_url).request("GET", "/version", timeout=self._timeout)
+        except NoAnswer as error:
+            hung_up = error.reason is Reason.RESET  # as on a client whose certificate has a name of another host (etcd: checkCertSAN)
+            return "" if hung_up else str(error)
+        except APIError as error:
+            return str(error)
+        return ""
 
     def alarms(self) -> list[Alarm]:
         return self._any("tell its alarms", "/v3/maintenance/alarm", {"action": "GET"}, _alarms)

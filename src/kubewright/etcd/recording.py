@@ -28,6 +28,9 @@ class RecordingEtcd:
     def status(self, endpoint: str, /) -> Status:
         return self._base.status(endpoint) if self._base is not None else Status(endpoint=endpoint, problem="it is not there")
 
+    def reach(self, peer_url: str, /) -> str:
+        return self._base.reach(peer_url) if self._base is not None else ""
+
     def alarms(self) -> list[Alarm]:
         return self._base.alarms() if self._base is not None else []
 

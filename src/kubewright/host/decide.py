@@ -125,9 +125,9 @@ def decide_no_units(there: Sequence[PurePosixPath], service: str) -> Change:
     return Change(target=f"units of {service}", action=Action.DELETE if there else Action.NONE, reason=", ".join(map(str, there)))
 
 
-def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, layout: Layout) -> Change:
-    """Compare a directory with an empty one. Raises HostError for a path outside of the layout's directories."""
-    require_below(path, roots(layout))
+def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, layout: Layout, own: Iterable[PurePosixPath] = ()) -> Change:
+    """Compare a directory with an empty one. Raises HostError for a path outside of the layout's directories, and of `own`."""
+    require_below(path, (*roots(layout), *own))
     more = len(entries) - NAMED
     reason = ", ".join(entry.name for entry in entries[:NAMED]) + (f" and {more} more" if more > 0 else "")
     return Change(target=f"contents of {path}", action=Action.DELETE if entries else Action.NONE, reason=reason)

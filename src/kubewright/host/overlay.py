@@ -143,10 +143,10 @@ class OverlayHost:
                 self._hide(path)
             return self._note(change)
 
-    def empty(self, path: PurePosixPath, /) -> Change:
+    def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         with self._lock:
             entries = self.entries(path)
-            change = decide_emptying(entries, path, layout=self.layout)
+            change = decide_emptying(entries, path, layout=self.layout, own=own)
             for entry in entries:
                 self._hide(entry)
             return self._note(change)

@@ -125,10 +125,10 @@ class RealHost:
         self.files.clean(path.parent)  # also for one that never came to be: half of it may be there
         return change
 
-    def empty(self, path: PurePosixPath, /) -> Change:
-        change = decide_emptying(self.files.entries(path, temporary=True), path, layout=self.layout)
+    def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
+        change = decide_emptying(self.files.entries(path, temporary=True), path, layout=self.layout, own=own)
         if change:
-            self.files.empty(path, below=roots(self.layout)).require_none(path)
+            self.files.empty(path, below=(*roots(self.layout), *own)).require_none(path)
         return change
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:

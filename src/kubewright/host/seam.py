@@ -96,9 +96,10 @@ class Host(FileReader, Protocol):
         """Write: remove a file, a link, or a directory with all that is in it. Raises HostError for a path outside of the layout."""
         ...
 
-    def empty(self, path: PurePosixPath, /) -> Change:
+    def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         """Write: remove everything in a directory, which stays; none where there is no directory.
 
+        It is a directory of the layout, or one of `own`: what a cluster's configuration has put elsewhere.
         All of it is tried; then HostError is raised, naming what could not be removed. What is mounted in it is not removed.
         """
         ...

@@ -186,6 +186,28 @@ def test_health_counts_answers_without_complaints():
     assert not quorum([])
 
 
+def test_a_peer_port_is_reached_where_anybody_answers():
+    asked = []
+
+    class Peer:
+        def __init__(self, endpoint) -> None:
+            self.endpoint = endpoint
+
+        def request(self, method, target, /, *, timeout, headers=None, body=None):
+            asked.append((method, self.endpoint + target))
+            if "10.0.0.3" in self.endpoint:
+                raise no_answer(self.endpoint, method, target, Reason.REFUSED)
+            return Response(status=404, body=b"")
+
+        def close(self):
+            return
+
+    client = EtcdClient(["https://10.0.0.1:2379"], context=None, transport=Peer)
+    assert client.reach("https://10.0.0.1:2380") == ""
+    assert "https://10.0.0.3:2380" in client.reach("https://10.0.0.3:2380")
+    assert asked == [("GET", "https://10.0.0.1:2380/version"), ("GET", "https://10.0.0.3:2380/version")]
+
+
 def test_alarms_are_read():
     endpoints = Endpoints(one=(200, {"alarms": [{"memberID": "10", "alarm": "NOSPACE"}]}))
     assert [(alarm.member_id, alarm.kind) for alarm in endpoints.client().alarms()] == [(10, "NOSPACE")]

@@ -17,8 +17,9 @@ from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreac
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.waiting import InstantWaiter, PollingWaiter
-from kubewright.etcd.members import Member
+from kubewright.etcd.members import Member, Status
 from kubewright.etcd.recording import RecordingEtcd
+from kubewright.host.containers import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import downloading, ending, kubelet, learning, local_endpoint, turns
 from kubewright.lifecycle.shared_files import shared_files
@@ -198,13 +199,19 @@ def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
 
 
 @pytest.mark.parametrize(
-    ("control_plane", "waits", "asked"),
-    [(False, False, "https://cluster:6443"), (True, True, "https://cluster:6443"), (True, False, "https://10.0.0.2:6443")],
+    ("control_plane", "phases", "asked"),
+    [
+        (False, {"kubelet-start", "etcd-join"}, "https://cluster:6443"),
+        (True, {"kubelet-start", "etcd-join", "wait-control-plane"}, "https://cluster:6443"),
+        (True, {"kubelet-start", "etcd-join"}, "https://10.0.0.2:6443"),
+        (True, {"kubelet-start"}, "https://cluster:6443"),  # one by one: another command will run the other phase
+    ],
 )
-def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(control_plane, waits, asked):
+def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(control_plane, phases, asked):
     ctx = SimpleNamespace(
         control_plane=control_plane,
-        runs=lambda phase: waits,
+        phases=phases,
+        runs=phases.__contains__,
         found=SimpleNamespace(server="https://cluster:6443"),
         addresses=Addresses.of_machine("10.0.0.2"),
     )
@@ -247,6 +254,7 @@ def learning_context(box, *, waiter, clock):
         waiter=waiter,
         patched=lambda name, pod: pod,
         data=etcd_data,
+        resumed=False,
     )
 
 
@@ -301,6 +309,26 @@ def test_no_pod_learns_where_the_kubelet_would_not_end_it(box):
 def test_nothing_is_waited_for_where_no_pod_learns(box):
     ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
     assert list(learning.end(ctx)) == []
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_an_etcd_that_still_learns_is_not_taken_for_the_one_that_stays(box, resumed):
+    """After a power cut the kubelet may start the pod whose manifest has just gone: what votes must not end a moment later."""
+    clock = FakeClock()
+    ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
+    ctx.resumed = resumed
+    ends = 1.0
+
+    def containers(*, namespace):
+        assert namespace == "kube-system"
+        learning_state = ContainerState.RUNNING if clock.monotonic() < ends else ContainerState.EXITED
+        states = {"etcd-learner": learning_state, "etcd": ContainerState.RUNNING}
+        return [Container(id=name, name=name, pod=f"{name}-two", namespace=namespace, state=state) for name, state in states.items()]
+
+    ctx.host = SimpleNamespace(runtime=SimpleNamespace(containers=containers))
+    ctx.etcd = SimpleNamespace(status=lambda endpoint: Status(endpoint=endpoint, leader_id=1))
+    learning.serving(ctx)
+    assert (clock.monotonic() >= ends) is resumed
 
 
 def test_an_etcd_that_the_kubelet_does_not_end_is_ended_with_a_new_kubelet(box):

@@ -19,6 +19,7 @@ from kubewright.base.waiting import PollingWaiter
 from kubewright.etcd.failures import NoQuorum
 from kubewright.etcd.members import Member, Status
 from kubewright.etcd.recording import RecordingEtcd
+from kubewright.host.decide import decide_emptying
 from kubewright.lifecycle.join import etcd_member, learning
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
@@ -54,11 +55,12 @@ class Machine:
             self.done.append(f"removed {path.name}")
         return Change(target=f"file {path}", action=Action.NONE if found is None else Action.DELETE)
 
-    def empty(self, path):
+    def empty(self, path, *, own=()):
+        change = decide_emptying(self.entries(path), path, layout=LAYOUT, own=own)  # a real machine empties nothing else
         for one in [one for one in self.files if path in one.parents]:
             del self.files[one]
         self.done.append(f"emptied {path}")
-        return Change(target=f"contents of {path}", action=Action.DELETE)
+        return change
 
 
 class Members(RecordingEtcd):
@@ -69,9 +71,15 @@ class Members(RecordingEtcd):
         self._members = list(members)
         self._statuses = list(statuses)
         self.down = False
+        self.probed: list[str] = []
+        self.barred: dict[str, str] = {}
 
     def statuses(self):
         return self._statuses
+
+    def reach(self, peer_url, /):
+        self.probed.append(peer_url)
+        return self.barred.get(peer_url, "")
 
     def remove(self, member_id, /):
         if self.down:
@@ -83,7 +91,7 @@ class Members(RecordingEtcd):
 def run(monkeypatch):
     """Run the phase; returns the context, what was done to the machine, and the flags that etcd.yaml got."""
 
-    def join(*members: Member, files=(), resumed=False, external=False, fails=None):
+    def join(*members: Member, files=(), resumed=False, external=False, fails=None, layout=LAYOUT):
         seen: dict[str, object] = {}
         machine = Machine(dict(files))
 
@@ -111,9 +119,9 @@ def run(monkeypatch):
             configuration=SimpleNamespace(init=SimpleNamespace(timeouts=SimpleNamespace(etcd_api_call=SimpleNamespace(seconds=2.0)))),
             addresses=Addresses.of_machine("10.0.0.2"),
             node_name="two",
-            layout=LAYOUT,
+            layout=layout,
             host=machine,
-            etcd=Members(*members),
+            etcd=Members(*members, statuses=[Status(endpoint=f"https://{one.name}", member_id=one.id, leader_id=1) for one in members]),
             clock=clock,
             waiter=PollingWaiter(clock=clock, reporter=reporter),
             reporter=reporter,
@@ -129,7 +137,7 @@ def run(monkeypatch):
 
 def test_a_new_member_learns_serves_and_votes(run):
     ctx = run(ONE)
-    changes = [change for change in etcd_member.join(ctx) if change]
+    changes = [step for step in etcd_member.join(ctx) if isinstance(step, Change) and step]
     assert [change.target for change in changes] == [f"member two at {OURS}", f"directory {DATA}", "file etcd"]
     assert ctx.host.done == ["learned", "wrote etcd"]
     assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
@@ -159,7 +167,48 @@ def test_what_a_killed_run_left_goes_before_the_member_is_made_anew(run):
     learner = LAYOUT.manifest("etcd-learner")
     ctx = run(ONE, files={learner: b"{}", MANIFEST: OLD, DATA / "member" / "wal": b""}, resumed=True)
     list(etcd_member.join(ctx))
-    assert ctx.host.done == ["removed etcd-learner.yaml", "removed etcd.yaml", f"emptied {DATA}", "learned", "wrote etcd"]
+    assert ctx.host.done == ["removed etcd-learner.yaml", "removed etcd.yaml", f"emptied {DATA}/member", "learned", "wrote etcd"]
+
+
+def test_data_that_was_moved_elsewhere_goes_too_and_nothing_beside_it(run):
+    """`etcd.local.dataDir` may be any directory, with other things in it: only what etcd has made there is removed."""
+    moved = LAYOUT.at(pki=str(LAYOUT.pki), etcd_data="/srv/disk")
+    other = PurePosixPath("/srv/disk/lost+found/x")
+    ctx = run(ONE, files={other: b"", moved.etcd_data / "member" / "wal": b""}, resumed=True, layout=moved)
+    list(etcd_member.join(ctx))
+    assert ctx.host.done == ["emptied /srv/disk/member", "learned", "wrote etcd"]
+    assert list(ctx.host.files) == [other]
+
+
+THREE = Member(id=3, name="three", peer_urls=("https://10.0.0.3:2380",))
+
+
+def test_a_member_is_added_only_where_this_machine_reaches_the_others(run):
+    ctx = run(ONE, THREE)
+    ctx.etcd.barred = {"https://10.0.0.3:2380": "no answer in 2 s"}
+    with pytest.raises(WaitTimeout) as caught:
+        list(etcd_member.join(ctx))
+    assert "https://10.0.0.3:2380: no answer in 2 s" in caught.value.detail
+    assert "10.0.0.1" not in caught.value.detail
+    assert "2380" in caught.value.remedy
+    assert ctx.etcd.actions == []
+    assert (ctx.host.done, ctx.clock.monotonic()) == ([], pytest.approx(2.0))
+
+
+def test_members_that_are_down_need_not_be_reached(run):
+    ctx = run(ONE, THREE)
+    ctx.etcd.barred = {"https://10.0.0.3:2380": "connection refused"}
+    ctx.etcd._statuses = [Status(endpoint="https://one", member_id=1, leader_id=1), Status(endpoint="https://three", problem="no answer")]
+    list(etcd_member.join(ctx))
+    assert ctx.etcd.probed == ["https://10.0.0.1:2380"]
+    assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
+
+
+def test_peers_are_looked_for_only_where_a_member_is_added(run):
+    mine = Member(id=2, name="two", peer_urls=(OURS,))
+    ctx = run(ONE, mine, files={MANIFEST: OLD, DATA / "member" / "wal": b""}, resumed=True)
+    list(etcd_member.join(ctx))
+    assert ctx.etcd.probed == []
 
 
 def test_data_of_somebody_else_is_left_alone(run):
@@ -193,7 +242,7 @@ def test_a_learner_is_taken_back_whatever_ends_the_join(run, stop):
 def test_a_join_that_is_stopped_right_after_its_member_was_added_takes_it_back(run):
     ctx = run(ONE)
     steps = etcd_member.join(ctx)
-    assert next(step for step in steps if step.target.startswith("member"))
+    assert next(step for step in steps if isinstance(step, Change)).target == f"member two at {OURS}"
     steps.close()
     assert ctx.etcd.members() == [ONE]
 

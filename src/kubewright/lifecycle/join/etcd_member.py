@@ -26,6 +26,9 @@ CHECK: Final = "check-etcd"
 EXISTING: Final = "existing"
 _CLUSTER: Final = "initial-cluster"
 _STATE: Final = "initial-cluster-state"
+_PEERS: Final = 10.0
+"""Seconds for reaching the peer ports: what bars them, a firewall, does not go by itself."""
+_PEERS_REMEDY: Final = "let the control planes reach each other on port 2380, in both directions, then run the same command again"
 _WITHDRAWING: Final = 10.0
 """Seconds for taking back a member: the command has failed already."""
 
@@ -63,9 +66,12 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
     yield from learning.end(ctx)
     joining = Joining(etcd=ctx.etcd, clock=ctx.clock, waiter=ctx.waiter, within=_patience(ctx))
     desired = _desired(ctx)
-    if decide(joining.look(), desired) is not Step.KEEP or not desired.has_data:
+    step = decide(joining.look(), desired)
+    if step is not Step.KEEP or not desired.has_data:
         yield from _clear(ctx)
         desired = _desired(ctx)
+    if step is not Step.KEEP:
+        yield _reached(ctx, desired)
     ctx.say(TOPIC, f"Adding this machine's etcd member at {desired.peer_url}")
     try:
         yield joining.add(desired)
@@ -101,8 +107,26 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
     if ctx.host.state(manifest) is not None:
         yield ctx.host.remove(manifest)
         yield from ending.gone(ctx, pods=(COMPONENT,))
-    if left:
-        yield ctx.host.empty(data)
+    member = data / "member"  # etcd's own: the cluster's configuration may name a directory that has other things in it
+    if ctx.host.entries(member):
+        yield ctx.host.empty(member, own=[member])
+
+
+def _reached(ctx: JoinContext, desired: EtcdMember) -> Waited:
+    """Wait until this machine reaches the peer ports of the members that are healthy: a member that does not would never come up.
+
+    Etcd counts a new member before it has come, and takes no other one meanwhile. Raises WaitTimeout, which names who is not reached.
+    """
+
+    def reached() -> str | None:
+        healthy = {status.member_id for status in ctx.etcd.statuses() if status.healthy}
+        others = [one for one in ctx.etcd.members() if one.id in healthy and desired.peer_url not in one.peer_urls]
+        problems = [f"{url}: {problem}" for one in others for url in one.peer_urls[:1] if (problem := ctx.etcd.reach(url))]
+        return "; ".join(problems) or None
+
+    return ctx.waiter.until(
+        reached, within=min(_PEERS, _patience(ctx)), saying="this machine to reach the peer ports of etcd's members", remedy=_PEERS_REMEDY
+    )
 
 
 def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterable[Change | Waited]:

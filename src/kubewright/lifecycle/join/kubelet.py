@@ -70,9 +70,10 @@ def server(ctx: JoinContext) -> str:
     """Return whom the kubelet asks for its certificate.
 
     A control plane's asks the cluster as well: its own API server is not up yet, and the kubelet would pause for seconds between attempts.
-    Where the phase that points it to its own machine later is left out, it is pointed there at once, as with kubeadm.
+    Where the phase that points it to its own machine later is left out, it is pointed there at once, as with kubeadm. Phases that run one by
+    one leave nothing out.
     """
-    later = not ctx.control_plane or ctx.runs("wait-control-plane")
+    later = not ctx.control_plane or ctx.runs("wait-control-plane") or ctx.phases == frozenset({"kubelet-start"})
     return ctx.found.server if later else ctx.addresses.api_server
 
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError
+from kubewright.base.errors import APIError, HostError
 from kubewright.base.events import Waited
 from kubewright.etcd.members import by_peer_url
+from kubewright.host.containers import ContainerState
 from kubewright.host.desired import Directory, File
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.init import static_pods
@@ -65,16 +66,31 @@ def end(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def serving(ctx: JoinContext) -> Waited:
-    """Wait until this machine's etcd serves clients and follows a leader."""
+    """Wait until this machine's etcd serves clients and follows a leader: the one that stays, not one that a killed run let learn."""
     endpoint = client_url(ctx.addresses)
     return until(
         ctx,
-        lambda: ctx.etcd.status(endpoint).reason or None,
+        lambda: _still_learns(ctx) or ctx.etcd.status(endpoint).reason or None,
         saying="the new etcd member to serve",
         blame=("etcd",),
         within=_patience(ctx),
         remedy=QUORUM_REMEDY,
     )
+
+
+def _still_learns(ctx: JoinContext) -> str:
+    """Say that the etcd of an earlier run has not ended, which its manifest did not outlive.
+
+    A kubelet that is just starting may run a pod whose manifest has gone meanwhile. It serves, because it has data, and is ended then.
+    """
+    if not ctx.resumed:
+        return ""
+    try:
+        found = ctx.host.runtime.containers(namespace="kube-system")
+    except HostError as error:
+        return str(error)
+    runs = any(one.name == NAME and one.state is ContainerState.RUNNING for one in found)
+    return "the etcd that an earlier run let learn has not ended yet" if runs else ""
 
 
 def _patience(ctx: JoinContext) -> float:
