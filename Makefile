@@ -20,7 +20,14 @@ ENSURE_MACHINES = PYTHONPATH=. $(BIN)/python -m testbed ensure
 FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; \
   for version in v1.35.4 v1.37.1; do KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version $$version; done
 
-.PHONY: help up down test test-unit test-controlplane test-machines machines test-compat lint format bench soak fuzz mutants lock proto clean
+# The archive that is tried on machines without Python, where there are such machines.
+MAKE_BUNDLE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE) --no-print-directory bundle; fi
+
+# What goes into the archive, and makes it.
+BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
+
+.PHONY: help up down wheel bundle test test-unit test-controlplane test-machines machines test-compat lint format bench soak fuzz mutants lock \
+  proto clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
@@ -31,11 +38,23 @@ up: $(VENV)/.core ## Start a local cluster (ARGS='--nodes 10' and so on)
 down: $(VENV)/.core ## Stop it and remove it
 	@$(BIN)/kubewright down --name $(NAME) $(ARGS)
 
+wheel: $(VENV)/.core ## Build the wheel below dist
+	$(BIN)/python -m hatchling build -t wheel
+
+bundle: dist/.bundle ## Build the archive that runs on a machine without Python (Debian, Ubuntu)
+	@ls dist/kubewright-*-linux-*.tar.gz
+
+dist/.bundle: $(BUNDLED) | $(VENV)/.core
+	@bash scripts/prerequisites.sh "$(PYTHON)" bundle
+	$(BIN)/python scripts/bundle.py
+	@touch $@
+
 test: lint ## Run every test tier
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
 	$(FETCH_RUNTIME)
 	$(ENSURE_MACHINES)
+	$(MAKE_BUNDLE)
 	$(BIN)/pytest tests/unit tests/controlplane tests/compat tests/machines $(ARGS)
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
@@ -50,6 +69,7 @@ test-machines: $(VENV)/.test ## Run the tests on whole machines (root on Debian)
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
 	$(ENSURE_MACHINES)
+	$(MAKE_BUNDLE)
 	$(BIN)/pytest tests/machines $(ARGS)
 
 machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
@@ -63,14 +83,14 @@ test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
 	$(BIN)/pytest tests/compat $(ARGS)
 
 lint: $(VENV)/.test ## Check style, types and layers
-	$(BIN)/ruff check src tests testbed
-	$(BIN)/ruff format --check src tests testbed
+	$(BIN)/ruff check src tests testbed scripts
+	$(BIN)/ruff format --check src tests testbed scripts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 format: $(VENV)/.test ## Format the code
-	$(BIN)/ruff format src tests testbed
-	$(BIN)/ruff check --fix src tests testbed
+	$(BIN)/ruff format src tests testbed scripts
+	$(BIN)/ruff check --fix src tests testbed scripts
 
 bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 	$(BIN)/kubewright binaries fetch
@@ -91,12 +111,15 @@ mutants: $(VENV)/.test ## Leave out rows of tables one at a time: a test must mi
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.mutation $(ARGS)
 
+# Three files: what a user runs (the archive of `make bundle` has exactly this), what builds the package, what the tests need besides.
 # --no-strip-extras: pip before 23.1 does not connect `name[extra]`, as others require it, with a pinned `name`.
+LOCK = uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
+  --exclude-newer "$$(date -u -d '7 days ago' +%F)"
+
 lock: ## Resolve the dependencies again (needs uv)
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
-	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" pyproject.toml requirements-build.in -o requirements.lock
-	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
-	  --exclude-newer "$$(date -u -d '7 days ago' +%F)" --extra test --extra cri -c requirements.lock pyproject.toml requirements-build.in -o requirements-test.lock
+	$(LOCK) --extra cri pyproject.toml -o requirements.lock
+	$(LOCK) -c requirements.lock requirements-build.in -o requirements-build.lock
+	$(LOCK) --extra test --extra cri -c requirements.lock -c requirements-build.lock pyproject.toml requirements-build.in -o requirements-test.lock
 
 proto: $(VENV)/.test ## Generate the code for talking to container runtimes
 	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. kubewright/host/cri/api.proto
@@ -110,9 +133,9 @@ $(VENV)/bin/python:
 	@bash scripts/prerequisites.sh "$(PYTHON)"
 	"$(PYTHON)" -m venv $(VENV)
 
-$(VENV)/.core: requirements.lock pyproject.toml | $(VENV)/bin/python
+$(VENV)/.core: requirements.lock requirements-build.lock pyproject.toml | $(VENV)/bin/python
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) # one whose making was killed
-	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock -r requirements-build.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q src  # an environment may forbid Python to write byte code later
 	@touch $@

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What `make` needs before there is a virtual environment: Python >= 3.11 with venv. With `runc` as second argument also what building runc
-# takes, the one program that is written in C in part.
+# takes, the one component that is written in C in part; with `bundle` what the archive's launcher takes.
 # As root with apt at hand a missing package is installed; otherwise the command to run is named. Never sudo.
 set -euo pipefail
 python=${1-}
@@ -26,4 +26,7 @@ fi
 "$python" -c 'import ensurepip, venv' 2>/dev/null || install python3-venv
 if [ "${2-}" = runc ]; then
   { command -v gcc && command -v pkg-config && pkg-config --exists libseccomp; } >/dev/null 2>&1 || install gcc libc6-dev libseccomp-dev pkg-config
+fi
+if [ "${2-}" = bundle ]; then
+  { command -v gcc && [ -e "$(gcc -print-file-name=libc.a)" ]; } >/dev/null 2>&1 || install gcc libc6-dev
 fi
