@@ -47,10 +47,14 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one benchmark found. `raw` has one map per round, with everything that was measured in it; `extra` is for pictures."""
+    """What one benchmark found. `raw` has one map per round, with everything that was measured in it; `extra` is for pictures.
+
+    `commit` is what was measured: a commit, with a word more where the sources were not exactly that.
+    """
 
     benchmark: str
     taken: str
+    commit: str
     machine: Mapping[str, Any]
     figures: tuple[Figure, ...]
     raw: Sequence[Mapping[str, Any]]
@@ -66,7 +70,7 @@ class Result:
         """Read what `as_map` made. Raises KeyError or TypeError for anything else."""
         wanted = ("name", "unit", "target", "statistic")
         figures = tuple(Figure(samples=tuple(row["samples"]), **{name: row[name] for name in wanted}) for row in found["figures"])
-        names = ("benchmark", "taken", "machine", "raw", "extra")
+        names = ("benchmark", "taken", "commit", "machine", "raw", "extra")
         return cls(figures=figures, **{name: found[name] for name in names})
 
 

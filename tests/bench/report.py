@@ -43,14 +43,14 @@ def text(results: Iterable[Result]) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return one table per benchmark, with when and where it was measured."""
+    """Return one table per benchmark, with what was measured, when and where."""
     parts = []
     for found in results:
         machine = found.machine
         lines = [_HEADER, tuple("---" for _ in _HEADER), *(row(one) for one in found.figures)]
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
         where = (
-            f"{found.taken[:10]}, {machine['cores']} cores ({machine['processor'] or machine['architecture']}), "
+            f"{found.commit}, {found.taken[:10]}, {machine['cores']} cores ({machine['processor'] or machine['architecture']}), "
             f"{machine['memoryMiB'] / 1024:.0f} GiB, Linux {machine['kernel']}, Python {machine['python']}, Kubernetes {machine['kubernetes']}"
         )
         parts.append(f"### {found.benchmark}\n\n{where}\n\n{table}\n")

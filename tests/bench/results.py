@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.bench.model import Figure, Result
 from tests.bench.setup import machine
+
+SOURCES: Final = Path(__file__).parents[2]
 
 
 def result(
@@ -19,11 +22,22 @@ def result(
     return Result(
         benchmark=benchmark,
         taken=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        commit=commit(SOURCES),
         machine=machine(),
         figures=tuple(figures),
         raw=[{key: _short(value) for key, value in row.items()} for row in raw],
         extra=extra or {},
     )
+
+
+def commit(checkout: Path) -> str:
+    """Return the commit that the sources are of, and say so if they were changed since. An archive without its history has none."""
+    git = ("git", "-C", str(checkout))
+    head = subprocess.run([*git, "log", "-1", "--format=%h"], capture_output=True, text=True, check=False)
+    if head.returncode:
+        return "no commit"
+    changed = subprocess.run([*git, "status", "--porcelain", "--", "src"], capture_output=True, text=True, check=True).stdout
+    return head.stdout.strip() + (" with changes" if changed else "")
 
 
 def save(found: Result, directory: Path) -> Path:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 from tests.bench import drawing, report, results
+from tests.bench.__main__ import BENCHMARKS
 from tests.bench.model import MEBIBYTES, MOST, RATIO, Figure, Result, figure, ratios
 
 ROWS = [{"ours": 3.0, "theirs": 2.0}, {"ours": 2.0, "theirs": 2.0}, {"ours": 9.0, "theirs": 3.0}]
@@ -25,7 +28,9 @@ def a_result(*figures: Figure, **extra: object) -> Result:
     machine = {
         "cores": 2, "memoryMiB": 2048, "kernel": "6.1", "architecture": "amd64", "processor": "", "python": "3.11.2", "kubernetes": "v1.36.3",
     }  # fmt: skip
-    return Result(benchmark="start", taken="2026-11-21T12:00:00Z", machine=machine, figures=figures, raw=ROWS, extra=extra)
+    return Result(
+        benchmark="start", taken="2026-11-21T12:00:00Z", commit="286403e", machine=machine, figures=figures, raw=ROWS, extra=extra
+    )
 
 
 def test_ratios_are_made_pair_by_pair():
@@ -80,7 +85,31 @@ def test_the_document_gets_its_figures_between_the_marks_and_keeps_the_rest(tmp_
     assert once.startswith("before\n")
     assert once.endswith("\nafter\n")
     assert "old" not in once
+    assert "### start\n\n286403e, 2026-11-21, 2 cores" in once
     assert once.count("| `up` | ≤ 2.00 s | 3.00 s | 2.00 s to 9.00 s | 3 | **no** |") == 1
+
+
+def test_a_result_names_the_commit_that_was_measured(tmp_path):
+    """With changes, if the sources were not those of the commit; documents may have been."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
+    (tmp_path / "src").mkdir()
+    assert results.commit(tmp_path) == "no commit"
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "m"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    (tmp_path / "README.md").write_text("new")
+    assert head.startswith(results.commit(tmp_path))
+    (tmp_path / "src" / "new.py").write_text("")
+    assert results.commit(tmp_path).endswith(" with changes")
+
+
+def test_every_figure_in_the_documents_names_its_commit():
+    """And the page is made of the results beside it."""
+    documents = results.SOURCES / "docs"
+    found = results.load(documents / "performance", list(BENCHMARKS))
+    assert len(found) == 10
+    assert [one.benchmark for one in found if not re.fullmatch(r"[0-9a-f]{7,}( with changes)?", one.commit)] == []
+    assert report.markdown(found) in (documents / "performance.md").read_text()
 
 
 def test_a_document_without_marks_is_refused(tmp_path):
