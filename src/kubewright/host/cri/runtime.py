@@ -153,5 +153,5 @@ def _not_installed(error: ImportError) -> HostError:
     return HostError(
         "container runtimes cannot be talked to: gRPC is not installed",
         detail=str(error),
-        remedy="install kubewright with its extra `cri`: pip install 'kubewright[cri]'",
+        remedy="install what the extra `cri` of kubewright stands for: pip install grpcio protobuf",
     )
