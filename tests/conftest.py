@@ -9,6 +9,7 @@ A shell starts what it puts into the background with SIGINT ignored, and childre
 """
 
 import asyncio
+import logging
 import os
 import signal
 from importlib.metadata import entry_points
@@ -33,6 +34,16 @@ pytest_plugins = [] if INSTALLED else ["kubewright.testing.plugin"]
 def no_secret_is_known():
     """What one test has read is no secret in the next."""
     secrecy.forget()
+
+
+@pytest.fixture(autouse=True)
+def no_log_is_set_up():
+    """A command with -v sets the log up for its process: the next test is another one."""
+    logger = logging.getLogger("kubewright")
+    kept = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    logger.handlers[:], logger.propagate = kept[0], kept[2]
+    logger.setLevel(kept[1])
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,6 +10,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import Line
 from kubewright.cli.report import JsonLines, KubeadmText
+from kubewright.cli.run_log import logged
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.pulling import Policy, Pull, pull_images
 
@@ -23,7 +24,7 @@ def pull(configuration: Configuration, *, form: str) -> list[str]:
     """
     registration = configuration.init.node_registration
     how = Pull(policy=Policy.ALWAYS, serial=registration.image_pull_serial)
-    reporter = KubeadmText() if form == "text" else JsonLines()
+    reporter = logged(KubeadmText() if form == "text" else JsonLines())
     wanted = images(configuration.cluster)
     with closing(CRIRuntime(registration.cri_socket)) as runtime:
         runtime.version()  # within two seconds; the pull itself has no limit

@@ -21,6 +21,7 @@ from kubewright.cli.machine_text import MachineText
 from kubewright.cli.output import write_documents, write_plan, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import JsonLines, PlainLines
+from kubewright.cli.run_log import logged
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
@@ -161,8 +162,8 @@ def _chosen(parsed: Parsed, name: str) -> str:
 def _reporter(parsed: Parsed, form: str) -> events.Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if _given(parsed, "plan") or _given(parsed, "print-manifest"):
-        return PlainLines()
-    return MachineText() if form == "text" else JsonLines()
+        return logged(PlainLines())
+    return logged(MachineText() if form == "text" else JsonLines())
 
 
 def _manifest(text: str, *, form: str) -> int:

@@ -15,6 +15,7 @@ from kubewright.cli.machine_text import MachineText
 from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import JsonLines, PlainLines
+from kubewright.cli.run_log import logged
 from kubewright.lifecycle.init import dry_run_directory
 from kubewright.lifecycle.join.calls import Call
 from kubewright.lifecycle.join.context import WORKER
@@ -101,8 +102,8 @@ def _dry_run(call: Call, means: Means, *, form: str) -> int:
 def _reporter(parsed: Parsed, form: str) -> Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if given_switch(parsed, "plan"):
-        return PlainLines()
-    return MachineText(silent=(WORKER,)) if form == "text" else JsonLines()
+        return logged(PlainLines())
+    return logged(MachineText(silent=(WORKER,)) if form == "text" else JsonLines())
 
 
 def _flags(parsed: Parsed) -> JoinFlags:

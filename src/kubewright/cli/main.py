@@ -29,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         scheme = found.command.exit_scheme
         parsed = parser.read(found, program=program)
         verbosity = parsed.number("v") or 0
+        if verbosity > 0:
+            _start_log(parsed, verbosity)
         for notice in parsed.notices:
             sys.stderr.write(f"{notice}\n")
         if parsed.command is ROOT and VERSION.name in parsed.given and parsed.flag(VERSION.name) and not parsed.wants_help:
@@ -48,6 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
     except Exception as error:  # the last line of defence: a bug must not look like a traceback
         return _bug(error, verbosity=verbosity)
+
+
+def _start_log(parsed: parser.Parsed, verbosity: int) -> None:
+    """Set the log up, and note what was called: the names of flags, not their values."""
+    import logging
+
+    import kubewright
+    from kubewright.base import logs
+
+    logs.configure(verbosity)
+    flags = " ".join(f"--{name}" for name in sorted(parsed.given)) or "no flags"
+    logs.verbose(logging.getLogger(__name__), 1, 'kubewright %s: "%s" with %s', kubewright.__version__, parsed.command.path, flags)
 
 
 def _version(program: str) -> int:

@@ -16,6 +16,7 @@ from kubewright.cli import machine_calls
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import PlainLines
+from kubewright.cli.run_log import logged
 from kubewright.lifecycle import checking
 from kubewright.lifecycle.init import checks
 from kubewright.lifecycle.init.calls import Call
@@ -28,7 +29,7 @@ FAILED: Final = 4
 
 def init(parsed: Parsed) -> int:
     """Check this machine for init."""
-    means = Means(clock=SystemClock(), random=SystemRandom(), reporter=PlainLines())
+    means = Means(clock=SystemClock(), random=SystemRandom(), reporter=logged(PlainLines()))
     call = Call.of(init_command.request_of(parsed, only=()), machine=init_command.machine, means=means)
     return _tell(parsed, checks.examine(call.configuration, host=call.host, addresses=call.addresses, user=os.geteuid()))
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import Reporter
 from kubewright.cli.report import JsonLines, PlainLines
+from kubewright.cli.run_log import has_log, logged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def progress(title: str, *, form: str, look: Look | None = None) -> Iterator[Rep
     `look` is for the live display alone: what it returns is shown beside the events.
     """
     if form != "text":
-        yield JsonLines()
-    elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        yield logged(JsonLines())
+    elif not has_log() and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         from kubewright.cli.live import LiveDisplay
 
         clock = SystemClock()
@@ -37,4 +38,4 @@ def progress(title: str, *, form: str, look: Look | None = None) -> Iterator[Rep
             with Watch(look, reporter=display, clock=clock):
                 yield display
     else:
-        yield PlainLines()
+        yield logged(PlainLines())

@@ -19,6 +19,7 @@ from kubewright.cli.machine_calls import given_names, given_switch, given_text
 from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
+from kubewright.cli.run_log import logged
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
@@ -133,8 +134,8 @@ def _ask(question: str, *, form: str) -> str:
 def _reporter(form: str, *, plans: bool) -> events.Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if plans:
-        return PlainLines()
-    return _ResetText() if form == "text" else JsonLines()
+        return logged(PlainLines())
+    return logged(_ResetText() if form == "text" else JsonLines())
 
 
 class _ResetText:

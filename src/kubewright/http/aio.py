@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import aiohttp
 from yarl import URL
 
-from kubewright.http import failures
+from kubewright.http import failures, tracing
 from kubewright.http.addresses import origin
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
@@ -80,12 +80,14 @@ class Transport:
         timeout: float | None = REQUEST_TIMEOUT,
     ) -> Response:
         self._in_flight += 1
+        trace = tracing.begin(method, f"{self._server}{self._prefix}{target}")
         try:
             async with asyncio.timeout(timeout), self._send(method, target, headers, body, None) as answer:
+                trace.answered(answer.status)
                 content = await self._read_whole(answer, method, target)
                 return Response(status=answer.status, headers=_lower(answer.headers), body=content)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failure(error, method, target) from error
+            raise self._failed(error, method, target, trace) from error
         finally:
             self._in_flight -= 1
             if self._idle is not None and not self._in_flight:
@@ -103,11 +105,13 @@ class Transport:
         timeout: float | None = REQUEST_TIMEOUT,
         stall: float | None = None,
     ) -> AsyncIterator[Streamed]:
+        trace = tracing.begin(method, f"{self._server}{self._prefix}{target}")
         try:
             async with asyncio.timeout(timeout):
                 answer = await self._send(method, target, headers, body, stall)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failure(error, method, target) from error
+            raise self._failed(error, method, target, trace) from error
+        trace.answered(answer.status)
         self._streams.add(answer)
         try:
             yield Streamed(answer, failure=lambda error: self._failure(error, method, target))
@@ -185,6 +189,11 @@ class Transport:
                 raise failures.no_answer(self._server, method, target, Reason.TOO_LARGE, detail=f"more than {most} bytes")
             parts.append(part)
         return b"".join(parts)
+
+    def _failed(self, error: Exception, method: str, target: str, trace: tracing.Trace) -> NoAnswer:
+        failure = self._failure(error, method, target)
+        trace.failed(failure.what)
+        return failure
 
     def _failure(self, error: Exception, method: str, target: str) -> NoAnswer:
         if self._closed:

@@ -17,7 +17,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Timeout, make_headers
 
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.http import failures
+from kubewright.http import failures, tracing
 from kubewright.http.addresses import origin
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
@@ -80,7 +80,8 @@ class Transport:
         stall: float | None = None,
     ) -> Iterator[Streamed]:
         url = f"{self._server}{self._prefix}{target}"
-        answer = _open(self._manager, method, url, headers=headers, body=body, timeouts=_timeouts(self._limits, timeout))
+        trace = tracing.begin(method, url, clock=self._clock)
+        answer = _open(self._manager, method, url, headers=headers, body=body, timeouts=_timeouts(self._limits, timeout), trace=trace)
         answer.clock = self._clock
         try:
             answer.allow_silence(stall)
@@ -195,7 +196,8 @@ class Downloads:
             proxy = self._proxies.for_url(current)
             if proxy not in self._managers:
                 self._managers[proxy] = _manager(self._context, proxy, connections=1)
-            answer = _open(self._managers[proxy], "GET", current, headers=headers, body=None, timeouts=self._timeouts)
+            trace = tracing.begin("GET", current, query=False)
+            answer = _open(self._managers[proxy], "GET", current, headers=headers, body=None, timeouts=self._timeouts, trace=trace)
             place = answer.headers.get("location")
             if answer.status not in _REDIRECT_CODES or place is None:
                 return answer
@@ -251,7 +253,14 @@ def _timeouts(limits: Limits, timeout: float | None) -> Timeout:
 
 
 def _open(
-    manager: urllib3.PoolManager, method: str, url: str, *, headers: Headers | None, body: bytes | None, timeouts: Timeout
+    manager: urllib3.PoolManager,
+    method: str,
+    url: str,
+    *,
+    headers: Headers | None,
+    body: bytes | None,
+    timeouts: Timeout,
+    trace: tracing.Trace,
 ) -> Streamed:
     shown = urllib3.HTTPHeaderDict({"user-agent": "kubewright", "accept-encoding": "identity"})
     for name, value in header_pairs(headers or {}):
@@ -261,7 +270,10 @@ def _open(
             method, url, headers=shown, body=body, timeout=timeouts, redirect=False, retries=False, preload_content=False
         )
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise _failure(error, method, url) from error
+        failure = _failure(error, method, url)
+        trace.failed(failure.what)
+        raise failure from error
+    trace.answered(answer.status)
     return Streamed(answer, method=method, url=url)
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.records import dataclass
-from kubewright.http import failures
+from kubewright.http import failures, tracing
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, MIB, Response
 
@@ -46,6 +46,7 @@ def stream(
     if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{target!r} is not an encoded path", remedy="quote it (urllib.parse.quote)")
     call = _Call(method, path, target)
+    trace = tracing.begin(method, f"unix://{path}{target}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         with call.mapped():
             sock.settimeout(timeout)
@@ -56,6 +57,7 @@ def stream(
             sock.sendall(head.encode("ascii") + body)
             status, headers, rest = _read_head(sock, call)
             length = int(headers.get("content-length", "0"))
+            trace.answered(status)
         yield status, headers, _body(sock, rest, length, call)
 
 

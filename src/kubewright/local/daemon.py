@@ -19,6 +19,7 @@ import sys
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, Locked
 from kubewright.base.yaml.preloading import preload
@@ -39,6 +40,7 @@ _LOOK: Final = 0.02
 def main() -> int:
     """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, told in the log."""
     preload()
+    logs.configure()
     places = Places(Path(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: no memory image of us on a disk
     _raise_file_limit()

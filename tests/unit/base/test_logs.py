@@ -14,15 +14,6 @@ from kubewright.base import logs
 from kubewright.base.masking import MASK, Masker
 
 
-@pytest.fixture(autouse=True)
-def _restored():
-    logger = logging.getLogger(logs.ROOT)
-    kept = (list(logger.handlers), logger.level, logger.propagate)
-    yield
-    logger.handlers[:], logger.level, logger.propagate = kept
-    logging.getLogger("kubewright").manager._clear_cache()
-
-
 def lines(verbosity: int) -> list[str]:
     stream = io.StringIO()
     logs.configure(verbosity, stream=stream)

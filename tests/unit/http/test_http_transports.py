@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -12,6 +14,7 @@ import pytest
 import trustme
 from scripted_server import Raw, ScriptedServer, Seen, answer, json_answer, lines_answer
 
+from kubewright.base import logs
 from kubewright.base.errors import Unreachable
 from kubewright.http import aio, loop, sync, tls
 from kubewright.http.failures import NoAnswer, Reason
@@ -51,6 +54,33 @@ Call = Sync | Async
 @pytest.fixture(params=[Sync(), Async()], ids=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Call:
     return request.param
+
+
+@pytest.mark.parametrize(("verbosity", "count"), [(5, 0), (6, 2), (10, 2)])
+def test_each_request_is_a_line_of_the_log_without_its_secrets(call, make_server, trusting, verbosity, count):
+    stream = io.StringIO()
+    logs.configure(verbosity, stream=stream)
+    url = make_server(lambda seen: json_answer({"ok": "canary"}, status=403)).url
+    call(url, trusting, headers={"authorization": "Bearer canary-1234567890"})
+    with pytest.raises(NoAnswer):
+        call("https://127.0.0.1:1", trusting)
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == count
+    if count:
+        assert re.fullmatch(rf'I.*tracing\.py:\d+\] "Response" verb="GET" url="{url}/x\?y=1" status="403" milliseconds=\d+', lines[0])
+        assert re.search(r'\] "No response" verb="GET" url="https://127\.0\.0\.1:1/x\?y=1" err=".+" milliseconds=\d+$', lines[1])
+    assert "canary" not in stream.getvalue()
+
+
+def test_user_information_and_what_the_query_of_a_download_says_are_not_logged(make_server, trusting):
+    stream = io.StringIO()
+    logs.configure(10, stream=stream)
+    server = make_server(lambda seen: json_answer({}))
+    place = server.url.replace("https://", "https://me:canary@")
+    with sync.Downloads(trusting).get(f"{place}/file?signature=canary") as found:
+        assert found.read() == b"{}"
+    [line] = stream.getvalue().splitlines()
+    assert f'url="{server.url}/file?..." status="200"' in line
 
 
 @pytest.fixture

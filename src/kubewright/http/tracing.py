@@ -1,0 +1,55 @@
+"""One line of the log for each request, at -v 6: what was asked of whom, what came back, and how long it took, much as client-go tells it.
+
+Never a header, a body, user information, or what a download's query says: that may be a signature.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.logs import level_of, verbose
+
+REQUESTS: Final = 6
+_log: Final = logging.getLogger(__name__)
+
+
+class Trace:
+    """A request that is under way, of which nothing is told."""
+
+    def answered(self, status: int) -> None:
+        """Note the status of the answer. Its body may still be on its way."""
+
+    def failed(self, why: object) -> None:
+        """Note why there is no answer."""
+
+
+class _Told(Trace):
+    """One that is told."""
+
+    def __init__(self, method: str, url: str, *, clock: Clock, query: bool) -> None:
+        self._clock, self._begin = clock, clock.monotonic()
+        parts = urlsplit(url)
+        shown = "" if not parts.query else f"?{parts.query}" if query else "?..."
+        self._what = f'verb="{method}" url="{parts.scheme}://{parts.netloc.rpartition("@")[2]}{parts.path}{shown}"'
+
+    def answered(self, status: int) -> None:
+        verbose(_log, REQUESTS, '"Response" %s status="%d" milliseconds=%d', self._what, status, self._passed())
+
+    def failed(self, why: object) -> None:
+        verbose(_log, REQUESTS, '"No response" %s err="%s" milliseconds=%d', self._what, why, self._passed())
+
+    def _passed(self) -> float:
+        return (self._clock.monotonic() - self._begin) * 1000
+
+
+_SILENT: Final = Trace()
+
+
+def begin(method: str, url: str, *, clock: Clock | None = None, query: bool = True) -> Trace:
+    """Return the trace of a request that begins now. Without `query`, what its query says is left out."""
+    if not _log.isEnabledFor(level_of(REQUESTS)):
+        return _SILENT
+    return _Told(method, url, clock=clock or SystemClock(), query=query)
