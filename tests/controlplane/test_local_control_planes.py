@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -195,6 +196,23 @@ def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(t
         assert api.get(named("ConfigMap"), "while-it-is-gone", "default")["data"] == {"text": "kept"}
         assert TAINT in api.get(named("Node"), THIRD)["spec"]["taints"]
         api.delete(named("ConfigMap"), "while-it-is-gone", "default")
+
+
+def test_a_kubelet_conf_that_was_deleted_on_a_further_control_plane_is_restored_though_its_node_is_ready(three: Bench) -> None:
+    layouts, before = {name: three.places().layout(name) for name in (SECOND, THIRD)}, _processes(three)
+    files = {name: Path(layout.kubeconfig("kubelet")) for name, layout in layouts.items()}
+    content = {name: path.read_bytes() for name, path in files.items()}
+    for path in files.values():
+        path.unlink()
+    shutil.rmtree(layouts[THIRD].kubelet / "pki")  # and the certificate that it named
+
+    assert three.up().changes != ()
+
+    assert {name: path.read_bytes() for name, path in files.items()} == content
+    assert Path(layouts[THIRD].kubelet / "pki/kubelet-client-current.pem").is_file()
+    assert {key: row for key, row in _processes(three).items() if key in before} == before
+    _require_three(three)
+    assert three.up().changes == ()
 
 
 def test_the_others_go_on_without_the_first_api_server(three: Bench) -> None:

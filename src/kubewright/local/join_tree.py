@@ -12,10 +12,12 @@ from kubewright.base.errors import HostError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, replace
 from kubewright.etcd.members import by_peer_url
+from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access
 from kubewright.lifecycle import etcd_access
-from kubewright.lifecycle.join import phases, reading
+from kubewright.lifecycle.init.kubelet import SERVICE
+from kubewright.lifecycle.join import phases, reading, registration
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
@@ -81,11 +83,19 @@ def keep_data(ctx: JoinContext) -> Iterable[Change]:
     return ()
 
 
+def begin_anew(ctx: JoinContext) -> Iterable[Change]:
+    """End a node that goes on with what its files have lost: only one that begins asks for a certificate."""
+    found = ctx.host.service(SERVICE)
+    if found is not None and found.running and not registration.is_done(ctx):
+        yield ctx.host.ensure(Service(name=SERVICE, running=False))
+
+
 LOCAL_JOIN: Final[Phases[JoinContext]] = Phases(
     Phase("preflight", "Nothing: `up` has checked this machine", run=no_checks, hidden=True),
     phases.PREPARE,
     Phase("keep-data", "Require that etcd knows the members that once were", run=keep_data, hidden=True),
     phases.CHECK_ETCD,
+    Phase("begin-anew", "End a node that has lost its kubelet.conf", run=begin_anew, hidden=True),
     phases.KUBELET_START,
     phases.ETCD_JOIN,
     phases.WAIT_BOOTSTRAP,

@@ -151,6 +151,7 @@ class MachineJoins:
             started=clock.now(),
             overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
             resumed=True,
+            owns_node=True,
             first=first.addresses.api_server,
             joined_before=_has_joined(host),
             administrator=self._administrator,

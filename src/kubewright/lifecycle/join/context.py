@@ -77,6 +77,7 @@ class JoinContext(MachineContext):
     - `resumed`: an earlier run of the same join began to make this machine what it is.
     - `reach_etcd` makes a client of the cluster's etcd; plans put one over it that changes no member.
     - `health_checks` gives the conditions of components other than the API server, by name.
+    - `owns_node`: nobody else can have a Node of this name, because whoever runs this join gives the names.
     - `read_ahead`: documents of the cluster that were read before they were asked for.
     - `preflight` is what the phase of that name does: plans name what would be checked, a run that changes the machine checks it.
     """
@@ -89,6 +90,7 @@ class JoinContext(MachineContext):
     health_checks: Callable[[JoinContext], Mapping[str, Condition]] = components
     preflight: Callable[[JoinContext], Iterable[Step]] = name_checks
     resumed: bool = False
+    owns_node: bool = False
     read_ahead: dict[Row, Document] = field(default_factory=dict)
 
     @property

@@ -36,12 +36,15 @@ def find(ctx: JoinContext) -> Object | None:
 
 
 def require_free(ctx: JoinContext) -> Change:
-    """Return that the kubelet registers a Node; one that is there and not Ready is taken over. Raises APIError for one that is Ready."""
+    """Return that the kubelet registers a Node; one that is there and not Ready, or surely this machine's own, is taken over.
+
+    Raises APIError for another one that is Ready.
+    """
     target = f"Node {name(ctx)}"
     if ctx.registered is None:
         return Change(target=target, action=Action.CREATE, reason="the kubelet registers it")
     conditions = (ctx.registered.get("status") or {}).get("conditions") or ()
-    if any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
+    if not ctx.owns_node and any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
         raise APIError(
             f"a Node with the name {name(ctx)} exists in the cluster and is Ready",
             remedy=f"give this machine another name (--node-name), or delete the old one with `kubectl delete node {name(ctx)}`",
