@@ -8,8 +8,12 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3; do "$$p" -c 'import sys; sy
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+JOBS ?= 3
 NAME ?= default
 SECONDS ?= 300
+# What the tests of completion need; an ordinary user installs it, or they are skipped.
+SHELLS = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" shells; fi
+
 # The tests with a container runtime need root; without it they are skipped.
 FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" runc; $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
 
@@ -49,15 +53,21 @@ dist/.bundle: $(BUNDLED) | $(VENV)/.core
 	$(BIN)/python scripts/bundle.py
 	@touch $@
 
-test: lint ## Run every test tier
+# Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py. Style does not stop the
+# tests, so that one run shows everything that is wrong.
+test: $(VENV)/.test ## Check style, types and layers, and run every test tier (JOBS=1 for one test at a time)
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
 	$(FETCH_RUNTIME)
+	$(SHELLS)
 	$(ENSURE_MACHINES)
 	$(MAKE_BUNDLE)
-	$(BIN)/pytest tests/unit tests/controlplane tests/compat tests/machines $(ARGS)
+	@failed=; $(MAKE) --no-print-directory lint || failed=lint; \
+	$(BIN)/pytest -n $(JOBS) --durations 20 tests/controlplane tests/machines tests/compat tests/unit $(ARGS) || failed="$$failed tests"; \
+	if [ "$$failed" ]; then echo "make test: failed:" $$failed >&2; exit 1; fi
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
+	$(SHELLS)
 	$(BIN)/pytest tests/unit $(ARGS)
 
 test-controlplane: $(VENV)/.test ## Run the tests against real components as processes

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What `make` needs before there is a virtual environment: Python >= 3.11 with venv. With `runc` as second argument also what building runc
-# takes, the one component that is written in C in part; with `bundle` what the archive's launcher takes.
+# What `make` needs before there is a virtual environment: Python >= 3.11 with venv. With `runc` among further arguments also what building
+# runc takes, the one component that is written in C in part; with `bundle` what the archive's launcher takes; with `shells` those whose completion
+# is tried.
 # As root with apt at hand a missing package is installed; otherwise the command to run is named. Never sudo.
 set -euo pipefail
 python=${1-}
@@ -9,7 +10,7 @@ install() {
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing $*"
     apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "$@" >/dev/null
   else
     echo "error: $1 is missing" >&2
     echo "to mend it: install it as root, on Debian and Ubuntu with: apt-get install $*" >&2
@@ -24,9 +25,12 @@ if [ -z "$python" ]; then
   exit 1
 fi
 "$python" -c 'import ensurepip, venv' 2>/dev/null || install python3-venv
-if [ "${2-}" = runc ]; then
+if [[ " ${*:2} " = *" shells "* ]]; then
+  command -v zsh >/dev/null && command -v fish >/dev/null || install zsh fish
+fi
+if [[ " ${*:2} " = *" runc "* ]]; then
   { command -v gcc && command -v pkg-config && pkg-config --exists libseccomp; } >/dev/null 2>&1 || install gcc libc6-dev libseccomp-dev pkg-config
 fi
-if [ "${2-}" = bundle ]; then
+if [[ " ${*:2} " = *" bundle "* ]]; then
   { command -v gcc && [ -e "$(gcc -print-file-name=libc.a)" ]; } >/dev/null 2>&1 || install gcc libc6-dev
 fi

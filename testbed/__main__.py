@@ -61,7 +61,7 @@ def _up(names: list[str]) -> int:
         signal.signal(number, lambda *_: stopping.set())
     with Bed(*(names or ["one"]), bed="hand") as bed:
         for machine in bed.machines.values():
-            sys.stdout.write(f"{machine.name}  {machine.address}  python -m testbed enter hand {machine.name}\n")
+            sys.stdout.write(f"{machine.name}  {machine.address}  python -m testbed enter {bed.name} {machine.name}\n")
         sys.stdout.flush()
         stopping.wait()
     return 0

@@ -9,11 +9,11 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from kubewright.base import versions
 from testbed import cgroups, host
@@ -22,7 +22,7 @@ from testbed.images import images
 from testbed.kit import cni, ensure_kit
 from testbed.machine import Machine, unmount
 from testbed.network import Network, bridges, namespaces
-from testbed.places import MachinePlaces, beds, cache
+from testbed.places import MachinePlaces, beds, cache, locks
 from testbed.running import BedError, run
 from testbed.store import copy_store, ensure_store
 
@@ -50,13 +50,16 @@ def ensure_parts() -> Parts:
 
 
 class Bed:
-    """Machines by name, in the order in which they were named."""
+    """Machines by name, in the order in which they were named.
 
-    def __init__(self, *names: str, bed: str, parts: Parts | None = None, shared: Sequence[Path] = ()) -> None:
+    Where another process has a bed of this name up, `.2` is put to the name, or the next number: test runs do not disturb each other.
+    """
+
+    def __init__(self, *names: str, bed: str, parts: Parts | None = None, shared: Mapping[str, Path] = MappingProxyType({})) -> None:
         self.name = bed
         self._names = names
         self._parts = parts
-        self._shared = tuple(shared)
+        self._shared = shared
         self._lock: int | None = None
         self.network: Network | None = None
         self.machines: dict[str, Machine] = {}
@@ -74,9 +77,10 @@ class Bed:
     def up(self) -> None:
         """Boot all machines and wait for them. What cannot be finished is taken down again."""
         parts = self._parts or ensure_parts()
-        self._lock = _lock(self.name)
+        self.name, self._lock = _claimed(self.name)
         try:
             _sweep(self.name)
+            self._place.mkdir(parents=True, exist_ok=True)
             host.prepare()
             self.network = network = self._make_network()
             for index, name in enumerate(self._names, start=1):
@@ -109,10 +113,10 @@ class Bed:
             machine.cut_power()
         _sweep(self.name)
         self.machines.clear()
+        shutil.rmtree(self._place, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-        shutil.rmtree(self._place, ignore_errors=True)
 
     @property
     def _place(self) -> Path:
@@ -120,7 +124,7 @@ class Bed:
 
     def _make_network(self) -> Network:
         """Take a number that no bed has, one bed at a time."""
-        with _locked(beds() / "networks.lock"):
+        with _locked(locks() / "networks"):
             network = _free_network()
             (self._place / "network").write_text(str(network.number), encoding="ascii")
             network.make()
@@ -156,14 +160,12 @@ def sweep() -> list[str]:
     """Remove what beds left whose makers were killed; returns their names. Beds that are in use stay."""
     swept = []
     for place in sorted(beds().glob("*/")):
-        try:
-            lock = _lock(place.name)
-        except BedError:
-            continue
-        _sweep(place.name)
-        os.close(lock)
-        shutil.rmtree(place, ignore_errors=True)
-        swept.append(place.name)
+        lock = _lock(place.name)
+        if lock is not None:
+            _sweep(place.name)
+            shutil.rmtree(place, ignore_errors=True)
+            os.close(lock)
+            swept.append(place.name)
     return swept
 
 
@@ -174,16 +176,24 @@ def bed(*names: str, name: str = "tests") -> Iterator[Bed]:
         yield made
 
 
-def _lock(name: str) -> int:
-    """Take the bed for this process. Raises BedError while another has it."""
-    place = beds() / name
-    place.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _claimed(wanted: str) -> tuple[str, int]:
+    """Take the first bed of this name that nobody has; returns its name and what holds it."""
+    for name in (wanted, *(f"{wanted}.{number}" for number in range(2, 100))):
+        lock = _lock(name)
+        if lock is not None:
+            return name, lock
+    raise BedError(f"a hundred beds {wanted} are in use")
+
+
+def _lock(name: str) -> int | None:
+    """Take a bed for this process, on the whole host; None while another has it. Removes nothing: whoever waits has the same file."""
+    locks().mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(locks() / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    except BlockingIOError:
         os.close(descriptor)
-        raise BedError(f"bed {name} is in use by another process") from error
+        return None
     return descriptor
 
 

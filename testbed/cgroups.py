@@ -23,7 +23,7 @@ def hierarchies() -> list[Path]:
 
 
 class Cgroups:
-    """The cgroups of one machine, named `<bed>-<machine>`."""
+    """The cgroups of one machine, named `<bed>_<machine>`: neither a bed nor a machine has an underscore in its name."""
 
     def __init__(self, name: str) -> None:
         self.directories = [mount / PARENT / name for mount in hierarchies()]
@@ -31,9 +31,7 @@ class Cgroups:
     def make(self) -> None:
         """Make them; those that are there stay."""
         for directory in self.directories:
-            for path in (directory.parent, directory):
-                path.mkdir(exist_ok=True)
-                _inherit(path)
+            _make(directory)
 
     def within(self, argv: Sequence[str]) -> list[str]:
         """Return the arguments that run a program in these cgroups: it and what it starts are in them from the beginning.
@@ -69,10 +67,20 @@ class Cgroups:
                     path.rmdir()
 
 
-def named(prefix: str) -> Iterator[Cgroups]:
+def named(bed: str) -> Iterator[Cgroups]:
     """Find the machines of a bed by their cgroups, also of one that was killed."""
-    names = {path.name for mount in hierarchies() for path in (mount / PARENT).glob(f"{prefix}-*") if path.is_dir()}
+    names = {path.name for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}_*") if path.is_dir()}
     yield from (Cgroups(name) for name in sorted(names))
+
+
+def _make(directory: Path) -> None:
+    """Make a directory and the one above, which the end of another bed may remove between the two."""
+    while not directory.exists():
+        directory.parent.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            _inherit(directory.parent)
+            directory.mkdir(exist_ok=True)
+    _inherit(directory)
 
 
 def _inherit(path: Path) -> None:

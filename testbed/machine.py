@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from testbed.cgroups import Cgroups
 from testbed.places import MachinePlaces
@@ -35,7 +36,7 @@ class Ended:
 class Machine:
     """A machine that is made of two read-only trees and a disk. `lower` are the trees, the upper one first.
 
-    `shared` are directories of the host that it sees at the same path and cannot write to.
+    `shared` are places in it where it sees directories of the host, and cannot write.
     """
 
     def __init__(
@@ -47,16 +48,16 @@ class Machine:
         lower: Sequence[Path],
         namespace: str,
         address: str,
-        shared: Sequence[Path] = (),
+        shared: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         self.name = name
         self.address = address
         self.places = places
-        self.cgroups = Cgroups(f"{bed}-{name}")
+        self.cgroups = Cgroups(f"{bed}_{name}")
         self._bed = bed
         self._lower = tuple(lower)
         self._namespace = namespace
-        self._shared = tuple(shared)
+        self._shared = shared
         self._container: subprocess.Popen[bytes] | None = None
         self._leader = 0
 
@@ -155,7 +156,7 @@ class Machine:
             *("systemd-nspawn", "-q", "-D", str(self.places.root), f"--machine={self._bed}-{self.name}", f"--hostname={self.name}"),
             *("--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{self._namespace}", "--capability=all"),
             *("--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=read-only", "--bind=/dev/kmsg"),
-            *(f"--bind-ro={path}" for path in self._shared),
+            *(f"--bind-ro={path}:{place}" for place, path in self._shared.items()),
             *(f"--bind={self.places.containerd}:/var/lib/containerd", "-b"),
         ]
 

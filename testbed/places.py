@@ -2,7 +2,8 @@
 
 - `cache/base-<key>`: the Debian tree, never written to after it was made; `kit-<key>`: what every machine has on top of it (programs, units,
   configuration); `store-<key>`: the container runtime's directory with all images unpacked.
-- `state/<bed>/lock`: held while a bed is up; `state/<bed>/<machine>`: upper and work of the overlay, root (its mount point), containerd.
+- `state/<bed>/<machine>`: upper and work of the overlay, root (its mount point), containerd.
+- `/run/kubewright-testbed/<bed>.lock`: held while a bed is up; for the whole host, as cgroups and networks are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ def beds() -> Path:
     """Return the directory of all beds that are up, or were when they were killed."""
     base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(base) / "kubewright" / "testbed"
+
+
+def locks() -> Path:
+    """Return the directory of what processes of this host hold against each other."""
+    return Path("/run/kubewright-testbed")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""For all tests: our own plugin, also where kubewright is only on the path; matrices; no event loop that nobody closes; interrupts that work.
+"""For all tests: our own plugin, also where kubewright is only on the path; what the modules beside this one add; interrupts that work.
+
+There is no event loop that nobody closes.
 
 The looptime plugin asks the policy for the current loop around synchronous tests too, and Python 3.11 makes one when none was ever set;
 its ResourceWarning then fails whatever test is running. Having set None once, the policy says that there is none.
@@ -10,7 +12,6 @@ A shell starts what it puts into the background with SIGINT ignored, and childre
 
 import asyncio
 import logging
-import os
 import signal
 from importlib.metadata import entry_points
 
@@ -18,7 +19,6 @@ import pytest
 from hypothesis import settings
 
 from kubewright.base import secrecy
-from matrices import matrix, pytest_terminal_summary  # noqa: F401 - a fixture and a hook
 
 asyncio.set_event_loop(None)
 settings.register_profile("kubewright", deadline=None)
@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 INSTALLED = any(found.name == "kubewright" for found in entry_points(group="pytest11"))
-pytest_plugins = [] if INSTALLED else ["kubewright.testing.plugin"]
+pytest_plugins = ["matrices", "skips", "seconds", "lanes", "other_user", *([] if INSTALLED else ["kubewright.testing.plugin"])]
 
 
 @pytest.fixture(autouse=True)
@@ -44,12 +44,3 @@ def no_log_is_set_up():
     yield
     logger.handlers[:], logger.propagate = kept[0], kept[2]
     logger.setLevel(kept[1])
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport():
-    """Let a test fail in CI that is skipped for want of something ("no component binaries"): there the set-up provides it."""
-    report = yield
-    if report.skipped and os.environ.get("CI") and isinstance(report.longrepr, tuple) and report.longrepr[2].startswith("Skipped: no "):
-        report.outcome = "failed"
-    return report

@@ -7,25 +7,21 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from testbed import host
 from testbed.bed import Bed, Parts, ensure_parts, sweep
 from testbed.machine import Machine
 from testbed.running import BedError
+from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup
 
 from kubewright.pki import pins
 
-ROOT: Final = Path(__file__).parents[2]
-SOURCE: Final = ROOT / "src"
-SHARED: Final = (Path(sys.prefix), SOURCE)
 """What a machine sees of the host: our virtual environment and our sources, with their byte code."""
 
 KUBEADM: Final = "kubeadm"
@@ -112,7 +108,7 @@ class Command(threading.Thread):
     def run(self) -> None:
         """Run it to its end."""
         ours, theirs = os.pipe()
-        argv = self._machine.argv("/usr/bin/python3", "-ISc", _MEASURED, str(theirs), *self._words, env={"PYTHONPATH": str(SOURCE)})
+        argv = self._machine.argv("/usr/bin/python3", "-ISc", _MEASURED, str(theirs), *self._words, env=ENVIRONMENT)
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
@@ -181,7 +177,7 @@ def field() -> Iterator[Field]:
     """Prepare this host for machines, and put back what they change. Raises BenchmarkFailed without root."""
     if os.geteuid() != 0:
         raise BenchmarkFailed("whole machines need root")
-    for directory in SHARED:  # machines cannot write byte code beside what they only see
+    for directory in SHARED.values():  # machines cannot write byte code beside what they only see
         compileall.compile_dir(directory, quiet=2, workers=os.cpu_count() or 1)
     sweep()
     saved = host.sysctls()
@@ -206,7 +202,7 @@ def configure(machine: Machine) -> None:
 
 def program(tool: str) -> tuple[str, ...]:
     """Return how a tool is called in a machine."""
-    return (KUBEADM,) if tool == KUBEADM else (sys.executable, "-m", KUBEWRIGHT)
+    return (KUBEADM,) if tool == KUBEADM else (PYTHON, "-m", KUBEWRIGHT)
 
 
 def init(tool: str, machine: Machine, *flags: str) -> Command:

@@ -7,7 +7,6 @@ import ctypes
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.pki.pins import of_bundle
 from kubewright.tokens import cluster_info, secrets, strings
 from kubewright.tokens.strings import BootstrapTokenString
+from loopback import free_address
 
 RBAC = "rbac.authorization.k8s.io"
 BOOTSTRAPPERS = "system:bootstrappers:kubeadm:default-node-token"
@@ -110,7 +110,7 @@ class AgentCluster:
 @contextlib.contextmanager
 def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool = False) -> Iterator[AgentCluster]:
     """Start everything, wait until nodes can join, and end everything."""
-    authority, address = trustme.CA(), free_address()
+    authority, address = trustme.CA(), free_address((2379, 2380, 6443, 10250, 10257, 10259))
     cluster = AgentCluster(place, address, authority)
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
     leaf.private_key_and_cert_chain_pem.write_to_path(str(place / "server.pem"))
@@ -265,16 +265,6 @@ async def stop_serving(kubelet: KubeletServer) -> None:
         for handler in list(kubelet._server._runner.server.connections):
             handler.transport.abort()
     await kubelet.stop()
-
-
-def free_address() -> str:
-    for last in range(130, 250):
-        address = f"127.0.0.{last}"
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in (2379, 2380, 6443, 10250, 10257, 10259):
-                stack.enter_context(socket.create_server((address, port)))
-            return address
-    return pytest.fail("no free loopback address")
 
 
 def _die_with_parent() -> None:

@@ -1,17 +1,30 @@
 """Two kinds of API server: `apiserver` is bare, an etcd and a kube-apiserver started by hand with the fewest flags, for tests that make
 objects which a cluster has already; `controlplane` is the cluster of our own plugin. The binaries come from where `up` takes them.
+
+All of it is in a network of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 
+import own_network
 import pytest
 import trustme
 from server_kit import RunningServer, api_server
 
 from kubewright.kube.client import KubeClient
 from kubewright.local.cluster import LocalCluster
+
+DOWNLOADS = "test_binaries_build.py"
+"""What is tried on the network that everybody has: it may have to get sources."""
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with nullcontext() if item.path.name == DOWNLOADS else own_network.entered():
+        return (yield)
 
 
 @pytest.fixture(scope="session")

@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
 import signal
-import socket
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 import trustme
 from local_kit import program
 
 from kubewright.etcd.client import EtcdClient
 from kubewright.http import tls
+from loopback import free_address
 
 PORTS = (2379, 2380)
 
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _addresses() -> Iterator[str]:
-    for step in range(200):
-        address = f"127.0.2.{20 + (os.getpid() + step) % 200}"  # two test runs begin at different ones
-        if _free(address):
-            yield address
-    pytest.fail("no free loopback address")
-
-
-def _free(address: str) -> bool:
-    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-        for port in PORTS:
-            stack.enter_context(socket.create_server((address, port)))
-        return True
-    return False
 
 
 @dataclass
@@ -52,13 +32,11 @@ class Cluster:
     addresses: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._free = _addresses()
         self.authority.cert_pem.write_to_path(str(self.root / "ca.crt"))
 
     def address(self, name: str) -> str:
         if name not in self.addresses:
-            taken = set(self.addresses.values())
-            self.addresses[name] = next(address for address in self._free if address not in taken)
+            self.addresses[name] = free_address(PORTS)
             leaf = self.authority.issue_cert(self.addresses[name], "127.0.0.1")
             (self.root / f"{name}.crt").write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
             leaf.private_key_pem.write_to_path(str(self.root / f"{name}.key"))

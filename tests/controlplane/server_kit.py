@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +18,7 @@ from local_kit import program
 from kubewright.base.errors import APIError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
+from loopback import free_address
 
 
 @dataclass(frozen=True)
@@ -37,16 +36,6 @@ class RunningServer:
 
     def access(self, name: str = "kubernetes-admin", *groups: str) -> Access:
         return Access(server=self.url, ca_pem=self.ca_pem, identity=self.identity(name, *(groups or ("system:masters",))))
-
-
-def _free_address() -> str:
-    for step in range(180):
-        address = f"127.0.0.{60 + (os.getpid() + step) % 180}"  # two test runs begin at different ones
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in (2379, 2380, 6443):
-                stack.enter_context(socket.create_server((address, port)))
-            return address
-    pytest.fail("no free loopback address")
 
 
 def _die_with_parent() -> None:
@@ -83,7 +72,7 @@ def _wait(what: str, condition: Callable[[], bool], process: subprocess.Popen[by
 def api_server(place: Path) -> Iterator[RunningServer]:
     """Run etcd and kube-apiserver over a directory."""
     etcd, server = program("etcd"), program("kube-apiserver")
-    address, authority = _free_address(), trustme.CA()
+    address, authority = free_address((2379, 2380, 6443)), trustme.CA()
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
     leaf.private_key_and_cert_chain_pem.write_to_path(str(place / "server.pem"))
     leaf.private_key_pem.write_to_path(str(place / "sa.key"))

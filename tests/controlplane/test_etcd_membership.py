@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -180,16 +179,14 @@ def test_a_member_is_removed_by_its_peer_url(cluster: Cluster) -> None:
     assert [member.name for member in client.members()] == ["one"]
 
 
-def test_a_dead_member_costs_two_seconds_at_most(cluster: Cluster) -> None:
+def test_a_dead_member_is_told_and_the_others_are_asked(cluster: Cluster) -> None:
     _join(cluster, "two")
     _join(cluster, "three")
     client = cluster.client("one", "two", "three")
     client.follow(client.members())
     assert all(status.healthy for status in client.statuses())
     cluster.kill("two")
-    begun = time.monotonic()
     statuses = client.statuses()
-    assert time.monotonic() - begun < 60  # 2 s are the promise; this only guards against a hang
     assert [status.healthy for status in sorted(statuses, key=lambda status: status.endpoint != cluster.url("two"))] == [False, True, True]
     assert quorum(statuses)
     assert len(client.members()) == 3  # asked of those that answer

@@ -7,25 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
-import sys
 import tempfile
-import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 from local_kit import COMPONENTS, LIMIT, Ran, has_programs, leftovers, program
 
-import kubewright
-
-NOBODY = 65534
-SYSTEM_PYTHON = "/usr/bin/python3"
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+import other_user
 
 
 @dataclass(frozen=True)
@@ -42,44 +34,34 @@ class Account:
 
     def call(self, *argv: str) -> Ran:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=LIMIT, check=False, cwd=self.home, env=self.environment, **_as(self.uid)
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            check=False,
+            cwd=self.home,
+            env=self.environment,
+            **other_user.becoming(self.uid),
         )
         return Ran(done.returncode, done.stdout, done.stderr)
-
-
-def _as(uid: int) -> dict[str, object]:
-    """Return what makes a child of root's run as another user; nothing where we are that user."""
-    return {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
 
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[Account]:
     if not has_programs():
         pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
-    uid = NOBODY if os.geteuid() == 0 else os.geteuid()
+    uid = other_user.uid()
     base = Path(tempfile.mkdtemp(prefix="kw-user-"))
     base.chmod(0o755)
     home = base / "home"
     home.mkdir(mode=0o700)
     os.chown(home, uid, -1)
-    made = Account(home, uid, (_python(uid), "-m", "kubewright"), _environment(home, base, uid))
+    made = Account(home, uid, (other_user.python(uid), "-m", "kubewright"), _environment(home, base, uid))
     try:
         yield made
     finally:
         made.run("down")
         shutil.rmtree(base)
-
-
-def _python(uid: int) -> str:
-    """Return an interpreter of our version that the user can run."""
-    for path in (sys.executable, SYSTEM_PYTHON):
-        with_version = f"import sys; sys.exit(sys.version_info[:2] != {sys.version_info[:2]!r})"
-        try:
-            if subprocess.run([path, "-I", "-c", with_version], check=False, cwd="/", env={}, **_as(uid)).returncode == 0:
-                return path
-        except OSError:
-            continue
-    pytest.skip("no interpreter of this version that an ordinary user may run")
 
 
 def _environment(home: Path, base: Path, uid: int) -> dict[str, str]:
@@ -88,17 +70,7 @@ def _environment(home: Path, base: Path, uid: int) -> dict[str, str]:
     for name in (*COMPONENTS, "kubectl"):
         _give(Path(program(name)), programs / name)
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "KUBEWRIGHT_BINARIES_DIR": str(programs), "LANG": "C.UTF-8"}
-    source = str(Path(kubewright.__file__).parents[1])
-    if _can_import({**environment, "PYTHONPATH": source}, uid):
-        return {**environment, "PYTHONPATH": source}
-    return {**environment, "PYTHONPATH": str(_copied(base / "library"))}
-
-
-def _can_import(environment: dict[str, str], uid: int) -> bool:
-    """Whether the user's interpreter finds the package and everything that a daemon loads."""
-    loads = "import kubewright.cli.main, kubewright.local.serving, kubewright.local.bringing_up"
-    ran = subprocess.run([_python(uid), "-c", loads], check=False, cwd="/", env=environment, stderr=subprocess.DEVNULL, **_as(uid))
-    return ran.returncode == 0
+    return {**environment, "PYTHONPATH": other_user.library(uid, base / "library")}
 
 
 def _give(path: Path, to: Path) -> None:
@@ -107,31 +79,6 @@ def _give(path: Path, to: Path) -> None:
         os.link(path.resolve(), to)
     except OSError:
         shutil.copy(path, to)
-
-
-def _copied(library: Path) -> Path:
-    """Copy the package and the distributions that it needs."""
-    shutil.copytree(Path(kubewright.__file__).parent, library / "kubewright", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in _needed(tomllib.loads(PROJECT.read_text())["project"]["dependencies"]):
-        for file in metadata.files(name) or []:
-            if ".." not in file.parts and (found := Path(str(file.locate()))).is_file():
-                (library / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(found, library / file)
-    return library
-
-
-def _needed(requirements: Iterable[str], known: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return the names of the distributions that are required, and of those that these require."""
-    for requirement in requirements:
-        other = re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
-        if "extra ==" in requirement or other in known:
-            continue
-        try:
-            metadata.distribution(other)
-        except metadata.PackageNotFoundError:  # for another system
-            continue
-        known = _needed(metadata.requires(other) or [], known | {other})
-    return known
 
 
 def test_up_kubectl_and_down_without_root(account: Account) -> None:

@@ -21,6 +21,8 @@ from kubewright import binaries
 NEXT: Final = "kubeadm v1.37"
 """The kubeadm of the minor release after ours: it may join machines to our clusters."""
 _NEXT_VERSION: Final = "v1.37.1"
+_NEXT_PLACE: Final = "/opt/kubeadm-next"
+"""Where machines see it."""
 _NEXT_IMAGES: Final = {"etcd:3.6.8-0": "etcd:3.7.0-0", "coredns/coredns:v1.14.2": "coredns/coredns:v1.14.6"}
 """It wants images of its own release, which these machines cannot pull: they get other names for those that are there."""
 
@@ -38,7 +40,7 @@ Cell = tuple[str, str]
 
 
 def next_kubeadm() -> Path:
-    """Return the kubeadm of the next minor release, as it is called on the host and in the machines."""
+    """Return the kubeadm of the next minor release, on the host."""
     environment = {name: value for name, value in os.environ.items() if name != "KUBEWRIGHT_BINARIES_DIR"}  # that has our own version
     return Path(binaries.ensure(("kubeadm",), version=_NEXT_VERSION, sources=binaries.sources_from(environment))["kubeadm"].path)
 
@@ -47,10 +49,9 @@ class Mixed:
     """A cluster whose second control plane and worker another tool joined. `cell` names both tools."""
 
     def __init__(self, cell: Cell, *, parts: Parts) -> None:
-        # no name may begin with another one's and a hyphen: sweeping that bed would take this one as well
         name = "-".join(("interop", *(tool.replace(" ", "").replace(".", "") for tool in cell)))
         self.joiner = cell[1]
-        shared = (*SHARED, *([next_kubeadm().parent] if self.joiner == NEXT else []))
+        shared = {**SHARED, **({_NEXT_PLACE: next_kubeadm().parent} if self.joiner == NEXT else {})}
         self.cluster = Cluster(cell[0], Bed(FIRST, SECOND, WORKER, bed=name, parts=parts, shared=shared))
 
     @property
@@ -60,7 +61,7 @@ class Mixed:
     def call(self, name: str, tool: str, *arguments: str) -> Ended:
         """Run a command of a tool on one machine."""
         if tool == NEXT:
-            return self.cluster.bed[name].run(str(next_kubeadm()), *arguments, env=_ADMINISTRATOR)
+            return self.cluster.bed[name].run(f"{_NEXT_PLACE}/kubeadm", *arguments, env=_ADMINISTRATOR)
         return run(tool, self.cluster.bed[name], *arguments)
 
     def make(self) -> None:

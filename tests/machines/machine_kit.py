@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from testbed.machine import Ended, Machine
+from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
-SOURCE = Path(__file__).parents[2] / "src"
-SHARED = (Path(sys.prefix), SOURCE)
-"""What a machine sees of the host: our virtual environment and our sources."""
+__all__ = ["CONFIG", "ENVIRONMENT", "INIT", "SHARED", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
 
 INIT = """\
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -46,10 +43,7 @@ def write(machine: Machine, path: str, text: str) -> None:
 
 
 def argv(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "kubewright", *arguments]
-
-
-ENVIRONMENT = {"PYTHONPATH": str(SOURCE), "PYTHONDONTWRITEBYTECODE": "1"}
+    return [PYTHON, "-m", "kubewright", *arguments]
 
 
 def kubewright(machine: Machine, *arguments: str, check: bool = True) -> Ended:

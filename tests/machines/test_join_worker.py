@@ -14,8 +14,6 @@ from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
-QUICK = 60.0
-"""Seconds in which a token or pin that is wrong is told even on a slow machine: three are promised, and kubeadm takes five minutes."""
 AGE = 12
 """Seconds after which a cluster has had its time to sign."""
 
@@ -105,9 +103,9 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         yield Cluster(bed, tuple(command[2:]))
 
 
-def timed(machine: Machine, *arguments: str) -> tuple[Ended, float]:
-    start = time.monotonic()
-    return kubewright(machine, "join", *arguments, check=False), time.monotonic() - start
+def refused(machine: Machine, *arguments: str) -> Ended:
+    """Join in vain. How soon that is told is tried by the clock: tests/unit/discovery."""
+    return kubewright(machine, "join", *arguments, check=False)
 
 
 def left_alone(machine: Machine) -> bool:
@@ -115,20 +113,18 @@ def left_alone(machine: Machine) -> bool:
 
 
 def test_a_token_that_nobody_knows_is_refused_at_once(cluster: Cluster) -> None:
-    ended, seconds = timed(cluster.bed["two"], *cluster.joining(token="zzzzzz.0123456789abcdef"))
+    ended = refused(cluster.bed["two"], *cluster.joining(token="zzzzzz.0123456789abcdef"))
     assert ended.code == 1
     assert "does not know the token zzzzzz" in ended.err
     assert "0123456789abcdef" not in ended.err
-    assert seconds < QUICK
     assert left_alone(cluster.bed["two"])
 
 
 def test_a_token_with_a_wrong_secret_is_refused_at_once(cluster: Cluster) -> None:
     wrong = cluster.join[2][:-16] + "0" * 16
-    ended, seconds = timed(cluster.bed["two"], *cluster.joining(token=wrong))
+    ended = refused(cluster.bed["two"], *cluster.joining(token=wrong))
     assert ended.code == 1
     assert "is not signed with the token" in ended.err
-    assert seconds < QUICK
     assert left_alone(cluster.bed["two"])
 
 
@@ -137,16 +133,14 @@ def test_a_token_that_has_expired_is_refused_at_once(cluster: Cluster) -> None:
     secret = f"bootstrap-token-{token[:6]}"
     eventually(lambda: not kubectl(cluster.one, "-n", "kube-system", "get", "secret", secret), "the token to be removed")
     eventually(lambda: cluster.has_no_signature_of(token), "its signature to be removed")
-    ended, seconds = timed(cluster.bed["two"], *cluster.joining(token=token))
+    ended = refused(cluster.bed["two"], *cluster.joining(token=token))
     assert (ended.code, f"does not know the token {token[:6]}" in ended.err) == (1, True)
-    assert seconds < QUICK
 
 
 def test_a_wrong_pin_is_refused_at_once(cluster: Cluster) -> None:
-    ended, seconds = timed(cluster.bed["two"], *cluster.joining(pin=f"sha256:{'0' * 64}"))
+    ended = refused(cluster.bed["two"], *cluster.joining(pin=f"sha256:{'0' * 64}"))
     assert ended.code == 1
     assert "is not the one you pinned" in ended.err
-    assert seconds < QUICK
     assert left_alone(cluster.bed["two"])
 
 
@@ -232,10 +226,9 @@ def test_a_forged_cluster_info_is_refused(cluster: Cluster, server: Machine) -> 
     info["data"]["kubeconfig"] = info["data"]["kubeconfig"].replace("cluster.test:6443", "cluster.test:8443")
     write(server, "/root/served/cluster-info", json.dumps(info))
     words = [*cluster.joining()]
-    ended, seconds = timed(cluster.bed["four"], "cluster.test:8443", *words[1:])
+    ended = refused(cluster.bed["four"], "cluster.test:8443", *words[1:])
     assert ended.code == 1
     assert "is not signed with the token" in ended.err
-    assert seconds < QUICK
 
 
 @pytest.mark.parametrize(

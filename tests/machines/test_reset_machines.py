@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ from cluster_kit import at_once
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Machine
+from testbed.sharing import PYTHON
 
 PLACES = "/etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/kubewright /etc/cni /var/lib/cni"
 IGNORED = "--ignore-preflight-errors=SystemVerification"
@@ -208,7 +208,7 @@ def test_a_learner_that_never_started_leaves_with_its_machine(cluster: Bed) -> N
     kubewright(two, *prepare)
 
     def members(*more: str) -> list[str]:
-        return one.run(sys.executable, "-c", LEARNER, *more, env=ENVIRONMENT).out.split()
+        return one.run(PYTHON, "-c", LEARNER, *more, env=ENVIRONMENT).out.split()
 
     url = f"https://{two.address}:2380"
     assert url in members(url)

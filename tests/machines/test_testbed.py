@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +15,13 @@ from testbed.bed import Bed, Parts, sweep
 from testbed.cgroups import PARENT, hierarchies
 from testbed.network import Network, bridges, namespaces
 from testbed.places import beds
-from testbed.running import BedError
 
 ROOT = Path(__file__).parents[2]
 
 
 def left(bed: str, *, bridge: str) -> list[str]:
     """Name what a bed has on the host. Other beds may be up at the same time."""
-    found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}-*")]
+    found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}_*")]
     found += [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if f"/{bed}/" in line]
     found += [name for name in namespaces() if name.startswith(f"{bridge}-")]
     found += [name for name in bridges() if name == bridge]
@@ -32,7 +33,7 @@ def test_machines_are_whole_and_reach_each_other(parts: Parts) -> None:
         one, two = bed["one"], bed["two"]
         assert bed.network is not None
         bridge = bed.network.bridge
-        assert left("whole", bridge=bridge) != []
+        assert left(bed.name, bridge=bridge) != []
         assert one.run("systemctl", "is-system-running", "--wait", check=False).out.strip() in {"running", "degraded"}
         assert one.run("systemctl", "is-active", "containerd").out.strip() == "active"
         assert one.run("hostname").out.strip() == "one"
@@ -45,7 +46,7 @@ def test_machines_are_whole_and_reach_each_other(parts: Parts) -> None:
         # each machine sees its own cgroups only, and may write them
         for machine in (one, two):
             machine.run("mkdir", "/sys/fs/cgroup/memory/kubepods" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup/kubepods")
-    assert left("whole", bridge=bridge) == []
+    assert left(bed.name, bridge=bridge) == []
 
 
 def test_a_power_cut_keeps_the_disk_and_nothing_else(parts: Parts) -> None:
@@ -66,20 +67,43 @@ def test_a_container_runs_in_a_machine(parts: Parts) -> None:
         assert ran.out == "hello\n"
 
 
-def test_what_a_killed_bed_left_is_swept(parts: Parts) -> None:
+def test_beds_of_the_same_name_do_not_disturb_each_other(parts: Parts) -> None:
+    with Bed("one", bed="same", parts=parts) as first:
+        with Bed("one", bed="same", parts=parts) as second:
+            assert first.name != second.name
+            assert first["one"].address != second["one"].address
+            assert not {first.name, second.name} & set(sweep())
+            assert second["one"].run("hostname").out == "one\n"
+        assert first["one"].run("hostname").out == "one\n"
+        assert left(first.name, bridge=first.network.bridge) != []
+        assert left(second.name, bridge="none") == []
+
+
+@pytest.fixture
+def aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another directory for beds, where nobody else sweeps; beside the usual one, because stores are copied by links."""
+    beds().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="testbed-", dir=beds().parent) as place:
+        monkeypatch.setenv("XDG_STATE_HOME", place)
+        yield
+
+
+@pytest.mark.usefixtures("aside")
+def test_what_a_killed_bed_left_is_swept() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     process = subprocess.Popen([sys.executable, "-m", "testbed", "up", "one"], stdout=subprocess.PIPE, cwd=ROOT, env=environment)
     assert process.stdout is not None
-    assert process.stdout.readline().startswith(b"one ")
-    with pytest.raises(BedError, match="in use by another process"):
-        Bed("one", bed="hand", parts=parts).up()
+    words = process.stdout.readline().decode().split()
+    assert (words[0], words[-1]) == ("one", "one")
+    name = words[-2]
+    assert sweep() == []
     process.send_signal(signal.SIGKILL)
     process.wait(10)
     process.stdout.close()
-    bridge = Network(int((beds() / "hand" / "network").read_text())).bridge
-    assert len(left("hand", bridge=bridge)) >= 4
+    bridge = Network(int((beds() / name / "network").read_text())).bridge
+    assert len(left(name, bridge=bridge)) >= 4
 
-    sweep()
+    assert sweep() == [name]
 
-    assert left("hand", bridge=bridge) == []
-    assert "hand" not in sweep()
+    assert left(name, bridge=bridge) == []
+    assert sweep() == []

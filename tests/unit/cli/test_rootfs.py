@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import kubewright
+import other_user
 from kubewright.base import yaml
 from kubewright.cli import rootfs
 
@@ -184,9 +185,18 @@ def test_a_root_directory_that_is_none_is_named(place):
     assert (done.returncode, done.stdout, done.stderr.count("cannot change the root directory to ")) == (1, "", 1)
 
 
-def test_an_ordinary_user_is_told_to_be_root(tmp_path):
-    words = ("token", "generate", f"--rootfs={tmp_path}")
-    done = run(*words, user=65534, group=65534, extra_groups=()) if os.geteuid() == 0 else run(*words)
+def test_an_ordinary_user_is_told_to_be_root(readable):
+    user = other_user.uid()
+    done = subprocess.run(
+        [other_user.python(user), "-m", "kubewright", "token", "generate", f"--rootfs={readable}"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": other_user.library(user, readable / "library")},
+        **other_user.becoming(user),
+    )
     assert (done.returncode, done.stdout) == (1, "")
     assert "only root may do that" in done.stderr
 

@@ -219,10 +219,15 @@ FINAL = {
 @pytest.mark.parametrize("case", FINAL)
 def test_what_cannot_be_believed_is_refused_at_once(run: Run, case: str) -> None:
     answer, options, kind = FINAL[case]
-    cluster = Cluster(answer)
+    cluster, clock = Cluster(answer), FakeClock()
     with pytest.raises(kind):
         run(question(**options), cluster)
     assert len(cluster.asked) == 1
+    with pytest.raises(kind):
+        discovery.discover(
+            question(**options), connect=cluster.connect, waiter=PollingWaiter(clock=clock, reporter=SilentReporter()), clock=clock
+        )
+    assert clock.monotonic() == 0
 
 
 def test_a_cluster_that_says_another_thing_when_it_is_known_is_refused(run: Run) -> None:

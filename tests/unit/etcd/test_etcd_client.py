@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ class Endpoints:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.asked: list[tuple[str, str, object]] = []
+        self.patience: set[float] = set()
+        self.together = threading.Barrier(1)
         self.closed = 0
 
     def make(self, endpoint):
@@ -45,6 +48,8 @@ class _Transport:
         assert method == "POST"
         name = self.endpoint.removeprefix("https://").removesuffix(":2379")
         self.endpoints.asked.append((name, target, json.loads(body)))
+        self.endpoints.patience.add(timeout)
+        self.endpoints.together.wait(60)
         answer = self.endpoints.answers[name]
         if answer is None:
             raise no_answer(self.endpoint, method, target, Reason.REFUSED)
@@ -206,6 +211,13 @@ def test_a_peer_port_is_reached_where_anybody_answers():
     assert client.reach("https://10.0.0.1:2380") == ""
     assert "https://10.0.0.3:2380" in client.reach("https://10.0.0.3:2380")
     assert asked == [("GET", "https://10.0.0.1:2380/version"), ("GET", "https://10.0.0.3:2380/version")]
+
+
+def test_a_dead_member_costs_two_seconds_at_most_because_all_are_asked_at_once():
+    endpoints = Endpoints(one=None, two=None, three=None)
+    endpoints.together = threading.Barrier(3)  # nobody answers before all are asked
+    assert [status.healthy for status in endpoints.client().statuses()] == [False] * 3
+    assert endpoints.patience == {2}
 
 
 def test_alarms_are_read():

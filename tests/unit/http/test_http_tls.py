@@ -6,7 +6,6 @@ import ctypes
 import os
 import ssl
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted_server import ScriptedServer
 
+import other_user
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.http import sync, tls
 from kubewright.http.failures import NoAnswer, Reason
@@ -76,13 +76,10 @@ def test_keys_come_through_memory_only(ca_pem: bytes, client_pair: tuple[bytes, 
     assert sorted(Path("/proc/self/fd").iterdir()) == before
 
 
-def test_keys_load_in_a_process_that_is_not_dumpable(ca_pem: bytes, client_pair: tuple[bytes, bytes], tmp_path: Path) -> None:
-    for name, content in (("ca", ca_pem), ("cert", client_pair[0]), ("key", client_pair[1])):
-        (tmp_path / name).write_bytes(content)
+def test_keys_load_in_a_process_that_is_not_dumpable(ca_pem: bytes, client_pair: tuple[bytes, bytes], readable: Path) -> None:
+    user = other_user.uid()
     script = """
-        import ctypes, os, pathlib, sys
-        if os.geteuid() == 0:
-            os.setgroups([]); os.setgid(65534); os.setuid(65534)
+        import ctypes, sys
         ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
         from kubewright.http import tls
         contents = sys.stdin.buffer.read().split(b"=====")
@@ -91,14 +88,14 @@ def test_keys_load_in_a_process_that_is_not_dumpable(ca_pem: bytes, client_pair:
     """
     assert ctypes.sizeof(ctypes.c_int) == 4
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
+        [other_user.python(user), "-c", textwrap.dedent(script)],
         input=b"=====".join([ca_pem, *client_pair]),
         capture_output=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        cwd="/",
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": other_user.library(user, readable / "library")},
+        **other_user.becoming(user),
     )
-    if b"ModuleNotFoundError" in done.stderr or b"PermissionError" in done.stderr:
-        pytest.skip("the other user cannot read this Python")
     assert done.stdout == b"loaded\n", done.stderr.decode()
 
 

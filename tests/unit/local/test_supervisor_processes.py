@@ -25,7 +25,7 @@ from supervisor_kit import (
 
 from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import State
-from kubewright.local.supervisor import ComponentPhase, Stage, restarts
+from kubewright.local.supervisor import DOWN, ComponentPhase, Stage, restarts
 
 
 @pytest.fixture
@@ -290,3 +290,7 @@ async def test_restarts_leak_no_descriptors(machine: Machine) -> None:
 async def test_the_pods_that_should_run_are_listed(machine: Machine) -> None:
     async with machine.supervised(pod()) as supervisor:
         assert [one.name for one in supervisor.pods()] == ["etcd"]
+
+
+def test_down_grants_three_seconds_in_all() -> None:
+    assert 0 < sum(stage.grace for stage in DOWN) <= 3
