@@ -1,6 +1,18 @@
-"""How a text of the user's is quoted in a message: in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes it."""
+"""How a text of the user's is quoted in a message: in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes it.
+
+And how names of files, processes and interfaces are shown, which are bytes in whatever encoding.
+"""
 
 from __future__ import annotations
+
+import codecs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ESCAPING = "kubewright.escaping"
+"""The error handler for streams: what their encoding has no form for is written as `printable` does."""
 
 _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 
@@ -11,3 +23,36 @@ def quoted(text: object) -> str:
     if escaped.isprintable():
         return f'"{escaped}"'
     return '"' + "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in escaped) + '"'
+
+
+def printable(text: str) -> str:
+    r"""Return a text that can be written as UTF-8. A byte of a name that is no UTF-8 becomes `\xe9`, as systemd and shells write it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors=ESCAPING).decode()
+    return text
+
+
+def each_text(value: object, change: Callable[[str], str]) -> object:
+    """Return a JSON value with each of its texts changed, those of keys left as they are."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: each_text(part, change) for name, part in value.items()}
+    return [each_text(part, change) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_escaped(ord(one)) for one in error.object[error.start : error.end]), error.end
+
+
+def _escaped(number: int) -> str:
+    if 0xDC80 <= number <= 0xDCFF:  # how Python holds a byte that is no UTF-8 (PEP 383)
+        return f"\\x{number - 0xDC00:02x}"
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+
+
+codecs.register_error(ESCAPING, _escape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 
+from kubewright.base.quoting import each_text, printable
 from kubewright.cli.colours import Paint
 
 TYPE_CHECKING = False
@@ -22,16 +23,19 @@ OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
 
 def write_result(result: object, *, form: str) -> None:
     """Write a result to stdout as `json` (four blanks, as kubeadm indents) or `yaml`."""
-    if form == "yaml":
-        import json
+    import json
 
+    shown = each_text(result, printable)
+    if form == "yaml":
         from kubewright.base import yaml
 
-        sys.stdout.write(yaml.dump(json.loads(json.dumps(result, default=str))))
+        sys.stdout.write(yaml.dump(json.loads(json.dumps(shown, default=_text))))
     else:
-        import json
+        sys.stdout.write(json.dumps(shown, indent=4, default=_text) + "\n")
 
-        sys.stdout.write(json.dumps(result, indent=4, default=str) + "\n")
+
+def _text(value: object) -> str:
+    return printable(str(value))
 
 
 def write_plan(plan: Plan, *, form: str) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, TextIO
 
 from kubewright.base import events
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
+from kubewright.base.quoting import each_text, printable
 from kubewright.cli.parser import as_called
 
 TYPE_CHECKING = False
@@ -69,19 +70,11 @@ class JsonLines:
 
 def masked(value: object) -> object:
     """Return a JSON value with its texts masked one by one: in the whole line a mask could swallow a quote."""
-    return _each_text(value, mask)
+    return each_text(value, mask)
 
 
 def _told(value: object) -> object:
-    return _each_text(value, lambda text: mask(as_called(text)))
-
-
-def _each_text(value: object, change: Callable[[str], str]) -> object:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {name: _each_text(part, change) for name, part in value.items()}
-    return [_each_text(part, change) for part in value] if isinstance(value, list | tuple) else value
+    return each_text(value, lambda text: printable(mask(as_called(text))))
 
 
 class PlainLines:

@@ -113,7 +113,7 @@ class Lock:
     def _sign(self, opened: int) -> None:
         text = f"held by pid {os.getpid()} since {rfc3339(self._clock.now())}: {self._doing}\n"
         os.ftruncate(opened, 0)
-        os.pwrite(opened, text.encode(), 0)
+        os.pwrite(opened, text.encode(errors="surrogateescape"), 0)
 
 
 def _excludes_by_being_there(found: os.stat_result) -> bool:

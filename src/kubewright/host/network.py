@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import fcntl
+import os
 import socket
 import struct
 from collections.abc import Collection, Sequence
@@ -86,7 +87,7 @@ class RealNetwork:
 
     def _listeners(self, name: str) -> list[Listener]:
         try:
-            with (self._proc / name).open(encoding="ascii") as lines:
+            with (self._proc / name).open(encoding="utf-8", errors="surrogateescape") as lines:
                 return list(parse_listeners(lines))
         except FileNotFoundError:  # no IPv6
             return []
@@ -102,7 +103,7 @@ class RealNetwork:
 
     def _text(self, name: str) -> str:
         try:
-            return (self._proc / name).read_text(encoding="ascii")
+            return (self._proc / name).read_text(encoding="utf-8", errors="surrogateescape")
         except FileNotFoundError:
             return ""
 
@@ -132,14 +133,14 @@ def _ioctl_addresses() -> list[tuple[str, str]]:
 
 
 def _label(raw: bytes) -> str:
-    """Read an interface's name; `eth0:1` is an alias of eth0."""
-    return raw.split(b"\0", 1)[0].decode("ascii", errors="replace").partition(":")[0]
+    """Read an interface's name, which may be of any bytes but blanks, `/` and `:`; `eth0:1` is an alias of eth0."""
+    return os.fsdecode(raw.split(b"\0", 1)[0]).partition(":")[0]
 
 
 def _flags(interface: str) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
         try:
-            answer = fcntl.ioctl(asked, _SIOCGIFFLAGS, struct.pack(f"{_REQUEST}s", interface.encode()))
+            answer = fcntl.ioctl(asked, _SIOCGIFFLAGS, struct.pack(f"{_REQUEST}s", os.fsencode(interface)))
         except OSError:  # gone by now
             return 0
     flags: int = struct.unpack_from("@H", answer, 16)[0]

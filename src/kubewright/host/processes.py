@@ -94,7 +94,7 @@ class RealProcesses:
 
     def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = "") -> bool:
         variables = self._bytes(f"{identity.pid}/environ").split(b"\0")
-        if not all(f"{name}={value}".encode() in variables for name, value in marks.items()):
+        if not all(os.fsencode(f"{name}={value}") in variables for name, value in marks.items()):
             return False
         return (self._sees_our_files(identity.pid) or self._reaches(identity.pid, shared)) and self.alive(identity)
 

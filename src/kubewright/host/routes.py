@@ -6,6 +6,7 @@ The choice is that of apimachinery's util/net (ResolveBindAddress, ChooseHostInt
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
@@ -48,7 +49,7 @@ def interface_address(interface: str, address: str, flags: int) -> InterfaceAddr
 
 def parse_inet6(text: str) -> list[tuple[str, str]]:
     """Read /proc/net/if_inet6: interface and address. Those that are not yet, or never became, ours are left out."""
-    rows = (line.split() for line in text.splitlines())
+    rows = _rows(text)
     return [
         (row[5], str(ipaddress.IPv6Address(bytes.fromhex(row[0]))))
         for row in rows
@@ -58,12 +59,16 @@ def parse_inet6(text: str) -> list[tuple[str, str]]:
 
 def default_interfaces(route: str, route6: str) -> dict[Family, list[str]]:
     """Read /proc/net/route and /proc/net/ipv6_route: the interfaces of default routes, in order."""
-    rows = [line.split() for line in route.splitlines()[1:]]
-    rows6 = [line.split() for line in route6.splitlines()]
+    rows, rows6 = _rows(route)[1:], _rows(route6)
     return {
         4: [row[0] for row in rows if len(row) > 7 and int(row[1], 16) == 0 and int(row[7], 16) == 0],
         6: [row[9] for row in rows6 if len(row) > 9 and row[0] == _ANY_6 and row[1] == "00" and row[4] != _ANY_6],
     }
+
+
+def _rows(text: str) -> list[list[str]]:
+    """Split a table of the kernel. Names of interfaces are bytes without the blanks of ASCII; other blanks may be in them."""
+    return [[os.fsdecode(field) for field in os.fsencode(line).split()] for line in text.split("\n")]
 
 
 def choose_default(addresses: Sequence[InterfaceAddress], interfaces: Iterable[str], family: Family) -> str | None:

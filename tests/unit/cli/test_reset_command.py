@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import PurePosixPath
 
 import pytest
@@ -88,6 +89,18 @@ def test_the_changes_are_the_result_and_all_talk_is_elsewhere(run, form, read):
         ]
         assert "[reset] Are you sure you want to proceed? [y/N]: " in err
     assert "[reset]" not in out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+@pytest.mark.parametrize("words", [["--plan"], ["--dry-run"], ["--force"]])
+def test_names_that_are_no_utf_8_are_shown_in_every_form(run, root, form, words):
+    (root / "kubelet" / os.fsdecode(b"caf\xe9")).mkdir()
+    (root / "kubernetes/pki" / os.fsdecode(b"\xff.key")).write_text("")
+    code, out, err = run(*words, "-o", form)
+    assert (code, "internal error" in err) == (0, False)
+    shown = r"caf\\xe9" if form == "json" else r"caf\xe9"
+    assert shown in out or (form == "text" and words != ["--plan"])
+    assert (root / "kubernetes/pki/ca.crt").exists() == (words != ["--force"])
 
 
 def test_a_plan_shows_the_changes_and_asks_nobody(run, root):

@@ -147,6 +147,24 @@ def test_a_bind_mount_that_stays_is_not_emptied(member):
     assert left(member) == [*CLEAN, "var/lib/kubelet/pods", "var/lib/kubelet/pods/volume"]
 
 
+@needs_root
+@pytest.mark.parametrize("form", ["text", "json", "yaml"])
+def test_names_that_are_no_utf_8_are_told_and_go(member, form):
+    """Of files, directories, a manifest, CNI and a mount, in an environment that knows no encoding but ASCII."""
+    odd = os.fsdecode(b"caf\xe9")
+    for place in ("var/lib/kubelet/pods", "etc/cni/net.d", "etc/kubernetes/manifests"):
+        (member / place / odd).mkdir(parents=True)
+    (member / f"etc/cni/net.d/{odd}.conf").write_text("")
+    script = f"export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0\n{PROC}\n{BIND.replace('volume', odd)}"
+    for words in (["--plan"], ["--force", "--dry-run"], ["--force"]):
+        done = in_a_namespace(script, member, "reset", *words, "--cleanup-cni", "-o", form)
+        assert (done.returncode, b"internal error" in done.stderr) == (0, False), done.stderr
+        assert (rb"caf\\xe9" if form == "json" else rb"caf\xe9") in done.stdout
+        assert b"caf\xe9" not in done.stdout + done.stderr
+    assert left(member) == CLEAN
+    assert (member.parent / "precious/file").exists()
+
+
 CHECKS = (
     "preflight init --config /kubeadm.yaml",
     "init phase preflight --config /kubeadm.yaml",
