@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -179,7 +180,6 @@ def test_a_range_works_for_the_second_token_too(cluster):
 
 
 def altered(cluster, which, **data: str):
-    import base64
 
     assert cluster.kubewright("create", f"{which}.0123456789abcdef").code == 0
     secret = cluster.secret(which)
@@ -275,7 +275,6 @@ def test_the_join_command_names_the_program_that_was_called(cluster, monkeypatch
 def test_a_bundle_is_pinned_as_a_whole(cluster, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/usr/bin/kubeadm"])
     document = yaml.load(cluster.kubeconfig.read_text())
-    import base64
 
     import trustme
 
@@ -403,6 +402,18 @@ def test_structured_results_of_create_and_delete(cluster, monkeypatch):
     made = json.loads(cluster.kubewright("create", TOKEN, "--print-join-command", "-o", "json").out)
     assert (made["kind"], made["token"], made["joinCommand"].split()[:2]) == ("BootstrapToken", TOKEN, ["kubewright", "join"])
     assert json.loads(cluster.kubewright("delete", "abcdef", "-o", "json").out) == {"deleted": ["abcdef"]}
+
+
+def test_the_log_has_each_request_and_no_secret(cluster):
+    run = cluster.kubewright("create", TOKEN, "-v", "10")
+    assert (run.code, run.out) == (0, f"{TOKEN}\n")
+    requests = [line for line in run.err.splitlines() if '] "Response" verb=' in line]
+    assert requests
+    assert re.search(
+        rf'"Response" verb="POST" url="{cluster.url}/api/v1/namespaces/kube-system/secrets[^"]*" status="201" milliseconds=', run.err
+    )
+    key = base64.b64encode(TOKEN.partition(".")[2].encode()).decode()
+    assert [text for text in (TOKEN.partition(".")[2], key, "PRIVATE") if text in run.err] == []
 
 
 def test_a_flag_may_stand_before_the_sub_command(cluster):

@@ -43,6 +43,10 @@ class Scene:
         said, self.said = self.said, []
         return {words: (seen(ended.out, self.canaries), seen(ended.err, self.canaries)) for words, ended in said}
 
+    def logged(self, *needles: str) -> dict[str, dict[str, bool]]:
+        """Return which of the texts the logs of the calls with `-v 10` have: a log without any has no secret either."""
+        return {words: {needle: needle in ended.err for needle in needles} for words, ended in self.said if words.endswith("-v 10")}
+
     def kept(self) -> list[Kept]:
         """Return the canaries in files of all machines."""
         return [one for machine in self.bed.machines.values() for one in files(machine, self.canaries)]
@@ -88,6 +92,9 @@ def initialized(scene: Scene) -> Scene:
 
 
 def test_init_shows_the_token_and_the_key_once_and_nothing_else(initialized: Scene) -> None:
+    logs = initialized.logged("] kubewright ", "phase preflight begins", '] "Response" verb="POST"', "difference of ")
+    assert list(logs.pop(" ".join(("first:", *INITIALIZE, "-v", "10"))).values()) == [True] * 4
+    assert [next(iter(found.values())) for found in logs.values()] == [True]
     shown = initialized.shown()
     assert len(shown) == 8
     assert shown.pop(" ".join(("first:", *INITIALIZE, "-v", "10"))) == ({"token", "certificate key"}, set())
@@ -108,6 +115,8 @@ def joined(initialized: Scene) -> Scene:
 
 
 def test_join_shows_no_secret(joined: Scene) -> None:
+    logs = joined.logged("] kubewright ", "phase preflight begins", '] "Response" verb="GET"', "difference of ")
+    assert [list(found.values()) for found in logs.values()] == [[True] * 4] * 2
     shown = joined.shown()
     assert len(shown) == 4
     assert {words: found for words, found in shown.items() if found != (set(), set())} == {}
@@ -141,6 +150,7 @@ def undone(joined: Scene) -> Scene:
 
 
 def test_reset_leaves_no_secret_and_shows_none(undone: Scene) -> None:
+    assert [list(found.values()) for found in undone.logged("] kubewright ").values()] == [[True]] * 4
     shown = undone.shown()
     assert len(shown) == 4
     assert {words: found for words, found in shown.items() if found != (set(), set())} == {}
