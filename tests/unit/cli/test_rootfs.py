@@ -148,15 +148,14 @@ def test_a_bind_mount_that_stays_is_not_emptied(member):
 
 
 @needs_root
-@pytest.mark.parametrize("form", ["text", "json", "yaml"])
-def test_names_that_are_no_utf_8_are_told_and_go(member, form):
+def test_names_that_are_no_utf_8_are_told_and_go(member):
     """Of files, directories, a manifest, CNI and a mount, in an environment that knows no encoding but ASCII."""
     odd = os.fsdecode(b"caf\xe9")
     for place in ("var/lib/kubelet/pods", "etc/cni/net.d", "etc/kubernetes/manifests"):
         (member / place / odd).mkdir(parents=True)
     (member / f"etc/cni/net.d/{odd}.conf").write_text("")
     script = f"export LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0\n{PROC}\n{BIND.replace('volume', odd)}"
-    for words in (["--plan"], ["--force", "--dry-run"], ["--force"]):
+    for form, words in (("yaml", ["--plan"]), ("json", ["--force", "--dry-run"]), ("text", ["--force"])):
         done = in_a_namespace(script, member, "reset", *words, "--cleanup-cni", "-o", form)
         assert (done.returncode, b"internal error" in done.stderr) == (0, False), done.stderr
         assert (rb"caf\\xe9" if form == "json" else rb"caf\xe9") in done.stdout
@@ -167,12 +166,8 @@ def test_names_that_are_no_utf_8_are_told_and_go(member, form):
 
 CHECKS = (
     "preflight init --config /kubeadm.yaml",
-    "init phase preflight --config /kubeadm.yaml",
     "join phase preflight 127.0.0.1:1 --token abcdef.0123456789abcdef --discovery-token-unsafe-skip-ca-verification",
     "init --plan --config /kubeadm.yaml",
-    "config images list --config /kubeadm.yaml",
-    "token list --kubeconfig /etc/kubernetes/admin.conf",
-    "reset --plan",
 )
 
 
