@@ -73,7 +73,10 @@ def diff(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
         stored = config_sides.read_stored(api)[CLUSTER]
     theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
     version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
-    found = differing.configuration(stored, present, version=_checked(version), host=machine(Layout()))
+    patches = configuration.apply.patches or configuration.node.patches
+    found = differing.configuration(
+        stored, present, version=_checked(version), host=machine(Layout()), patches=patches.directory if patches else ""
+    )
     context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
     host = machine(differing.layout_of(found, Layout()))
     texts, form = [*differing.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from init_kit import Box, asked
 
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import APIError, DocumentError, HostError, UsageError
+from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.cli import upgrade_plan
@@ -156,3 +158,22 @@ def test_the_first_manifest_that_is_missing_is_named():
 def test_a_manifest_without_its_endpoint_is_an_error(manifest):
     with pytest.raises(DocumentError, match="does not tell the local API endpoint"):
         differing.configuration(Document(value={}), {"kube-apiserver": manifest}, version="v1.36.3", host=machine({}))
+
+
+def test_a_diff_shows_what_patches_make_of_a_manifest(tmp_path):
+    box = Box(tmp_path / "machine")
+    (tmp_path / "patches").mkdir(mode=0o700)
+    (tmp_path / "patches" / "kube-scheduler+merge.yaml").write_text("metadata: {labels: {team: blue}}\n")
+    (tmp_path / "patches" / "kube-scheduler+merge.yaml").chmod(0o600)
+    found = box.call(asked()).configuration
+    host = box.machine(box.layout)
+    plain, patched = (
+        "".join(
+            differing.differences(
+                replace(found, init=replace(found.init, patches_directory=place)), {"kube-scheduler": ""}, host=host, context=0
+            )
+        )
+        for place in ("", str(tmp_path / "patches"))
+    )
+    assert "team: blue" not in plain
+    assert [line for line in patched.splitlines() if line not in plain.splitlines() and not line.startswith("@@")] == ["+    team: blue"]

@@ -13,9 +13,11 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, HostError
+from kubewright.base.records import replace
 from kubewright.base.yaml import Document
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
+from kubewright.lifecycle.init import patching
 from kubewright.lifecycle.upgrade.observing import API_SERVER, CONTROL_PLANE
 from kubewright.manifests import static_pods
 from kubewright.pki import authorities
@@ -36,14 +38,14 @@ def manifests(host: Host) -> dict[str, str]:
     return found
 
 
-def configuration(stored: Document, present: dict[str, str], *, version: str, host: Host) -> Configuration:
-    """Return what an upgrade renders from: the cluster's configuration at another version, and this machine's endpoint.
+def configuration(stored: Document, present: dict[str, str], *, version: str, host: Host, patches: str = "") -> Configuration:
+    """Return what an upgrade renders from: the cluster's configuration at another version, this machine's endpoint, and a directory of patches.
 
     Raises what `load_init` raises, and DocumentError where the API server's manifest does not tell the endpoint.
     """
     address, port = _endpoint(present[API_SERVER], source=str(host.layout.manifest(API_SERVER)))
     value = {**stored.value, "kubernetesVersion": version} if isinstance(stored.value, dict) else stored.value
-    return load_init(
+    found = load_init(
         [Document(value=value, source=stored.source)],
         overrides=InitOverrides(advertise_address=address, bind_port=port),
         detected=host.facts.detected,
@@ -52,15 +54,20 @@ def configuration(stored: Document, present: dict[str, str], *, version: str, ho
         from_file=True,
         allow_loopback_advertise=True,
     ).configuration
+    return replace(found, init=replace(found.init, patches_directory=patches))
 
 
 def differences(found: Configuration, present: dict[str, str], *, host: Host, context: int) -> Iterator[str]:
-    """Yield a unified diff for each manifest that an upgrade would change. `host` has the layout of the configuration."""
+    """Yield a unified diff for each manifest that an upgrade would change. `host` has the layout of the configuration.
+
+    The patches of the configuration are applied, which kubeadm leaves out. Raises as `patching.read` does.
+    """
     endpoint = found.init.local_api_endpoint
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
     external = authorities.is_external(HostCertificateStore(host, directory=host.layout.pki))
+    patches = patching.read(host, found, say=lambda _: None, user=host.facts.user)
     for name, old in present.items():
-        pod = static_pods.render(name, found, host.layout, addresses, host.facts.detected, external_ca=external)
+        pod = patches.apply(name, static_pods.render(name, found, host.layout, addresses, host.facts.detected, external_ca=external))
         path = str(host.layout.manifest(name))
         yield "".join(difflib.unified_diff(_lines(old), _lines(yaml.dump(pod)), path, "new manifest", n=context))
 
