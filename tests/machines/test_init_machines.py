@@ -50,6 +50,26 @@ def test_the_same_command_again_changes_nothing(machine: Machine) -> None:
     assert system_pods(machine) == pods
 
 
+PHASES = (
+    *("wait-control-plane", "upload-config kubeadm", "upload-config kubelet", "upload-config all", "upload-certs", "mark-control-plane"),
+    *("bootstrap-token", "kubelet-finalize enable-client-cert-rotation", "kubelet-finalize all"),
+    *("addon coredns", "addon kube-proxy", "addon all"),
+)
+"""Those that ask a cluster, in the order of init; the others are tried beside kubeadm."""
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_phase_that_asks_a_cluster_runs_alone(machine: Machine, phase: str) -> None:
+    given = {"upload-certs": ["--upload-certs", "--config", CONFIG], "wait-control-plane": []}.get(phase, ["--config", CONFIG])
+    assert kubewright(machine, "init", "phase", *phase.split(), *given).code == 0
+
+
+def test_the_join_command_is_not_shown_alone(machine: Machine) -> None:
+    """It tells what two other phases have made in the same run: kubeadm refuses it alone as well."""
+    ended = kubewright(machine, "init", "phase", "show-join-command", check=False)
+    assert (ended.code, "unresolved dependencies" in ended.err) == (1, True)
+
+
 def test_an_edited_manifest_is_shown_and_mended(machine: Machine) -> None:
     manifest = "/etc/kubernetes/manifests/kube-scheduler.yaml"
     machine.run("sed", "-i", "s/--leader-elect=true/--leader-elect=false/", manifest)

@@ -42,3 +42,17 @@ def test_every_test_that_is_named_exists(test):
 
 def test_the_page_names_tests():
     assert len(TESTS) > 25
+
+
+def test_a_phase_whose_test_runs_phases_alone_is_one_of_them():
+    text = (ROOT / "tests" / "machines" / "test_init_machines.py").read_text()
+    [table] = re.findall(r"^PHASES = \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    claimed = [
+        command.removeprefix("kubeadm init phase ")
+        for command, _, test in ROWS
+        if test.endswith("::test_a_phase_that_asks_a_cluster_runs_alone")
+    ]
+    assert sorted(claimed) == sorted(re.findall(r'"([^"]+)"', table))
+    assert [
+        command for command, _, test in ROWS if " init phase " in command and test.endswith("::test_the_node_and_the_add_ons_become_ready")
+    ] == []
