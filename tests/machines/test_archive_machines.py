@@ -1,0 +1,136 @@
+"""The archive of `make bundle` on whole machines that have no Python, no pip and no network but each other."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from machine_kit import CONFIG, INIT, eventually, kubectl, write
+from testbed.bed import Bed, Parts
+from testbed.kit import programs
+from testbed.machine import Ended, Machine
+
+import kubewright
+
+ROOT = Path(__file__).parents[2]
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+NAME = f"kubewright-{kubewright.__version__}-linux-{ARCHITECTURE}"
+HOME = f"/opt/two words/{NAME}"
+PROGRAM = f"{HOME}/bin/kubewright"
+IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
+COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+
+
+@pytest.fixture(scope="session")
+def archive() -> Path:
+    """The archive, which must hold the sources that are tested."""
+    found = ROOT / "dist" / f"{NAME}.tar.gz"
+    if not found.exists():
+        pytest.skip(f"no {found.relative_to(ROOT)}: make bundle")
+    sources = ROOT / "src" / "kubewright"
+    here = {str(path.relative_to(sources)): path.read_bytes() for path in sources.rglob("*.py")}
+    packed = {}
+    with tarfile.open(found) as tar:
+        for entry in tar:
+            _, inside, name = entry.name.partition("-packages/kubewright/")
+            if inside and name.endswith(".py") and (file := tar.extractfile(entry)) is not None:
+                packed[name] = file.read()
+    assert len(here) > 100
+    assert [name for name in here if packed.get(name) != here[name]] == [], "the archive is of other sources: make bundle"
+    return found
+
+
+@pytest.fixture(scope="module")
+def bed(archive: Path, parts: Parts) -> Iterator[Bed]:
+    """Two machines without Python. What was unpacked on the second one cannot be written to."""
+    place = programs(COMPONENTS)["etcd"].parent
+    with Bed("one", "two", bed="archive", parts=parts, shared=[place]) as made:
+        for machine in made.machines.values():
+            machine.run("sh", "-c", "rm -rf /usr/bin/python3* /usr/lib/python3*; mkdir '/opt/two words'")
+            shutil.copyfile(archive, machine.root / "opt" / "archive.tar.gz")
+            machine.run("tar", "xzf", "/opt/archive.tar.gz", "-C", "/opt/two words")
+        made["two"].run("mount", "--bind", "-o", "ro", "/opt/two words", "/opt/two words")
+        yield made
+
+
+def call(machine: Machine, *arguments: str, check: bool = True) -> Ended:
+    return machine.run(PROGRAM, *arguments, check=check)
+
+
+def test_it_needs_nothing_of_the_machine(bed: Bed) -> None:
+    """Neither Python nor a C library nor /proc: it runs where there is nothing else. Whoever calls it, and whatever their Python is told."""
+    one = bed["one"]
+    assert one.run("sh", "-c", "command -v python3 python; ls -d /usr/lib/python3* /usr/lib/*/libpython*", check=False).out == ""
+    one.run("sh", "-c", f"mkdir /srv/empty && cp -a '{HOME}' /srv/empty/kubewright")
+    assert one.run("chroot", "/srv/empty", "/kubewright/bin/kubewright", "version", "-o", "short").out == "v1.36.3\n"
+    nobody = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+    told = {"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere", "LD_LIBRARY_PATH": "/nowhere", "LC_ALL": "de_DE.ISO-8859-1"}
+    for machine in bed.machines.values():
+        assert machine.run(*nobody, PROGRAM, "version", "-o", "short", env=told).out == "v1.36.3\n"
+    assert bed["two"].run("touch", f"{HOME}/new", check=False).code == 1
+
+
+def test_it_goes_by_the_name_that_it_was_called_by(bed: Bed) -> None:
+    one = bed["one"]
+    one.run("ln", "-s", PROGRAM, "/usr/local/bin/kubewright")
+    one.run("ln", "-s", "kubewright", "/usr/local/bin/kubeadm")
+    assert one.run("/usr/local/bin/kubeadm", "bogus", check=False).err.splitlines()[0] == 'error: unknown command "bogus" for "kubeadm"'
+    for shell in ("bash", "zsh", "fish"):
+        scripts = {name: one.run(f"/usr/local/bin/{name}", "completion", shell).out for name in ("kubewright", "kubeadm")}
+        assert "kubeadm" in scripts["kubeadm"] != scripts["kubewright"] != ""
+        assert "/opt/" not in scripts["kubeadm"]
+
+
+def test_it_works_in_another_root_directory(bed: Bed) -> None:
+    one = bed["one"]
+    one.run("mkdir", "-p", "/srv/image")
+    call(one, "init", "phase", "certs", "all", "--rootfs", "/srv/image", "--apiserver-advertise-address", one.address)
+    assert len(one.run("find", "/srv/image/etc/kubernetes/pki", "-type", "f").out.splitlines()) == 22
+    assert one.run("ls", "/etc/kubernetes/pki", check=False).code == 2
+
+
+def test_it_starts_its_daemon(bed: Bed) -> None:
+    """`up` starts the program again as another process, with the interpreter of the archive."""
+    two = bed["two"]
+    place = str(programs(COMPONENTS)["etcd"].parent)
+    call(two, "up", "--nodes", "1", "--binaries-dir", place)
+    status = json.loads(call(two, "local", "status", "-o", "json").out)
+    executable = two.run("sh", "-c", "ps -eo comm,args | grep [k]ubewright.local.daemon").out
+    call(two, "down")
+    assert (status["state"], status["nodes"]["ready"], status["nodes"]["total"]) == ("Ready", 2, 2)
+    assert executable.startswith("kubewright ")
+    assert f"{HOME}/libexec/python3" in executable
+
+
+def test_machines_join_and_leave_with_it(bed: Bed) -> None:
+    """The container runtime is asked by gRPC: what `init` needs of the extra `cri` is there."""
+    one, two = bed["one"], bed["two"]
+    write(one, CONFIG, INIT.format(address=one.address))
+    said = call(one, "init", "--config", CONFIG).out
+    words = call(one, "token", "create", "--print-join-command").out.split()
+    call(two, *words[1:], IGNORED)
+    assert "--discovery-token-ca-cert-hash sha256:" in said
+    assert sorted(node["metadata"]["name"] for node in kubectl(one, "get", "nodes")["items"]) == ["one", "two"]
+    eventually(lambda: _ready(one) == ["one", "two"], "both nodes to be ready")
+    again = json.loads(call(one, "init", "--config", CONFIG, "--plan", "-o", "json").out)
+    assert [change for change in again if change["action"] != "unchanged"] == []
+    for machine in (two, one):
+        call(machine, "reset", "--force")
+        left = machine.run(
+            "sh", "-c", "ls -A /etc/kubernetes; ctr -n k8s.io containers list -q; ps -eo comm | grep kubelet", check=False
+        ).out
+        assert set(left.split()) <= {"manifests", "pki"}
+
+
+def _ready(machine: Machine) -> list[str]:
+    nodes = kubectl(machine, "get", "nodes").get("items", [])
+    return sorted(
+        node["metadata"]["name"]
+        for node in nodes
+        if any(condition["type"] == "Ready" and condition["status"] == "True" for condition in node["status"].get("conditions", []))
+    )
