@@ -60,8 +60,8 @@ class Answer(Protocol):
 class Fetcher(Protocol):
     """What downloads are made with (kubewright.http.sync.Downloads): follows redirects within bounds, never to plain HTTP."""
 
-    def get(self, url: str, /, *, start: int = 0, most: int | None = None) -> AbstractContextManager[Answer]:
-        """Open a URL from byte `start` on; `most` bounds the body. Raises Unreachable."""
+    def get(self, url: str, /, *, start: int = 0, most: int | None = None, within: float | None = None) -> AbstractContextManager[Answer]:
+        """Open a URL from byte `start` on; `most` bounds the body, `within` the seconds for everything. Raises Unreachable."""
         ...
 
 
@@ -137,7 +137,7 @@ class Downloads:
             raise
 
     def _read(self, url: str) -> tuple[int, bytes]:
-        with self._fetcher.get(url, most=CHECKSUM_LARGEST) as answer:
+        with self._fetcher.get(url, most=CHECKSUM_LARGEST, within=FIRST_ANSWER_LIMIT) as answer:
             return answer.status, answer.read()
 
     def _fetch(self, url: str, part: Path, *, expected: str, label: str, primary: bool) -> None:

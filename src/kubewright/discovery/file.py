@@ -37,9 +37,12 @@ def load(path: PurePosixPath, *, read: ReadFile) -> Access:
     return _access(parse(yaml.load_one(content, source=str(path))), read=read, base=path.parent)
 
 
-def fetch(url: str, *, downloads: Downloads) -> Access:
-    """Get a kubeconfig from a URL. Raises APIError for an answer that is none, DocumentError and ValidationError for a broken one."""
-    with downloads.get(url, most=MOST) as answer:
+def fetch(url: str, *, downloads: Downloads, within: float) -> Access:
+    """Get a kubeconfig from a URL within so many seconds.
+
+    Raises APIError for an answer that is none, DocumentError and ValidationError for a broken one.
+    """
+    with downloads.get(url, most=MOST, within=within) as answer:
         content = answer.read()
     if answer.status != 200:
         raise APIError(

@@ -236,8 +236,12 @@ class Streamed:
                 return
             yield chunk
 
-    async def read(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
+    async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
+        try:
+            async with asyncio.timeout(within):
+                return b"".join([chunk async for chunk in self.chunks()])
+        except TimeoutError as error:
+            raise self._failure(error) from error
 
 
 def _reason(error: Exception) -> tuple[Reason, str]:

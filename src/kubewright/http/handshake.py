@@ -5,16 +5,16 @@ kube-apiserver opens its port at once and serves a second later: a handshake tha
 
 from __future__ import annotations
 
-import socket
 from contextlib import suppress
 
 from kubewright.http import tls
+from kubewright.http.deadlines import Deadline, connected, holding
 
 
 def serves(address: str, port: int, *, within: float) -> bool:
     """Shake hands, waiting at most so many seconds. The certificate is not verified and nothing is sent."""
     context = tls.anonymous_context(None, verify=False)
-    with suppress(OSError), socket.create_connection((address, port), timeout=within) as connection:
+    with suppress(OSError), holding(Deadline(within)), connected(address, port, silence=None) as connection:
         context.wrap_socket(connection).close()
         return True
     return False

@@ -67,8 +67,8 @@ class AsyncStream(Protocol):
         """Yield the body as it arrives. Raises NoAnswer when it is cut short, stalls or grows beyond its bound."""
         ...
 
-    async def read(self) -> bytes:
-        """Return the whole rest of the body."""
+    async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
+        """Return the whole rest of the body, which has to be there within so many seconds."""
         ...
 
 

@@ -5,6 +5,7 @@ No environment is trusted here: no .netrc, no proxy but the one that is given, n
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,13 +13,14 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
-from urllib3.connection import HTTPSConnection
+from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Timeout, make_headers
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.http import failures, tracing
 from kubewright.http.addresses import origin
+from kubewright.http.deadlines import Deadline, connected, holding
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
 from kubewright.http.proxies import Proxies, Proxy
@@ -62,9 +64,9 @@ class Transport:
         body: bytes | None = None,
         timeout: float | None = REQUEST_TIMEOUT,
     ) -> Response:
-        end = None if timeout is None else self._clock.monotonic() + timeout
-        with self.stream(method, target, headers=headers, body=body, timeout=timeout, stall=timeout) as answer:
-            answer.bound(self._limits.body, end)
+        deadline = Deadline(timeout, clock=self._clock)
+        with self._stream(method, target, headers, body, deadline, timeout) as answer:
+            answer.bound(self._limits.body, deadline)
             return Response(status=answer.status, headers=answer.headers, body=answer.read())
 
     @contextmanager
@@ -79,18 +81,25 @@ class Transport:
         timeout: float | None = REQUEST_TIMEOUT,
         stall: float | None = None,
     ) -> Iterator[Streamed]:
-        url = f"{self._server}{self._prefix}{target}"
-        trace = tracing.begin(method, url, clock=self._clock)
-        answer = _open(self._manager, method, url, headers=headers, body=body, timeouts=_timeouts(self._limits, timeout), trace=trace)
-        answer.clock = self._clock
-        try:
+        with self._stream(method, target, headers, body, Deadline(timeout, clock=self._clock), timeout) as answer:
             answer.allow_silence(stall)
             yield answer
-        finally:
-            answer.close()
 
     def close(self) -> None:
         self._manager.clear()
+
+    @contextmanager
+    def _stream(
+        self, method: str, target: str, headers: Headers | None, body: bytes | None, deadline: Deadline, timeout: float | None
+    ) -> Iterator[Streamed]:
+        url = f"{self._server}{self._prefix}{target}"
+        timeouts = Timeout(connect=self._limits.connect, read=timeout)
+        trace = tracing.begin(method, url, clock=self._clock)
+        answer = _open(self._manager, method, url, headers=headers, body=body, timeouts=timeouts, deadline=deadline, trace=trace)
+        try:
+            yield answer
+        finally:
+            answer.close()
 
 
 class Streamed:
@@ -102,14 +111,13 @@ class Streamed:
         self.url = url
         self.status = answer.status
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in answer.headers.items()}
-        self.clock: Clock = SystemClock()
-        self._end: float | None = None
+        self._deadline = Deadline(None)
         self._most: int | None = None
         self._ended = False
 
-    def bound(self, most: int | None, end: float | None) -> None:
-        """Set the largest body in bytes, and the monotonic time at which it must be complete."""
-        self._most, self._end = most, end
+    def bound(self, most: int | None, deadline: Deadline) -> None:
+        """Set the largest body in bytes, and when it must be complete."""
+        self._most, self._deadline = most, deadline
 
     def allow_silence(self, seconds: float | None) -> None:
         """Set how long the server may say nothing between two pieces of the body."""
@@ -124,8 +132,6 @@ class Streamed:
             if self._most is not None and count > self._most:
                 raise self._failure(Reason.TOO_LARGE, f"more than {self._most} bytes")
             yield chunk
-            if self._end is not None and self.clock.monotonic() >= self._end:
-                raise self._failure(Reason.TIMED_OUT, f"after {count} bytes")
 
     def read(self) -> bytes:
         return b"".join(self.chunks())
@@ -139,7 +145,8 @@ class Streamed:
 
     def _next(self) -> bytes:
         try:
-            chunk = self._answer.read1(CHUNK, decode_content=False)
+            with holding(self._deadline):
+                chunk = self._answer.read1(CHUNK, decode_content=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise _failure(error, self._method, self.url) from error
         if not chunk:
@@ -154,12 +161,16 @@ class Streamed:
 
 
 class Downloads:
-    """Streaming GETs of anything on the web: proxies, redirects within bounds, and an end to waiting for a server that went silent."""
+    """Streaming GETs of anything on the web: proxies, redirects within bounds, and an end to waiting for a server that went silent.
+
+    The answer must have begun, redirects included, after `connect` and `stall` seconds together; `stall` is then for each wait of the body.
+    """
 
     def __init__(self, context: ssl.SSLContext, *, proxies: Proxies | None = None, connect: float = 10.0, stall: float = STALL) -> None:
         self._context = context
         self._proxies = proxies or Proxies()
         self._timeouts = Timeout(connect=connect, read=stall)
+        self._head = connect + stall
         self._managers: dict[Proxy | None, urllib3.PoolManager] = {}
 
     @contextmanager
@@ -172,15 +183,19 @@ class Downloads:
         headers: Headers | None = None,
         most: int | None = None,
         redirects: int = REDIRECTS,
+        within: float | None = None,
     ) -> Iterator[Streamed]:
         """Open a URL; `start` asks for the bytes from there on (206, or 200 from a server that cannot, or 416 past the end).
 
-        Follows up to `redirects` redirects, never from https to http. `most` bounds the body. Every status code is an answer.
+        Follows up to `redirects` redirects, never from https to http. `most` bounds the body, `within` the seconds for everything: without
+        it a body may take as long as it takes. Every status code is an answer.
         Raises NoAnswer, for a chain of redirects that is too long as well.
         """
-        answer = self._follow(url, {**(headers or {}), **({"range": f"bytes={start}-"} if start else {})}, redirects)
+        whole = Deadline(within)
+        with holding(whole):
+            answer = self._follow(url, {**(headers or {}), **({"range": f"bytes={start}-"} if start else {})}, redirects)
         try:
-            answer.bound(most, None)
+            answer.bound(most, whole)
             yield answer
         finally:
             answer.close()
@@ -191,13 +206,14 @@ class Downloads:
             manager.clear()
 
     def _follow(self, url: str, headers: Headers, redirects: int) -> Streamed:
-        current = url
+        current, head = url, Deadline(self._head)
         for _ in range(redirects + 1):
             proxy = self._proxies.for_url(current)
             if proxy not in self._managers:
                 self._managers[proxy] = _manager(self._context, proxy, connections=1)
             trace = tracing.begin("GET", current, query=False)
-            answer = _open(self._managers[proxy], "GET", current, headers=headers, body=None, timeouts=self._timeouts, trace=trace)
+            manager = self._managers[proxy]
+            answer = _open(manager, "GET", current, headers=headers, body=None, timeouts=self._timeouts, deadline=head, trace=trace)
             place = answer.headers.get("location")
             if answer.status not in _REDIRECT_CODES or place is None:
                 return answer
@@ -209,16 +225,33 @@ class Downloads:
         raise failures.no_answer(_shown(url), "GET", urlsplit(url).path, Reason.REDIRECTED, detail=f"more than {redirects} times")
 
 
-class _Connection(HTTPSConnection):
-    """A connection that does not warn when its context verifies nothing: whoever made the context has decided that."""
+class _Connecting(HTTPConnection):
+    """A connection whose socket keeps deadlines; its time-out is for opening it as a whole, a proxy's CONNECT and TLS included."""
+
+    def connect(self) -> None:
+        timeout = self.timeout
+        with holding(Deadline(timeout if isinstance(timeout, (int, float)) else None)):
+            super().connect()
+
+    def _new_conn(self) -> socket.socket:
+        silence = self.timeout if isinstance(self.timeout, (int, float)) else None
+        return connected(self._dns_host, self.port or self.default_port, silence=silence, options=self.socket_options or ())
+
+
+class _SecureConnecting(_Connecting, HTTPSConnection):
+    """The same with TLS. It does not warn when its context verifies nothing: whoever made the context has decided that."""
 
     def connect(self) -> None:
         super().connect()
         self.is_verified = True
 
 
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connecting
+
+
 class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _Connection
+    ConnectionCls = _SecureConnecting
 
 
 def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections: int, server_name: str = "") -> urllib3.PoolManager:
@@ -236,7 +269,7 @@ def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections
             proxy_ssl_context=_proxy_context(proxy),
             **named,
         )
-    manager.pool_classes_by_scheme = {"http": HTTPConnectionPool, "https": _SecurePool}
+    manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
     return manager
 
 
@@ -247,11 +280,6 @@ def _proxy_context(proxy: Proxy) -> ssl.SSLContext | None:
     return host_context() if proxy.url.startswith("https:") else None
 
 
-def _timeouts(limits: Limits, timeout: float | None) -> Timeout:
-    connect = limits.connect if timeout is None else min(limits.connect, timeout)
-    return Timeout(connect=connect, read=timeout)
-
-
 def _open(
     manager: urllib3.PoolManager,
     method: str,
@@ -260,15 +288,18 @@ def _open(
     headers: Headers | None,
     body: bytes | None,
     timeouts: Timeout,
+    deadline: Deadline,
     trace: tracing.Trace,
 ) -> Streamed:
+    """Send a request and read the head of its answer, by the deadline."""
     shown = urllib3.HTTPHeaderDict({"user-agent": "kubewright", "accept-encoding": "identity"})
     for name, value in header_pairs(headers or {}):
         shown.add(name, value)
     try:
-        answer = manager.urlopen(
-            method, url, headers=shown, body=body, timeout=timeouts, redirect=False, retries=False, preload_content=False
-        )
+        with holding(deadline):
+            answer = manager.urlopen(
+                method, url, headers=shown, body=body, timeout=timeouts, redirect=False, retries=False, preload_content=False
+            )
     except (urllib3.exceptions.HTTPError, OSError) as error:
         failure = _failure(error, method, url)
         trace.failed(failure.what)

@@ -21,6 +21,7 @@ from typing import Final
 
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.base.records import dataclass
+from kubewright.http.deadlines import Bounded
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s0-9A-Za-z+/=]+-----END CERTIFICATE-----")
 
@@ -176,8 +177,17 @@ def _names(subject: object) -> tuple[tuple[tuple[str, str], ...], ...]:
     return subject if isinstance(subject, tuple) else ()
 
 
+class _BoundedTLS(Bounded, ssl.SSLSocket):
+    """TLS over a socket that keeps deadlines; the handshake keeps them too."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        self.arm()
+        super().do_handshake(block)
+
+
 def _bare(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
+    context.sslsocket_class = _BoundedTLS
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Go takes every certificate of the bundle as an anchor, an intermediate too: a cluster's CA may be one.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

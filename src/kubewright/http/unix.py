@@ -18,6 +18,7 @@ from typing import Final
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.records import dataclass
 from kubewright.http import failures, tracing
+from kubewright.http.deadlines import BoundedSocket, Deadline, holding
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, MIB, Response
 
@@ -27,8 +28,11 @@ _HEAD_LIMIT: Final = 64 * 1024
 
 
 def request(method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float = 10.0, most: int = 16 * MIB) -> Response:
-    """Send one request to the server on a Unix socket and read the whole answer. Raises NoAnswer, also when nobody listens."""
-    with stream(method, path, target, body=body, timeout=timeout) as (status, headers, chunks):
+    """Send one request to the server on a Unix socket and read the whole answer, within `timeout` seconds.
+
+    Raises NoAnswer, also when nobody listens.
+    """
+    with holding(Deadline(timeout)), stream(method, path, target, body=body, timeout=None) as (status, headers, chunks):
         parts, count = [], 0
         for chunk in chunks:
             count += len(chunk)
@@ -40,16 +44,18 @@ def request(method: str, path: Path, target: str, /, *, body: bytes = b"", timeo
 
 @contextmanager
 def stream(
-    method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0
+    method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0, stall: float | None = None
 ) -> Iterator[tuple[int, dict[str, str], Iterator[bytes]]]:
-    """Send one request and give status, headers and the body piece by piece; `timeout` bounds each wait."""
+    """Send one request and give status, headers and the body piece by piece.
+
+    `timeout` is for all until the body begins, `stall` for each wait for a piece of it.
+    """
     if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{target!r} is not an encoded path", remedy="quote it (urllib.parse.quote)")
     call = _Call(method, path, target)
     trace = tracing.begin(method, f"unix://{path}{target}")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        with call.mapped():
-            sock.settimeout(timeout)
+    with BoundedSocket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        with call.mapped(), holding(Deadline(timeout)):
             with reachable(path) as short:
                 sock.connect(short)
             _check_owner(sock, path)
@@ -58,6 +64,7 @@ def stream(
             status, headers, rest = _read_head(sock, call)
             length = int(headers.get("content-length", "0"))
             trace.answered(status)
+        sock.settimeout(stall)
         yield status, headers, _body(sock, rest, length, call)
 
 

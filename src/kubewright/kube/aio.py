@@ -49,9 +49,12 @@ class AsyncKubeClient(AsyncKubeAPI):
         request = core.request(call, self._writing)
         decoder = answers.WatchDecoder(call, server=self._server)
         headers = {**self._headers, **request.headers}
-        async with self._opened().stream(request.method, request.target, headers=headers, timeout=self._timeout) as stream:
+        # a server that was asked to end the watch, and says nothing for longer than all of it, is gone, whatever its machine answers to probes
+        seconds = call.query.get("timeoutSeconds")
+        stall = int(seconds) + self._timeout if seconds else None
+        async with self._opened().stream(request.method, request.target, headers=headers, timeout=self._timeout, stall=stall) as stream:
             if not 200 <= stream.status < 300:
-                body = await stream.read()
+                body = await stream.read(within=self._timeout)
                 answers.check(call, Response(status=stream.status, headers=stream.headers, body=body), server=self._server)
             async with aclosing(stream.chunks()) as chunks:
                 async for chunk in chunks:

@@ -73,7 +73,7 @@ class Control:
         """
         query = urlencode({"machine": machine, "tail": -1 if tail is None else tail, "follow": int(follow)})
         target = f"/logs/{component}?{query}"
-        with unix.stream("GET", self._places.socket, target, timeout=None) as (status, _, chunks):
+        with unix.stream("GET", self._places.socket, target) as (status, _, chunks):
             if status != 200:
                 raise HostError(b"".join(chunks).decode(errors="replace").strip(), remedy="`kubewright local status` lists the components")
             yield chunks

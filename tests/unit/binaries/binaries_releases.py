@@ -107,10 +107,11 @@ class Rerouted:
         self._port = port
         self.urls: list[str] = []
 
-    def get(self, url: str, /, *, start: int = 0, most: int | None = None) -> AbstractContextManager[Streamed]:
+    def get(self, url: str, /, *, start: int = 0, most: int | None = None, within: float | None = None) -> AbstractContextManager[Streamed]:
         self.urls.append(url)
         local = f"https://localhost:{self._port}"
-        return self._web.get(url if url.startswith(local) else url.replace("https://", f"{local}/", 1), start=start, most=most)
+        place = url if url.startswith(local) else url.replace("https://", f"{local}/", 1)
+        return self._web.get(place, start=start, most=most, within=within)
 
 
 @contextlib.contextmanager

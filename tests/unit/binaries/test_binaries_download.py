@@ -251,7 +251,7 @@ def test_a_resolver_that_never_answers_does_not_hold_up_the_run(host, tmp_path, 
     monkeypatch.setattr(download, "FIRST_ANSWER_LIMIT", 0.1)
 
     class Silent:
-        def get(self, url, /, *, start=0, most=None):
+        def get(self, url, /, *, start=0, most=None, within=None):
             host.leaving.wait(10)
             raise OSError
 
@@ -277,7 +277,7 @@ def test_a_drip_counts_as_stalled(tmp_path):
     class Fetcher:
         count = 0
 
-        def get(self, url, /, *, start=0, most=None):
+        def get(self, url, /, *, start=0, most=None, within=None):
             import contextlib
 
             Fetcher.count += 1

@@ -172,6 +172,42 @@ def test_a_watch_ends_with_its_reason(make_server: MakeServer, ca_pem: bytes, ca
     assert error.reason is expected if isinstance(expected, Reason) else type(error) is expected
 
 
+def test_a_refusal_of_a_watch_is_read_within_a_deadline(make_server: MakeServer, ca_pem: bytes) -> None:
+    head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 1000\r\n\r\n"
+    server = make_server(lambda _: Raw((head, *[b" "] * 900), pause=0.02))
+
+    async def main() -> None:
+        client = AsyncKubeClient(access(server, ca_pem), timeout=0.3)
+        async with asyncio.timeout(20):
+            try:
+                async for _ in client.watch(resources.NODE):
+                    pass
+            finally:
+                await client.close()
+
+    with pytest.raises(NoAnswer) as caught:
+        loop.run(main)
+    assert caught.value.reason is Reason.TIMED_OUT
+
+
+def test_a_watch_that_is_silent_for_longer_than_it_was_to_last_ends(make_server: MakeServer, ca_pem: bytes) -> None:
+    server = make_server(lambda _: lines_answer({"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {}}, pause=0.0, ending=False))
+    found = []
+
+    async def main() -> None:
+        client = AsyncKubeClient(access(server, ca_pem), timeout=1)
+        async with asyncio.timeout(20):
+            try:
+                async for event in client.watch(resources.NODE, seconds=1):
+                    found.append(event.type)
+            finally:
+                await client.close()
+
+    with pytest.raises(NoAnswer) as caught:
+        loop.run(main)
+    assert (caught.value.reason, len(found)) == (Reason.TIMED_OUT, 2)
+
+
 def test_a_watch_that_the_server_ends_is_no_error(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: lines_answer({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "9"}}}))
 

@@ -82,7 +82,11 @@ def _by_token(ctx: JoinContext, asked: BootstrapTokenDiscovery) -> Access:
 def _by_file(ctx: JoinContext, place: str) -> Access:
     from kubewright.discovery import file as by_file
 
-    access = _fetched(place) if by_file.is_url(place) else by_file.load(PurePosixPath(place), read=ctx.host.read)
+    access = (
+        _fetched(place, within=ctx.join.timeouts.discovery.seconds)
+        if by_file.is_url(place)
+        else by_file.load(PurePosixPath(place), read=ctx.host.read)
+    )
     found = by_file.refresh(
         access,
         connect=ctx.connect,
@@ -97,7 +101,7 @@ def _by_file(ctx: JoinContext, place: str) -> Access:
     return found.access
 
 
-def _fetched(url: str) -> Access:
+def _fetched(url: str, *, within: float) -> Access:
     from kubewright.discovery import file as by_file
     from kubewright.http import tls
     from kubewright.http.proxies import Proxies
@@ -105,7 +109,7 @@ def _fetched(url: str) -> Access:
 
     downloads = Downloads(tls.host_context(), proxies=Proxies.from_environment(os.environ))
     try:
-        return by_file.fetch(url, downloads=downloads)
+        return by_file.fetch(url, downloads=downloads, within=within)
     finally:
         downloads.close()
 

@@ -1,0 +1,129 @@
+"""One deadline for everything that a request does on its sockets.
+
+A socket's own time-out bounds one wait, not a request: a server that sends a byte now and then has each wait begin anew, and neither
+`http.client` nor urllib3 knows a total. So a deadline is said around a piece of work (`within`), and the sockets that are made here look at
+it before each thing that they do. It holds for what the same thread does inside the block, whichever library does it.
+
+What it does not hold for is the resolver, which cannot be told how long to wait: it ends by the options of /etc/resolv.conf.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.base.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+    _Base = socket.socket
+else:
+    _Base = object
+
+_CLOCK: Final = SystemClock()
+
+
+class Deadline:
+    """A moment by which something has to be done. `seconds` from now; None is no end."""
+
+    def __init__(self, seconds: float | None, *, clock: Clock = _CLOCK) -> None:
+        self._clock = clock
+        self._end = None if seconds is None else clock.monotonic() + seconds
+
+    def left(self) -> float | None:
+        """Return the seconds that are left, None without an end. Raises TimeoutError where there are none."""
+        if self._end is None:
+            return None
+        left = self._end - self._clock.monotonic()
+        if left <= 0:
+            raise TimeoutError("the deadline has passed")
+        return left
+
+
+_RUNNING: Final[ContextVar[tuple[Deadline, ...]]] = ContextVar("deadlines", default=())
+
+
+@contextmanager
+def holding(*deadlines: Deadline) -> Iterator[None]:
+    """Let deadlines hold for what sockets do in this block, beside those that hold already."""
+    before = _RUNNING.set((*_RUNNING.get(), *deadlines))
+    try:
+        yield
+    finally:
+        _RUNNING.reset(before)
+
+
+def left(silence: float | None = None) -> float | None:
+    """Return how many seconds the next wait may take, `silence` at most. Raises TimeoutError where a deadline has passed."""
+    bounds = [bound for bound in (silence, *(deadline.left() for deadline in _RUNNING.get())) if bound is not None]
+    return min(bounds) if bounds else None
+
+
+class Bounded(_Base):
+    """What makes a class of sockets keep deadlines. The time-out that is set on a socket stays the bound of each wait."""
+
+    _silence: float | None = None
+
+    def settimeout(self, value: float | None, /) -> None:
+        self._silence = value
+        super().settimeout(value)
+
+    def gettimeout(self) -> float | None:
+        return self._silence
+
+    def arm(self) -> None:
+        """Give the next wait what is left. Raises TimeoutError where nothing is."""
+        super().settimeout(left(self._silence))
+
+    def connect(self, address: Any, /) -> None:
+        self.arm()
+        super().connect(address)
+
+    def recv(self, bufsize: int = 1024, flags: int = 0, /) -> bytes:
+        self.arm()
+        return super().recv(bufsize, flags)
+
+    def recv_into(self, buffer: WriteableBuffer, nbytes: int | None = None, flags: int = 0) -> int:
+        self.arm()
+        # ssl reads nothing where it is told 0, and fills the buffer where it is told nothing
+        return super().recv_into(buffer) if nbytes is None else super().recv_into(buffer, nbytes, flags)
+
+    def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
+        self.arm()
+        return super().send(data, flags)
+
+    def sendall(self, data: ReadableBuffer, flags: int = 0, /) -> None:
+        self.arm()
+        super().sendall(data, flags)
+
+
+class BoundedSocket(Bounded, socket.socket):
+    """A socket that keeps deadlines. With TLS around it, it needs a context of `http.tls`."""
+
+
+def connected(host: str, port: int, *, silence: float | None, options: Sequence[tuple[Any, ...]] = ()) -> BoundedSocket:
+    """Open a connection to the first address of a name that takes one. `silence` is for each, and stays the socket's time-out.
+
+    Raises OSError: that of the last address, or socket.gaierror.
+    """
+    failed: OSError | None = None
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+        sock = BoundedSocket(family, kind, protocol)
+        try:
+            for option in options:
+                sock.setsockopt(*option)
+            sock.settimeout(silence)
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            failed = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failed or OSError(f"{host} has no address")

@@ -1,0 +1,281 @@
+"""A time-out is for all of a request: a server that sends a byte now and then cannot stretch it, at whatever stage."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from dripping import STAGES, DrippingServer, said
+from scripted_server import Raw, ScriptedServer, answer, lines_answer
+
+from kubewright.http import aio, loop, sync, tls, unix
+from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.handshake import serves, serves_async
+from kubewright.http.messages import Limits
+from kubewright.http.proxies import Proxies, Proxy
+from kubewright.http.sync import Downloads
+
+TIMEOUT = 0.15
+LONGER = (TIMEOUT, 1.0, 5.0)
+"""On a busy machine a short time-out may pass before the stage is reached that a test is about: then it has to be a longer one."""
+HANGS = 20.0
+"""Seconds after which a test gives up: far from what any of these requests may take, and far below what a drip would last."""
+LARGE = b"x" * (16 << 20)
+
+
+@pytest.fixture
+def trusting(ca_pem: bytes) -> ssl.SSLContext:
+    return tls.client_context(ca_pem)
+
+
+@pytest.fixture
+def drip(server_tls: ssl.SSLContext) -> Iterator[Callable[..., DrippingServer]]:
+    with contextlib.ExitStack() as servers:
+        yield lambda stage, **options: servers.enter_context(DrippingServer(stage, **{"context": server_tls, **options}))
+
+
+def ask_sync(url: str, context: ssl.SSLContext | None, *, body: bytes | None = None, timeout: float = TIMEOUT, **options: object) -> None:
+    transport = sync.Transport(url, context=context, limits=Limits(connect=timeout), **options)
+    try:
+        transport.request("POST", "/x", body=body, timeout=timeout)
+    finally:
+        transport.close()
+
+
+def ask_async(url: str, context: ssl.SSLContext | None, *, body: bytes | None = None, timeout: float = TIMEOUT, **options: object) -> None:
+    async def main() -> None:
+        transport = aio.Transport(url, context=context, limits=Limits(connect=timeout), **options)
+        try:
+            await transport.request("POST", "/x", body=body, timeout=timeout)
+        finally:
+            await transport.close()
+
+    loop.run(main)
+
+
+@pytest.fixture(params=[ask_sync, ask_async], ids=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
+    return request.param
+
+
+def ends(call: Callable[[], object]) -> NoAnswer:
+    """Require that a call ends by itself: a thread of its own would be left hanging."""
+    caught: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(HANGS)
+    assert not thread.is_alive(), "the deadline has passed, and the request goes on"
+    assert len(caught) == 1
+    assert isinstance(caught[0], NoAnswer)
+    return caught[0]
+
+
+def times_out(server: DrippingServer, call: Callable[[float], object], *reasons: Reason) -> None:
+    """Require that a call with a time-out ends by it, while the server drips."""
+    for timeout in LONGER:
+        assert ends(lambda timeout=timeout: call(timeout)).reason in {Reason.TIMED_OUT, *reasons}
+        if server.dripped > 2:
+            return
+    raise AssertionError("the server never came to drip")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_request_ends_with_its_deadline_at_every_stage(ask, drip, trusting: ssl.SSLContext, stage: str) -> None:
+    server = drip(stage)
+    times_out(server, lambda timeout: ask(server.url, trusting, body=LARGE if stage == "request body" else b"{}", timeout=timeout))
+
+
+@pytest.mark.parametrize("stage", ["head", "request body"])
+def test_without_tls_as_well(ask, drip, stage: str) -> None:
+    server = drip(stage, context=None)
+    times_out(server, lambda timeout: ask(server.url, None, body=LARGE if stage == "request body" else b"{}", timeout=timeout))
+
+
+@pytest.mark.parametrize("stage", ["head", "interim answers"])
+def test_a_proxy_has_no_more_time_for_its_answer_to_connect(ask, drip, trusting: ssl.SSLContext, stage: str) -> None:
+    server = drip(stage, proxy=True)
+    proxy = Proxy(url=f"http://127.0.0.1:{server.port}")
+    times_out(server, lambda timeout: ask("https://a.invalid:6443", trusting, proxy=proxy, timeout=timeout), Reason.PROXY)
+
+
+def test_a_server_that_accepts_nothing_is_given_up(ask) -> None:
+    """Its queue is full: the connection itself does not come about."""
+    with contextlib.ExitStack() as opened:
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        error = ends(lambda: ask(f"http://127.0.0.1:{listener.getsockname()[1]}", None))
+    assert error.reason is Reason.TIMED_OUT
+
+
+def test_a_connection_that_is_used_again_has_the_deadline_of_its_new_request(
+    make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext
+) -> None:
+    server = make_server()
+    transport = sync.Transport(server.url, context=trusting)
+    assert transport.request("GET", "/x", timeout=HANGS).status == 200
+    first, rest = said("head")
+    server.handler = lambda _: Raw((first, *(bytes([byte]) for byte in rest[:3000])), pause=0.02)
+    assert ends(lambda: transport.request("GET", "/x", timeout=TIMEOUT)).reason is Reason.TIMED_OUT
+    server.handler = lambda _: answer(200, b"{}", delay=2 * TIMEOUT)
+    assert transport.request("GET", "/x", timeout=HANGS).status == 200
+    transport.close()
+
+
+def test_what_a_stream_says_may_take_longer_than_its_beginning(
+    make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext
+) -> None:
+    server = make_server(lambda _: lines_answer(*[b"line\n"] * 4, pause=0.3))
+
+    def follow() -> list[bytes]:
+        transport = sync.Transport(server.url, context=trusting)
+        with transport.stream("GET", "/log", timeout=1, stall=HANGS) as stream:
+            found = list(stream.chunks())
+        transport.close()
+        return found
+
+    async def main() -> list[bytes]:
+        transport = aio.Transport(server.url, context=trusting)
+        async with transport.stream("GET", "/log", timeout=1, stall=HANGS) as stream:
+            found = [chunk async for chunk in stream.chunks()]
+        await transport.close()
+        return found
+
+    with ThreadPoolExecutor() as threads:
+        both = [threads.submit(follow), threads.submit(loop.run, main)]
+        assert [one.result(HANGS) for one in both] == [[b"line\n"] * 4] * 2
+
+
+@pytest.mark.parametrize("stage", ["handshake", "head", "interim answers"])
+def test_the_beginning_of_a_stream_has_a_deadline(drip, trusting: ssl.SSLContext, stage: str) -> None:
+    server = drip(stage)
+    transport = sync.Transport(server.url, context=trusting, limits=Limits(connect=TIMEOUT))
+
+    def follow() -> None:
+        with transport.stream("GET", "/log", timeout=TIMEOUT):
+            pass
+
+    async def main() -> None:
+        asynchronous = aio.Transport(server.url, context=trusting)
+        try:
+            async with asynchronous.stream("GET", "/log", timeout=TIMEOUT):
+                pass
+        finally:
+            await asynchronous.close()
+
+    assert ends(follow).reason is Reason.TIMED_OUT
+    assert ends(lambda: loop.run(main)).reason is Reason.TIMED_OUT
+    transport.close()
+
+
+def test_a_refusal_of_a_stream_is_read_within_a_deadline(drip, trusting: ssl.SSLContext) -> None:
+    server = drip("body")
+
+    async def main() -> None:
+        transport = aio.Transport(server.url, context=trusting)
+        try:
+            async with transport.stream("GET", "/log") as answered:
+                await answered.read(within=TIMEOUT)
+        finally:
+            await transport.close()
+
+    assert ends(lambda: loop.run(main)).reason is Reason.TIMED_OUT
+
+
+@pytest.mark.parametrize("stage", ["handshake", "head", "interim answers", "body"])
+def test_a_download_may_have_a_deadline(drip, trusting: ssl.SSLContext, stage: str) -> None:
+    server = drip(stage)
+    downloads = Downloads(trusting)
+
+    def download() -> None:
+        with downloads.get(f"{server.url}/file", within=TIMEOUT) as stream:
+            stream.read()
+
+    assert ends(download).reason is Reason.TIMED_OUT
+    downloads.close()
+
+
+def test_a_download_without_one_has_it_for_its_beginning(drip, trusting: ssl.SSLContext) -> None:
+    server = drip("head")
+    downloads = Downloads(trusting, connect=TIMEOUT, stall=TIMEOUT)
+
+    def download() -> None:
+        with downloads.get(f"{server.url}/file"):
+            pass
+
+    assert ends(download).reason is Reason.TIMED_OUT
+    downloads.close()
+
+
+def test_redirects_share_one_deadline(make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext) -> None:
+    server = make_server(lambda _: answer(302, headers={"Location": "/again"}, delay=TIMEOUT / 2))
+    downloads = Downloads(trusting)
+
+    def download() -> None:
+        with downloads.get(f"{server.url}/0", within=TIMEOUT, redirects=1000):
+            pass
+
+    assert ends(download).reason is Reason.TIMED_OUT
+    assert 1 <= len(server.seen) <= 3
+    downloads.close()
+
+
+@pytest.mark.parametrize("stage", ["head", "body"])
+def test_a_request_to_the_control_socket_ends_with_its_deadline(tmp_path: Path, stage: str) -> None:
+    place = tmp_path / "control.sock"
+    with DrippingServer(stage, path=place) as server:
+        times_out(server, lambda timeout: unix.request("GET", place, "/x", timeout=timeout))
+
+
+def test_following_a_log_through_the_control_socket_has_one_for_the_head_alone(tmp_path: Path) -> None:
+    place = tmp_path / "control.sock"
+
+    def follow() -> None:
+        with unix.stream("GET", place, "/logs/etcd", timeout=TIMEOUT, stall=None):
+            pass
+
+    with DrippingServer("head", path=place):
+        assert ends(follow).reason is Reason.TIMED_OUT
+    place.unlink()
+    with DrippingServer("body", path=place), unix.stream("GET", place, "/logs/etcd", timeout=1, stall=None) as (status, _, chunks):
+        found = b""
+        while len(found) < 60:  # more than its time-out
+            found += next(chunks)
+    assert (status, set(found)) == (200, {ord("x")})
+
+
+@pytest.mark.parametrize("form", ["sync", "async"])
+def test_a_handshake_that_is_dripped_is_not_waited_for(drip, form: str) -> None:
+    port = drip("handshake").port
+    if form == "sync":
+        assert serves("127.0.0.1", port, within=TIMEOUT) is False
+    else:
+        assert asyncio.run(serves_async("127.0.0.1", port, within=TIMEOUT)) is False
+
+
+def test_the_proxies_of_an_environment_are_those_of_a_download(drip, trusting: ssl.SSLContext) -> None:
+    server = drip("head", proxy=True)
+    downloads = Downloads(trusting, proxies=Proxies.from_environment({"HTTPS_PROXY": f"127.0.0.1:{server.port}"}))
+
+    def download() -> None:
+        with downloads.get("https://a.invalid/file", within=TIMEOUT):
+            pass
+
+    assert ends(download).reason in {Reason.TIMED_OUT, Reason.PROXY}
+    downloads.close()
