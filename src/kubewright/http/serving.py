@@ -13,7 +13,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,36 @@ from aiohttp import web
 
 from kubewright.base.errors import HostError, KubewrightError, PortInUse, StatusError
 from kubewright.base.records import dataclass, field
-from kubewright.http.messages import MIB, Response
+from kubewright.http.messages import CHUNK, MIB, Response
 from kubewright.http.tls import Peer, peer_of
 from kubewright.http.unix import checked_directory, reachable
 
 GRACE: Final = 1.0
 """Seconds that requests in flight get when a server stops."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a client may take, in seconds, before its connection is closed: nobody holds a server for ever by being slow.
+
+    How long an answer takes to come about is its handler's business: a log may be followed for days.
+    """
+
+    handshake: float = 10.0
+    idle: float = 120.0
+    """For the head of a request, from the connection's beginning or the answer before it. Longer than clients keep idle connections (90 s,
+    `aio.KEEP_ALIVE` and Go's default transport), so that none sends a request into a connection that is being closed."""
+    body: float = 30.0
+    answer: float = 30.0
+    """To take an answer that is whole."""
+    piece: float = 4 * 3600.0
+    """To take one piece of a stream: somebody may page through a log. The kubelet's server gives them as long (pkg/kubelet/server)."""
+
+
+PATIENCE: Final = Patience()
+_BACKLOG: Final = 128
+_LINGERING: Final = 10.0
+"""Seconds in which a refused body is read on, so that the client gets to see the refusal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,35 +93,50 @@ class Route:
 class Server:
     """A server that listens. `port` is the real one where 0 was asked for."""
 
-    def __init__(self, runner: web.AppRunner, *, port: int = 0, path: Path | None = None) -> None:
+    def __init__(self, runner: web.AppRunner, *, listening: asyncio.Server | None = None, port: int = 0, path: Path | None = None) -> None:
         self._runner = runner
+        self._listening = listening
         self._path = path
         self._inode = path.lstat().st_ino if path is not None else 0
         self.port = port
 
     async def stop(self) -> None:
         """Stop listening, let requests in flight finish for a moment, close every connection, remove the socket. Idempotent."""
+        if self._listening is not None:
+            self._listening.close()
         await self._runner.cleanup()
         if self._path is not None:
             _remove(self._path, self._inode)
 
 
-async def serve(routes: Sequence[Route], *, host: str, port: int, context: ssl.SSLContext | None = None, max_body: int = MIB) -> Server:
+async def serve(
+    routes: Sequence[Route],
+    *,
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None = None,
+    max_body: int = MIB,
+    patience: Patience = PATIENCE,
+) -> Server:
     """Listen on one address, with TLS where a context is given, and return once connections are accepted.
 
     Raises PortInUse when the port is taken, HostError when the address cannot be used.
     """
-    runner = _runner(routes, max_body=max_body, allowed_uid=None)
+    runner = _runner(routes, max_body=max_body, allowed_uid=None, patience=patience)
     await runner.setup()
-    site = web.TCPSite(runner, host, port, ssl_context=context, reuse_address=True)
+    assert runner.server is not None
+    loop, handshake = asyncio.get_running_loop(), patience.handshake if context is not None else None
     try:
-        await site.start()
+        # aiohttp's own sites leave the handshake 60 s
+        listening = await loop.create_server(
+            runner.server, host, port, ssl=context, ssl_handshake_timeout=handshake, reuse_address=True, backlog=_BACKLOG
+        )
     except OSError as error:
         await runner.cleanup()
         if error.errno == 98:  # EADDRINUSE
             raise PortInUse(f"port {port} of {host} is taken", remedy="stop what listens there, or use another port") from error
         raise HostError(f"cannot listen on {host} port {port}", detail=error.strerror or str(error)) from error
-    return Server(runner, port=runner.addresses[0][1])
+    return Server(runner, listening=listening, port=listening.sockets[0].getsockname()[1])
 
 
 async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB) -> Server:
@@ -107,7 +146,7 @@ async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB
     Raises HostError where the directory is not ours alone.
     """
     checked_directory(path.parent)
-    runner = _runner(routes, max_body=max_body, allowed_uid=os.geteuid())
+    runner = _runner(routes, max_body=max_body, allowed_uid=os.geteuid(), patience=PATIENCE)
     await runner.setup()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -135,29 +174,58 @@ def _bind(sock: socket.socket, path: Path) -> None:
         sock.bind(short)
 
 
-def _runner(routes: Sequence[Route], *, max_body: int, allowed_uid: int | None) -> web.AppRunner:
+def _runner(routes: Sequence[Route], *, max_body: int, allowed_uid: int | None, patience: Patience) -> web.AppRunner:
     application = web.Application(client_max_size=max_body)
     for route in routes:
-        application.router.add_route(route.method, route.pattern, _adapter(route.handler, allowed_uid=allowed_uid))
-    return web.AppRunner(application, access_log=None, shutdown_timeout=GRACE, handle_signals=False, handler_cancellation=True)
+        application.router.add_route(route.method, route.pattern, _adapter(route.handler, allowed_uid=allowed_uid, patience=patience))
+    return web.AppRunner(
+        application,
+        access_log=None,
+        shutdown_timeout=GRACE,
+        handle_signals=False,
+        handler_cancellation=True,
+        keepalive_timeout=patience.idle,
+        lingering_time=min(_LINGERING, patience.body),
+    )
 
 
-def _adapter(handler: Handler, *, allowed_uid: int | None) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _adapter(handler: Handler, *, allowed_uid: int | None, patience: Patience) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def adapt(request: web.Request) -> web.StreamResponse:
         uid = _uid(request.transport) if allowed_uid is not None else None
         if allowed_uid is not None and uid not in {allowed_uid, 0}:
             return web.Response(status=403, text="this socket is another user's\n")
         try:
-            answer = await handler(await _value(request, uid))
+            async with asyncio.timeout(patience.body):
+                value = await _value(request, uid)
+        except TimeoutError:
+            late = web.Response(status=408, text="the body of the request did not come in time\n")
+            late.force_close()
+            return late
+        try:
+            answer = await handler(value)
         except StatusError as error:
             return web.Response(status=error.code, text=f"{error}\n")
         except KubewrightError as error:
             return web.Response(status=500, text=f"{error}\n")
         if isinstance(answer, Response):
-            return web.Response(status=answer.status, headers=dict(answer.headers), body=answer.body)
-        return await _stream(request, answer)
+            whole = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+            whole.content_length = len(answer.body)
+            async with contextlib.aclosing(_pieces(answer.body if request.method != "HEAD" else b"")) as pieces:
+                return await _sent(request, whole, pieces, each=None, within=patience.answer)
+        streamed = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+        try:
+            return await _sent(request, streamed, answer.chunks, each=patience.piece, within=None)
+        finally:
+            close = getattr(answer.chunks, "aclose", None)
+            if close is not None:
+                await close()
 
     return adapt
+
+
+async def _pieces(body: bytes) -> AsyncGenerator[bytes, None]:
+    for start in range(0, len(body), CHUNK):
+        yield body[start : start + CHUNK]
 
 
 async def _value(request: web.Request, uid: int | None) -> Request:
@@ -174,19 +242,25 @@ async def _value(request: web.Request, uid: int | None) -> Request:
     )
 
 
-async def _stream(request: web.Request, answer: Streaming) -> web.StreamResponse:
-    response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+async def _sent(
+    request: web.Request, response: web.StreamResponse, chunks: AsyncIterator[bytes], *, each: float | None, within: float | None
+) -> web.StreamResponse:
+    """Write an answer as fast as the caller takes it: `each` piece, or all of it `within` so many seconds."""
+    transport = request.transport
+    if transport is not None:  # writing waits until the kernel has everything: what is left in a buffer would be waited for at closing
+        transport.set_write_buffer_limits(high=0)
     try:
-        await response.prepare(request)
-        async for chunk in answer.chunks:
-            await response.write(chunk)
-        await response.write_eof()
-    except ConnectionError:
-        pass  # the caller has seen enough
-    finally:
-        close = getattr(answer.chunks, "aclose", None)
-        if close is not None:
-            await close()
+        async with asyncio.timeout(within):
+            await response.prepare(request)
+            async for chunk in chunks:
+                async with asyncio.timeout(each):
+                    await response.write(chunk)
+            async with asyncio.timeout(each):
+                await response.write_eof()
+    except (ConnectionError, TimeoutError):
+        # the caller has seen enough, or does not read: what it has not taken is not kept for it
+        if transport is not None:
+            transport.abort()
     return response
 
 

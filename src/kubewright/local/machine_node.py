@@ -40,6 +40,7 @@ _SERVE_AGAIN: Final = 0.1
 _PORT_LOOK: Final = 0.01
 """Seconds between two looks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
 _LONGEST_LOOK: Final = 0.1
+_CONNECT: Final = 5.0
 
 
 class BootstrapFile:
@@ -195,8 +196,9 @@ async def _healthy(_: Request) -> Response:
 
 async def _listens(address: str, port: int) -> bool:
     try:
-        _, writer = await asyncio.open_connection(address, port)
-    except OSError:
+        async with asyncio.timeout(_CONNECT):
+            _, writer = await asyncio.open_connection(address, port)
+    except OSError:  # the time-out too
         return False
     writer.close()
     return True
