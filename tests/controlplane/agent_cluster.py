@@ -36,6 +36,7 @@ from loopback import free_address
 RBAC = "rbac.authorization.k8s.io"
 BOOTSTRAPPERS = "system:bootstrappers:kubeadm:default-node-token"
 BINDINGS = (
+    ("kubeadm:cluster-admins", "cluster-admin", "kubeadm:cluster-admins"),
     ("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", BOOTSTRAPPERS),
     ("kubeadm:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient", BOOTSTRAPPERS),
     (

@@ -245,18 +245,25 @@ async def test_the_kubelet_api_lets_only_the_allowed_in(cluster: AgentCluster, t
         url = f"https://{cluster.address}:10250"
         answers = {}
         for name, groups in (
+            ("kube-apiserver-kubelet-client", ("kubeadm:cluster-admins",)),
             ("kube-apiserver-kubelet-client", ()),
             ("system:node:guard-1", ("system:nodes",)),
             ("boss", ("system:masters",)),
         ):
             access = cluster.access(name, *groups)
             client = AsyncKubeClient(type(access)(server=url, identity=access.identity, verify=False))
-            answers[name] = (await client.raw("GET", "/pods")).status
+            answers[name, *groups] = (await client.raw("GET", "/pods")).status
             await client.close()
         anonymous = AsyncKubeClient(type(access)(server=url, verify=False))
-        answers["nobody"] = (await anonymous.raw("GET", "/pods")).status
+        answers["nobody",] = (await anonymous.raw("GET", "/pods")).status
         health = await anonymous.raw("GET", "/healthz")
         await anonymous.close()
-        assert answers == {"kube-apiserver-kubelet-client": 200, "system:node:guard-1": 403, "boss": 200, "nobody": 401}
+        assert answers == {
+            ("kube-apiserver-kubelet-client", "kubeadm:cluster-admins"): 200,
+            ("kube-apiserver-kubelet-client",): 403,
+            ("system:node:guard-1", "system:nodes"): 403,
+            ("boss", "system:masters"): 200,
+            ("nobody",): 401,
+        }
         assert (health.status, health.body) == (200, b"ok\n")
         assert len(fleet.agents()) == 1

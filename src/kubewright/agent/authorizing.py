@@ -1,16 +1,20 @@
-"""Who may use the kubelet API (kubelet v1.36: pkg/kubelet/server/auth.go)."""
+"""Who may use the kubelet API (kubelet v1.36: pkg/kubelet/server/auth.go, and the delegating authorizer in the mode `Webhook`).
+
+The kubelet knows nobody by name. Whoever shows a client certificate of the cluster is asked about at the API server, that server itself
+included: kubeadm's gives itself one of the group kubeadm:cluster-admins, which RBAC lets do everything. A name alone proves little, as each
+signer of the cluster could have made a certificate with it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, Final
 
 from kubewright.base.errors import APIError
 from kubewright.http.tls import Peer
 from kubewright.kube.api import AsyncKubeAPI
 
-API_SERVER: Final = "kube-apiserver-kubelet-client"
-"""The common name of the API server's client certificate (kubeadm's certificate table): it acts for users that it has authorized."""
-
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SUBRESOURCES: Final = {"pods": ("pods", "proxy"), "healthz": ("healthz", "proxy")}
 """First part of a path to the subresources of nodes that allow it; everything else is `proxy`."""
@@ -19,10 +23,8 @@ _SUBRESOURCES: Final = {"pods": ("pods", "proxy"), "healthz": ("healthz", "proxy
 async def is_allowed(peer: Peer, *, method: str, path: str, node_name: str, api: AsyncKubeAPI | None) -> bool:
     """Whether the holder of a verified client certificate may make this request to a node.
 
-    The API server may; about everybody else the node asks the API. Where that cannot answer, nobody may.
+    The node asks the API. Where that cannot answer, nobody may.
     """
-    if peer.common_name == API_SERVER:
-        return True
     if api is None or not peer.common_name:
         return False
     for subresource in _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",)):
@@ -36,7 +38,10 @@ async def is_allowed(peer: Peer, *, method: str, path: str, node_name: str, api:
 
 
 def access_review(peer: Peer, *, verb: str, subresource: str, node_name: str) -> dict[str, Any]:
-    """Return the SubjectAccessReview of a request. As for the API server, everybody with a certificate is `system:authenticated`."""
+    """Return the SubjectAccessReview of a request. As for the API server, everybody with a certificate is `system:authenticated`.
+
+    The certificate is named in it as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
+    """
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
@@ -44,6 +49,7 @@ def access_review(peer: Peer, *, verb: str, subresource: str, node_name: str) ->
         "spec": {
             "user": peer.common_name,
             "groups": [*peer.organizations, "system:authenticated"],
+            "extra": {_CREDENTIAL: [f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}"]},
             "resourceAttributes": {
                 "verb": verb,
                 "group": "",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import trustme
 from agent_values import pod
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,18 +23,20 @@ from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.logs import BadLogRequest, LogOptions, NoLog, limited
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
+from kubewright.http import aio, loop, tls
+from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Streaming
 from kubewright.http.tls import Peer
 from kubewright.pki import pairs
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-API_SERVER = Peer(common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"")
-SOMEBODY = Peer(common_name="somebody", organizations=("people",), der=b"")
+API_SERVER = Peer(common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"der of the API server's")
+SOMEBODY = Peer(common_name="somebody", organizations=("people",), der=b"der of somebody's")
 
 
 class Reviews:
-    """An API that answers access reviews."""
+    """An API that answers access reviews: kubeadm's administrators may do everything."""
 
     def __init__(self, *allowed: str, broken: bool = False) -> None:
         self.allowed = allowed
@@ -40,7 +47,9 @@ class Reviews:
         self.asked.append(obj["spec"])
         if self.broken:
             raise ServerError("broken", code=500)
-        return {"status": {"allowed": obj["spec"]["resourceAttributes"]["subresource"] in self.allowed}}
+        spec = obj["spec"]
+        administrator = "kubeadm:cluster-admins" in spec["groups"]
+        return {"status": {"allowed": administrator or spec["resourceAttributes"]["subresource"] in self.allowed}}
 
 
 @dataclass
@@ -133,13 +142,15 @@ def test_who_is_not_allowed_learns_nothing(path: str):
     assert b"somebody" in body
 
 
-def test_the_api_is_asked_about_everybody_but_the_api_server():
+@pytest.mark.parametrize("peer", [SOMEBODY, API_SERVER], ids=["somebody", "the API server"])
+def test_the_api_is_asked_about_everybody(peer: Peer):
     agent = Agent("node-1", [pod()], client=Reviews("proxy"))
-    assert ask(server(agent), "/containerLogs/default/web/app", peer=SOMEBODY)[0] == 400
+    assert ask(server(agent), "/containerLogs/default/web/app", peer=peer)[0] == 400
     assert agent.client.asked == [
         {
-            "user": "somebody",
-            "groups": ["people", "system:authenticated"],
+            "user": peer.common_name,
+            "groups": [*peer.organizations, "system:authenticated"],
+            "extra": {"authentication.kubernetes.io/credential-id": [f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}"]},
             "resourceAttributes": {
                 "verb": "get",
                 "group": "",
@@ -150,8 +161,15 @@ def test_the_api_is_asked_about_everybody_but_the_api_server():
             },
         }
     ]
-    ask(server(agent), "/containerLogs/default/web/app", peer=API_SERVER)
-    assert len(agent.client.asked) == 1
+
+
+@pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/exec/default/web/app"])
+def test_nobody_is_let_in_by_a_name_alone(path: str):
+    """Any signer of the cluster may have made a certificate with the API server's name: what its holder may do is RBAC's business."""
+    agent = Agent("node-1", [pod()])
+    peer = Peer(common_name="kube-apiserver-kubelet-client", organizations=(), der=b"der")
+    assert ask(server(agent), path, peer=peer)[0] == 403
+    assert len(agent.client.asked) >= 1
 
 
 def test_listing_pods_may_be_allowed_alone():
@@ -272,3 +290,50 @@ def test_the_serving_certificate_is_for_the_address():
     assert pair.leaf.issued_by(pair.certificates[1])
     assert pair.leaf.usages == ("serverAuth",)
     assert pair.leaf.not_after == NOW + timedelta(days=365)
+
+
+def client_pair(authority: trustme.CA, *usages: x509.ObjectIdentifier) -> tuple[bytes, bytes]:
+    """Make a certificate with the API server's name and group, for other usages than its own perhaps."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    names = [(x509.NameOID.ORGANIZATION_NAME, API_SERVER.organizations[0]), (x509.NameOID.COMMON_NAME, API_SERVER.common_name)]
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(oid, value) for oid, value in names]))
+        .issuer_name(x509.load_pem_x509_certificate(authority.cert_pem.bytes()).subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage(list(usages)), critical=False)
+    )
+    certificate = builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    plain = serialization.NoEncryption()
+    return certificate, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+
+
+def test_only_certificates_for_clients_by_the_clusters_ca_are_taken():
+    ours, other = trustme.CA(), trustme.CA()
+    agent = Agent("node-1", [pod()])
+    client, serving = x509.ExtendedKeyUsageOID.CLIENT_AUTH, x509.ExtendedKeyUsageOID.SERVER_AUTH
+    cases = {"ours": (ours, client), "for servers": (ours, serving), "another CA's": (other, client)}
+
+    async def main() -> dict[str, object]:
+        subject = KubeletServer(lambda: [agent], client_ca_pem=ours.cert_pem.bytes())  # type: ignore[list-item, return-value]
+        port = await subject.start("127.0.0.1", 0)
+        found: dict[str, object] = {}
+        for name, (authority, usage) in cases.items():
+            context = tls.client_context(None, *client_pair(authority, usage), verify=False)
+            transport = aio.Transport(f"https://127.0.0.1:{port}", context=context)
+            try:
+                found[name] = (await transport.request("GET", "/pods")).status
+            except NoAnswer:
+                found[name] = None
+            await transport.close()
+        await subject.stop()
+        return found
+
+    assert loop.run(main) == {"ours": 200, "for servers": None, "another CA's": None}
+    assert len(agent.client.asked) == 1
