@@ -55,4 +55,26 @@ def _escaped(number: int) -> str:
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
+def shown_url(text: str) -> str:
+    """Return of a URL what may be shown: scheme, host, port and path. Its user and its query may be secret, and a fragment is of no use.
+
+    Takes any text, also a URL that cannot be read; what is none, such as a path, comes back as it is.
+    """
+    scheme, found, rest = text.partition("://")
+    if not found:
+        return text
+    end = min((place for mark in "/?#" if (place := rest.find(mark)) >= 0), default=len(rest))
+    authority, after = rest[:end], rest[end:]
+    if "@" not in authority and "@" in after and not _has_port(authority):
+        return f"{scheme}://..."  # a password that holds one of these marks
+    path = after.partition("?")[0].partition("#")[0]
+    return f"{scheme}://{authority.rpartition('@')[2]}{path}"
+
+
+def _has_port(authority: str) -> bool:
+    """Whether what follows the colon of a host is a port, or there is no colon."""
+    _, colon, port = authority.rpartition("]")[2].partition(":")
+    return not colon or port.isdigit()
+
+
 codecs.register_error(ESCAPING, _escape)

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.errors import UsageError
+from kubewright.base.quoting import quoted, shown_url
 from kubewright.base.records import dataclass, field
 
 DIRECTORY_VARIABLE: Final = "KUBEWRIGHT_BINARIES_DIR"
@@ -98,7 +99,7 @@ def _mirror(address: str) -> str:
         usable = False
     if not usable:
         raise UsageError(
-            f"mirror {_without_credentials(address)!r} is not an address like https://mirror.example/files",
+            f"mirror {quoted(shown_url(address))} is not an address like https://mirror.example/files",
             remedy=f"correct {MIRRORS_VARIABLE}",
         )
     return address.rstrip("/")
@@ -113,11 +114,7 @@ def _proxy(address: str) -> str:
         usable = False
     if not usable:
         raise UsageError(
-            f"proxy {_without_credentials(address)!r} is not an address like http://proxy.example:3128",
+            f"proxy {quoted(shown_url(address))} is not an address like http://proxy.example:3128",
             remedy=f"correct {PROXY_VARIABLE}",
         )
     return address
-
-
-def _without_credentials(address: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", address)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.kubeconfig import Kubeconfig, parse, resolve_discovery
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
+from kubewright.base.quoting import shown_url
 from kubewright.base.records import dataclass, replace
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access, Anonymous
@@ -46,11 +47,11 @@ def fetch(url: str, *, downloads: Downloads, within: float) -> Access:
         content = answer.read()
     if answer.status != 200:
         raise APIError(
-            f"{url} answers {answer.status} where a kubeconfig should be",
+            f"{shown_url(url)} answers {answer.status} where a kubeconfig should be",
             detail=content[:200].decode(errors="replace"),
             remedy="check the URL, and what the server's log says",
         )
-    return _access(parse(yaml.load_one(content, source=url)), read=None, base=PurePosixPath("/"))
+    return _access(parse(yaml.load_one(content, source=shown_url(url))), read=None, base=PurePosixPath("/"))
 
 
 def _access(found: Kubeconfig, *, read: ReadFile | None, base: PurePosixPath) -> Access:
@@ -80,7 +81,11 @@ def refresh(access: Access, *, connect: Callable[[Access], KubeAPI], clock: Cloc
     finally:
         client.close()
     said = cluster_info.described(found, server=access.server)
-    warnings = () if said.server == access.server else (f"the discovery file names {access.server}, and the cluster itself {said.server}",)
+    warnings = (
+        ()
+        if said.server == access.server
+        else (f"the discovery file names {shown_url(access.server)}, and the cluster itself {shown_url(said.server)}",)
+    )
     return _complete(access if access.ca_pem is not None else replace(access, ca_pem=said.ca_pem), warnings)
 
 
@@ -93,7 +98,7 @@ def _passing(error: Exception) -> bool:
 def _complete(access: Access, warnings: tuple[str, ...]) -> Refreshed:
     if access.ca_pem is None:
         raise TrustError(
-            f"nothing tells the certificate authority of {access.server}",
+            f"nothing tells the certificate authority of {shown_url(access.server)}",
             detail="the discovery file has none, and neither has cluster-info",
             remedy="put certificate-authority-data into the discovery file",
         )

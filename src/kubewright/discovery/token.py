@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from kubewright.apis.addresses import API_SERVER_PORT
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, TrustError, UsageError, WaitTimeout
+from kubewright.base.quoting import quoted, shown_url
 from kubewright.base.records import dataclass
 from kubewright.base.waiting import Waiter
 from kubewright.http.addresses import origin
@@ -150,10 +151,15 @@ class Search:
 def server_url(endpoint: str) -> str:
     """Make the URL of a server that a user typed as `host`, `host:port` or a URL. Raises UsageError."""
     text = endpoint if "://" in endpoint else f"https://{endpoint}"
-    scheme, server, path = origin(text, what=f"the address {endpoint!r}" if "@" not in endpoint else "the address")
+    scheme, server, path = origin(text, what=f"the address {quoted(_shown(text, endpoint))}" if "@" not in endpoint else "the address")
     if scheme != "https" or path:
-        raise UsageError(f"{endpoint!r} is not the address of an API server", remedy="write it like 10.0.0.1:6443")
+        raise UsageError(f"{quoted(_shown(text, endpoint))} is not the address of an API server", remedy="write it like 10.0.0.1:6443")
     return server if urlsplit(server).port is not None else f"{server}:{API_SERVER_PORT}"
+
+
+def _shown(text: str, endpoint: str) -> str:
+    """Return what was typed, of which `text` is the URL, without what may be secret."""
+    return shown_url(text) if text == endpoint else shown_url(text).removeprefix("https://")
 
 
 def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter: Waiter, clock: Clock) -> Access:

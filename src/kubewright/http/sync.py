@@ -18,6 +18,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Timeout, make_headers
 
 from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.quoting import shown_url
 from kubewright.http import failures, tracing
 from kubewright.http.addresses import origin
 from kubewright.http.deadlines import Deadline, connected, holding
@@ -218,7 +219,7 @@ class Downloads:
             if answer.status not in _REDIRECT_CODES or place is None:
                 return answer
             answer.close()
-            following = urljoin(current, place)
+            following = _joined(current, place)
             if urlsplit(following).scheme != "https" and urlsplit(current).scheme == "https":
                 raise failures.no_answer(_shown(current), "GET", urlsplit(current).path, Reason.REDIRECTED, detail="to a place without TLS")
             current = following
@@ -308,6 +309,18 @@ def _open(
     return Streamed(answer, method=method, url=url)
 
 
+def _joined(current: str, place: str) -> str:
+    """Return where a redirect leads. Raises NoAnswer where its Location is no URL."""
+    try:
+        following = urljoin(current, place)
+        _ = urlsplit(following).port
+    except ValueError as error:
+        raise failures.no_answer(
+            _shown(current), "GET", urlsplit(current).path, Reason.REDIRECTED, detail="to what is not a URL"
+        ) from error
+    return following
+
+
 def _failure(error: Exception, method: str, url: str) -> NoAnswer:
     reason, detail = _reason(error)
     return failures.no_answer(_shown(url), method, urlsplit(url).path, reason, detail=detail)
@@ -330,6 +343,6 @@ def _reason(error: Exception) -> tuple[Reason, str]:
 
 
 def _shown(url: str) -> str:
-    """Return scheme, host and port of a URL, without user information."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    """Return scheme, host and port of a URL: without its path, which errors name beside it."""
+    scheme, _, rest = shown_url(url).partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from typing import Final
-from urllib.parse import urlsplit
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.logs import level_of, verbose
+from kubewright.base.quoting import shown_url
 
 REQUESTS: Final = 6
 _log: Final = logging.getLogger(__name__)
@@ -31,9 +31,9 @@ class _Told(Trace):
 
     def __init__(self, method: str, url: str, *, clock: Clock, query: bool) -> None:
         self._clock, self._begin = clock, clock.monotonic()
-        parts = urlsplit(url)
-        shown = "" if not parts.query else f"?{parts.query}" if query else "?..."
-        self._what = f'verb="{method}" url="{parts.scheme}://{parts.netloc.rpartition("@")[2]}{parts.path}{shown}"'
+        asked = url.partition("#")[0].partition("?")[2]
+        shown = "" if not asked else f"?{asked}" if query else "?..."
+        self._what = f'verb="{method}" url="{shown_url(url)}{shown}"'
 
     def answered(self, status: int) -> None:
         verbose(_log, REQUESTS, '"Response" %s status="%d" milliseconds=%d', self._what, status, self._passed())

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
+from kubewright.base.quoting import shown_url
 from kubewright.base.records import dataclass, field, replace
 from kubewright.http.proxies import Proxy
 
@@ -77,7 +78,9 @@ class Access:
         identity = self.identity
         if self.server.startswith("http://"):
             if not isinstance(identity, Anonymous):
-                raise UsageError(f"{self.server} has no TLS, and credentials are not sent in the clear", remedy="use its https address")
+                raise UsageError(
+                    f"{shown_url(self.server)} has no TLS, and credentials are not sent in the clear", remedy="use its https address"
+                )
             return None
         if isinstance(identity, ClientCertificate):
             return tls.client_context(self.ca_pem, identity.cert_pem, identity.key_pem, verify=self.verify)

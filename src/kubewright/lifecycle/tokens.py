@@ -9,6 +9,7 @@ from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import AlreadyExists, DocumentError, KubewrightError, NotFound, UsageError
+from kubewright.base.quoting import shown_url
 from kubewright.base.records import dataclass, field
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import SECRET
@@ -126,7 +127,9 @@ def join_command(door: Door, token: str, *, control_plane: ControlPlane | None =
     Raises UsageError for a server that nobody can join over.
     """
     if not door.server.startswith("https://"):
-        raise UsageError(f"machines cannot join over {door.server}", remedy="use a kubeconfig with the https address of the cluster")
+        raise UsageError(
+            f"machines cannot join over {shown_url(door.server)}", remedy="use a kubeconfig with the https address of the cluster"
+        )
     hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(door.ca_pem, source="the kubeconfig's CA"))
     command = f"kubewright join {door.server.removeprefix('https://')} --token {token} {hashes}"
     if control_plane is None:

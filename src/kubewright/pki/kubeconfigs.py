@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
+from kubewright.base.quoting import shown_url
 from kubewright.pki import authorities, bundles, issuing, pairs
 from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.ensure import Means
@@ -90,7 +91,7 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: 
     said = ["existing"]
     _require_authority(spec.file, resolved, authority)
     if resolved.cluster.server != spec.server:
-        said.append(f"its server is {resolved.cluster.server} and would be {spec.server}")
+        said.append(f"its server is {shown_url(resolved.cluster.server)} and would be {shown_url(spec.server)}")
     user = resolved.user
     if user.client_certificate_data and user.client_key_data:
         pair = pairs.of(user.client_certificate_data, user.client_key_data, source=spec.file)

@@ -44,12 +44,12 @@ class Downloads:
     def __init__(self, body: object, status: int = 200) -> None:
         self.body = body if isinstance(body, bytes) else yaml.dump(body).encode()
         self.status = status
-        self.most = None
+        self.most = self.within = None
 
     @contextmanager
-    def get(self, url, /, *, most=None):
+    def get(self, url, /, *, most=None, within=None):
         assert url == URL
-        self.most = most
+        self.most, self.within = most, within
         yield self
 
     def read(self):
@@ -80,8 +80,8 @@ def test_a_program_is_not_run_for_a_file_of_this_machine_either():
 
 def test_a_kubeconfig_comes_from_a_url_within_bounds():
     downloads = Downloads(document(user={"token": "abc"}))
-    assert by_file.fetch(URL, downloads=downloads) == Access(server=SERVER, ca_pem=CA, identity=BearerToken("abc"))
-    assert downloads.most == by_file.MOST
+    assert by_file.fetch(URL, downloads=downloads, within=7) == Access(server=SERVER, ca_pem=CA, identity=BearerToken("abc"))
+    assert (downloads.most, downloads.within) == (by_file.MOST, 7)
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_a_kubeconfig_comes_from_a_url_within_bounds():
 )
 def test_what_comes_from_a_url_may_not_reach_into_this_machine(user: dict, cluster: dict, message: str):
     with pytest.raises(ValidationError, match=message):
-        by_file.fetch(URL, downloads=Downloads(document(user=user, ca=None if cluster else CA, **cluster)))
+        by_file.fetch(URL, downloads=Downloads(document(user=user, ca=None if cluster else CA, **cluster)), within=7)
 
 
 def test_an_error_page_is_told_as_one():
     with pytest.raises(APIError, match=r"answers 503.*<html>"):
-        by_file.fetch(URL, downloads=Downloads(b"<html>sorry</html>", status=503))
+        by_file.fetch(URL, downloads=Downloads(b"<html>sorry</html>", status=503), within=7)
 
 
 class Cluster:

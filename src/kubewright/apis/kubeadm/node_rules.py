@@ -11,7 +11,7 @@ from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discover
 from kubewright.apis.kubeadm.rules import Problems
 from kubewright.apis.walking import did_you_mean
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted
+from kubewright.base.quoting import quoted, shown_url
 
 UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
 _PIN: Final = Pattern(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
@@ -57,10 +57,10 @@ def discovery_file(exists: Callable[[str], bool]) -> Callable[[str], Problems]:
         try:
             scheme = urls.scheme_of(path)
         except ValueError:
-            yield "must be an existing file or an https URL", path
+            yield "must be an existing file or an https URL", shown_url(path)
             return
         if scheme not in {"", "https"}:
-            yield f"a URL must have the scheme https, not {quoted(scheme)}", path
+            yield f"a URL must have the scheme https, not {quoted(scheme)}", shown_url(path)
         elif not scheme and not exists(path):
             yield "this file does not exist", path
 

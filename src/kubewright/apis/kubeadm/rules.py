@@ -25,7 +25,7 @@ from kubewright.apis.scalars import is_token
 from kubewright.apis.walking import HIDDEN, did_you_mean
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted
+from kubewright.base.quoting import quoted, shown_url
 
 Problems = Iterator[tuple[str, object]]
 
@@ -231,10 +231,10 @@ def _urls(endpoints: Sequence[str], *, secure: bool) -> Problems:
         try:
             scheme = urls.scheme_of(text)
         except ValueError as error:
-            yield f"not a URL: {error}", text
+            yield f"not a URL: {error}", shown_url(text)
             continue
         if secure and scheme != "https":
-            yield "must be an https URL, because certificate files are set", text
+            yield "must be an https URL, because certificate files are set", shown_url(text)
         if not scheme:
             yield "must be a URL with a scheme", text
 

@@ -8,7 +8,7 @@ from typing import Final
 from kubewright.apis.kubeconfig.values import Cluster, Kubeconfig, Resolved, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
-from kubewright.base.quoting import quoted
+from kubewright.base.quoting import quoted, shown_url
 from kubewright.base.records import dataclass
 
 Problems = Iterator[tuple[str, FieldErrorType, str]]
@@ -115,7 +115,9 @@ def resolve_discovery(kubeconfig: Kubeconfig, *, fetched: bool) -> Resolved:
 
 def _missing_server(kubeconfig: Kubeconfig, cluster: Cluster) -> FieldError:
     if cluster.server:
-        return _error(kubeconfig, FieldPath() / "clusters", FieldErrorType.INVALID, "the server must be an https URL", cluster.server)
+        return _error(
+            kubeconfig, FieldPath() / "clusters", FieldErrorType.INVALID, "the server must be an https URL", shown_url(cluster.server)
+        )
     reason = "there must be a current context, or one cluster with an empty name"
     return _error(kubeconfig, FieldPath() / "clusters", FieldErrorType.REQUIRED, reason, None)
 

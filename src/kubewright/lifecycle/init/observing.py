@@ -9,6 +9,7 @@ from typing import Final
 
 from kubewright.base.errors import APIError, KubewrightError, NotFound
 from kubewright.base.events import Warned
+from kubewright.base.quoting import shown_url
 from kubewright.base.records import replace
 from kubewright.base.waiting import PollingWaiter
 from kubewright.kube.api import KubeAPI
@@ -60,7 +61,7 @@ def answering(call: Call) -> KubeAPI | None:
             PollingWaiter(clock=call.means.clock, reporter=call.means.reporter).until(
                 lambda: _missing(client),
                 within=PATIENCE,
-                saying=f"the API server {access.server} to answer",
+                saying=f"the API server {shown_url(access.server)} to answer",
                 remedy="see what its log and the kubelet's say (`journalctl -u kubelet`); once it answers, run the same command again",
             )
         unless_it_answers.pop_all()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery
 from kubewright.base.errors import TrustError
 from kubewright.base.events import Warned
+from kubewright.base.quoting import shown_url
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.lifecycle.join import identity
 
@@ -97,7 +98,7 @@ def _by_file(ctx: JoinContext, place: str) -> Access:
     for warning in found.warnings:
         ctx.reporter.emit(Warned(text=warning))
     if by_file.anonymous(found.access) and not ctx.join.discovery.tls_bootstrap_token:
-        raise TrustError(f"{place} holds no credentials", remedy="give a token with --tls-bootstrap-token")
+        raise TrustError(f"{shown_url(place)} holds no credentials", remedy="give a token with --tls-bootstrap-token")
     return found.access
 
 
