@@ -29,9 +29,14 @@ def cpu_set(value: str) -> str:
     """Require a list of cores such as `0-1,4`."""
     for part in value.split(","):
         found = _CORES.fullmatch(part)
-        if found is None or (found[2] is not None and int(found[2]) < int(found[1])):
+        if found is None or (found[2] is not None and _size(found[2]) < _size(found[1])):
             return f"{quoted(value)} must be a list of cores such as 0-1,4"
     return ""
+
+
+def _size(digits: str) -> tuple[int, str]:
+    """Return what orders numbers of any length, which int() does not read."""
+    return len(digits.lstrip("0")), digits.lstrip("0")
 
 
 def collector(value: str) -> str:

@@ -14,12 +14,17 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 API_SERVER_INDEX: Final = 1
 DNS_INDEX: Final = 10
+_MOST: Final = 10
+"""More than two are never valid, and a text may hold a million."""
 _MASK: Final = Pattern(r"0*([0-9]{1,3})", re.ASCII)
 
 
 def parse(text: str) -> list[Network]:
     """Read a comma-separated list of CIDRs without blanks. Raises ValueError, naming the one that cannot be read."""
-    return [_network(part) for part in text.split(",")]
+    parts = text.split(",", _MOST)
+    if len(parts) > _MOST:
+        raise ValueError(f"more than {_MOST} CIDRs")
+    return [_network(part) for part in parts]
 
 
 def _network(text: str) -> Network:

@@ -24,6 +24,8 @@ _UNITS: Final = {
     "h": HOUR,
 }
 _LIMIT: Final = 1 << 63
+_DIGITS: Final = 19
+"""So many digits hold every number of 64 bits; of a fraction Go reads no more either."""
 _TERM: Final = Pattern(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
 
 
@@ -44,9 +46,10 @@ class Duration(int):
             if term is None or not (term[1] or term[2]):
                 raise ValueError(f"{quoted(text)} is not a duration; write it like 1h30m, 4m0s or 350ms")
             unit = _UNITS[term[3]]
-            total += int(term[1] or "0") * unit
-            if term[2]:
-                total += int(term[2]) * unit // 10 ** len(term[2])
+            whole, part = term[1].lstrip("0"), (term[2] or "")[:_DIGITS]
+            total += int(whole or "0") * unit if len(whole) <= _DIGITS else _LIMIT + 1
+            if part:
+                total += int(part) * unit // 10 ** len(part)
             position = term.end()
         if not rest or total > _LIMIT - (1 if sign > 0 else 0):
             raise ValueError(f"{quoted(text)} is not a duration that fits 64 bits of nanoseconds")

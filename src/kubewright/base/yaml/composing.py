@@ -12,7 +12,7 @@ import yaml
 
 from kubewright.base.errors import DocumentError
 from kubewright.base.yaml import scalars
-from kubewright.base.yaml.documents import MAX_DEPTH, place, said
+from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, place, said
 
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
@@ -24,31 +24,32 @@ _MAX_NODES: Final = 500_000  # ours: keeps the worst text of the permitted size 
 
 
 class _Frame:
-    """A collection that is being read. `size` counts its nodes with aliases expanded; `key` is the key that waits for its value."""
+    """A collection that is being read. `key` is the key that waits for its value; `size` and `length` as in `_Node`."""
 
-    __slots__ = ("anchor", "at", "key", "key_at", "merging", "path", "places", "size", "value")
+    __slots__ = ("anchor", "at", "key", "key_at", "length", "merging", "places", "size", "value")
 
-    def __init__(self, value: Any, places: Any, path: str, at: int, anchor: str | None) -> None:
+    def __init__(self, value: Any, places: Any, at: int, anchor: str | None) -> None:
         self.value = value
         self.places = places
-        self.path = path
         self.at = at
         self.anchor = anchor
         self.size = 1
+        self.length = 0
         self.key: str | None = None
         self.key_at = 0
         self.merging = False
 
 
 class _Node:
-    """A value that was read. `size` counts its nodes with aliases expanded."""
+    """A value that was read. `size` counts its nodes and `length` the characters of its texts, with aliases expanded."""
 
-    __slots__ = ("at", "is_alias", "size", "value")
+    __slots__ = ("at", "is_alias", "length", "size", "value")
 
-    def __init__(self, value: Any, at: int, size: int = 1, *, is_alias: bool = False) -> None:
+    def __init__(self, value: Any, at: int, size: int = 1, length: int = 0, *, is_alias: bool = False) -> None:
         self.value = value
         self.at = at
         self.size = size
+        self.length = length
         self.is_alias = is_alias
 
 
@@ -66,6 +67,7 @@ class Composer:
         self._anchors: dict[str, _Node | None] = {}
         self._decoded = 0
         self._from_aliases = 0
+        self._repeated = 0
         self._root: object = None
         self.at: int | None = None
         self.duplicates: list[str] = []
@@ -79,9 +81,9 @@ class Composer:
             if isinstance(event, yaml.ScalarEvent):
                 self._scalar(event, at)
             elif isinstance(event, yaml.MappingStartEvent):
-                self._begin(_Frame({}, {}, self._path(), at, event.anchor))
+                self._begin(_Frame({}, {}, at, event.anchor))
             elif isinstance(event, yaml.SequenceStartEvent):
-                self._begin(_Frame([], [], self._path(), at, event.anchor))
+                self._begin(_Frame([], [], at, event.anchor))
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event.anchor, at)
             elif isinstance(event, yaml.CollectionEndEvent):
@@ -106,7 +108,7 @@ class Composer:
         except ValueError as error:
             raise self._fail(at, str(error)) from None
         self._count(at, 1)
-        self._take(_Node(value, at), event.anchor)
+        self._take(_Node(value, at, 1, len(event.value)), event.anchor)
 
     def _begin(self, frame: _Frame) -> None:
         if self._wants_key():
@@ -121,15 +123,18 @@ class Composer:
     def _end(self) -> None:
         frame = self._stack.pop()
         self.places[id(frame.value)] = frame.places
-        self._take(_Node(frame.value, frame.at, frame.size), frame.anchor)
+        self._take(_Node(frame.value, frame.at, frame.size, frame.length), frame.anchor)
 
     def _alias(self, anchor: str | None, at: int) -> None:
         node = self._anchors.get(anchor or "")
         if node is None:
             raise self._fail(at, f'anchor "{anchor}" contains itself' if anchor in self._anchors else f'anchor "{anchor}" is unknown')
         self._from_aliases += node.size
+        self._repeated += node.length
+        if self._repeated > MAX_BYTES:
+            raise self._fail(at, "it repeats too much by aliases")
         self._count(at, node.size + 1)
-        self._take(_Node(node.value, at, node.size + 1, is_alias=True), None)
+        self._take(_Node(node.value, at, node.size + 1, node.length, is_alias=True), None)
 
     def _count(self, at: int, nodes: int) -> None:
         self._decoded += nodes
@@ -139,10 +144,11 @@ class Composer:
             raise self._fail(at, f"it has more than {_MAX_NODES} values")
 
     def _path(self) -> str:
-        if not self._stack:
-            return ""
-        frame = self._stack[-1]
-        return f"{frame.path}[{len(frame.value)}]" if isinstance(frame.value, list) else _join(frame.path, frame.key or "")
+        """Return the path of the collection that is being read."""
+        path = ""
+        for frame in self._stack[:-1]:
+            path = f"{path}[{len(frame.value)}]" if isinstance(frame.value, list) else _join(path, frame.key or "")
+        return path
 
     def _take(self, node: _Node, anchor: str | None) -> None:
         """Put a finished node into its place."""
@@ -153,6 +159,7 @@ class Composer:
             return
         frame = self._stack[-1]
         frame.size += node.size
+        frame.length += node.length
         if isinstance(frame.value, list):
             frame.value.append(node.value)
             frame.places.append(node.at)
@@ -167,7 +174,7 @@ class Composer:
 
     def _put(self, frame: _Frame, key: str, value: Any, at: int) -> None:
         if key in frame.value and len(self.duplicates) < _MAX_DUPLICATES:
-            self.duplicates.append(_join(frame.path, key))
+            self.duplicates.append(_join(self._path(), key))
         frame.value[key] = value
         frame.places[key] = at
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
+from kubewright.base.patterns import Pattern
+
 _WRAP = 1 << 63
+_WRAPPED = 64
+"""So many decimal digits count: 10**64 is a multiple of 2**64."""
+_DIGITS = Pattern(r"\d*")
 
 
 def sorted_keys(keys: Iterable[str]) -> list[str]:
@@ -20,8 +25,8 @@ def sorted_keys(keys: Iterable[str]) -> list[str]:
 
 
 def _compare(left: str, right: str) -> int:
-    at = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), None)
-    if at is None:
+    at = _parting(left, right)
+    if at == min(len(left), len(right)):
         return len(left) - len(right)
     a, b = left[at], right[at]
     if a.isalpha() and b.isalpha():
@@ -35,19 +40,29 @@ def _compare(left: str, right: str) -> int:
     return ord(a) - ord(b)
 
 
+def _parting(left: str, right: str) -> int:
+    """Return where two texts begin to differ: long ones are compared in halves, not letter by letter."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _follows_number(key: str, at: int) -> bool:
     """Tell whether the digits just before a place hold one that is not zero."""
-    while at > 0 and key[at - 1].isdecimal():
-        at -= 1
-        if key[at] != "0":
-            return True
-    return False
+    found = _DIGITS.match(key[:at][::-1])
+    return found is not None and found[0].strip("0") != ""
 
 
 def _run(key: str, at: int, start: int) -> tuple[int, int]:
     """Return the number that begins at a place, and where it ends. The number wraps round as an int64 does."""
-    number = start
-    while at < len(key) and key[at].isdecimal():
-        number = (number * 10 + ord(key[at]) - ord("0") + _WRAP) % (2 * _WRAP) - _WRAP
-        at += 1
-    return number, at
+    found = _DIGITS.match(key, at)
+    digits = found[0] if found else ""
+    number = start * 10 ** len(digits) if len(digits) < _WRAPPED else 0  # beyond that a power of ten is one of 2**64 too
+    for place, digit in enumerate(reversed(digits[-_WRAPPED:])):
+        number += (ord(digit) - ord("0")) * 10**place
+    return (number + _WRAP) % (2 * _WRAP) - _WRAP, at + len(digits)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     import yaml
 
 _SEPARATOR: Final = "---"
+_MAX_DOCUMENTS: Final = 10_000
+_MAX_DIRECTIVES: Final = 100
+"""libyaml compares each tag directive with all before it. No tool of Kubernetes writes any."""
+_DIRECTIVE: Final = Pattern(r"(?m)^%")
 _BLANKS: Final = Pattern(r"\s+")
 
 
@@ -45,7 +49,9 @@ def load_all(text: str | bytes, *, source: str = "", recognise_json: bool = Fals
     has the value None; a plain separator at the very start or end makes no document. What follows a line `...` is ignored up to the next
     separator. CRLF and a byte order mark at the start are fine. Raises DocumentError, naming source and line.
     """
-    chunks = _chunks(_decode(text, source), source)
+    chunks = list(_chunks(_decode(text, source), source))
+    if len(chunks) > _MAX_DOCUMENTS:
+        raise DocumentError(f"{_name(source)} holds more than {_MAX_DOCUMENTS} documents", remedy="split it")
     return [_document(chunk, first_line, source, is_json=recognise_json and chunk.lstrip()[:1] == "{") for first_line, chunk in chunks]
 
 
@@ -91,6 +97,8 @@ def _document(text: str, first_line: int, source: str, *, is_json: bool) -> Docu
 
     from kubewright.base.yaml.composing import Composer
 
+    if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
+        raise DocumentError(f"{_name(source)} is not YAML", detail=f"a document has more than {_MAX_DIRECTIVES} lines with directives")
     composer = Composer(first_line=first_line, source=source, is_json=is_json)
     try:
         value = composer.compose(_events(text))
