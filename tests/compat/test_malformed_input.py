@@ -16,6 +16,7 @@ from accepted import DRY
 from arena import CONFIG, SOURCE, Answer, File, Files, Request, Worker, alone
 from certs_beside import INIT
 from fuzzing import SEED, examples
+from hostile_documents import hostile
 from hypothesis import given, note, seed
 from hypothesis import strategies as st
 from machine_files import describe
@@ -158,6 +159,14 @@ HOSTILE = {
     "50 MB of nothing": lambda: "\n" * 50_000_000,
     "many anchors": lambda: HEAD + "".join(f"k{number}: &a{number} x\n" for number in range(30_000)),
     "a long number": lambda: HEAD + "x: " + "9" * 2_000_000 + "\n",
+    "thousands of long wrong names by aliases": lambda: f"{HEAD}apiServer:\n  certSANs:\n  - &x {'_' * 30_000}\n" + "  - *x\n" * 4000,
+    "thousands of wrong names": lambda: f"{HEAD}apiServer:\n  certSANs:\n" + "".join(f"  - a_{number}\n" for number in range(200_000)),
+    "thousands of unknown gates": lambda: f"{HEAD}featureGates:\n" + "".join(f"  a{number}: true\n" for number in range(100_000)),
+    "thousands of unknown kinds": lambda: "".join(f"apiVersion: a/v1\nkind: ResetConfiguratio{number}\n---\n" for number in range(9000)),
+    "a hundred thousand documents": lambda: "a\n---\n" * 400_000,
+    "a hundred thousand directives": lambda: "".join(f"%TAG !a{number}! x\n" for number in range(150_000)) + f"---\n{HEAD}",
+    "a long key above many lists": lambda: f'{HEAD}? "{"k" * 1_000_000}"\n: [{"[], " * 200_000}]\n',
+    "a long fraction of a second": lambda: f"{HEAD}caCertificateValidityPeriod: -1.{'0' * 2_900_000}s\n",
     "a long key": lambda: HEAD + "x" * 2_000_000 + ": 1\n",
 }
 CPU_SECONDS, MEBIBYTES, MOST_TOLD = 20.0, 200, 100_000
@@ -175,15 +184,31 @@ sys.exit(code)
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_files_end_in_a_clear_error_soon_and_in_little_memory(what, tmp_path):
-    path, out, err = (tmp_path / name for name in ("kubeadm.yaml", "stdout", "stderr"))
-    path.write_text(HOSTILE[what]())
+    code, told, kibibytes = judged(HOSTILE[what](), tmp_path)
+    assert (code, told.partition(" ")[0]) == (1, "error:")
+    assert kibibytes < MEBIBYTES * 1024
+
+
+@seed(SEED)
+@examples(10)
+@given(text=hostile(), command=st.sampled_from((("validate", "--config"), ("migrate", "--old-config"), ("images", "list", "--config"))))
+def test_documents_below_the_limit_are_judged_soon_whatever_they_hold(text, command, tmp_path_factory):
+    note(f"{text[:2000]}\n… {len(text)} characters")
+    code, told, _ = judged(text, tmp_path_factory.mktemp("hostile"), *command)
+    assert code in {0, 1}
+    assert code == 0 or "error: " in told
+
+
+def judged(text: str, directory: Path, *command: str) -> tuple[int, str, int]:
+    """Give a file to a command, and return its exit code, what it said on stderr, and its memory in KiB. It may neither hang nor talk much."""
+    path, out, err = (directory / name for name in ("kubeadm.yaml", "stdout", "stderr"))
+    path.write_text(text)
     with out.open("w") as stdout, err.open("w") as stderr:
-        argv = [sys.executable, "-c", _CHILD, "config", "validate", "--config", str(path)]
+        argv = [sys.executable, "-c", _CHILD, "config", *(command or ("validate", "--config")), str(path)]
         process = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=stdout, stderr=stderr)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     told = err.read_text()
-    assert (process.returncode, told.partition(" ")[0]) == (1, "error:")
     assert len(told) < MOST_TOLD
     assert used.ru_utime + used.ru_stime < CPU_SECONDS
-    assert int(out.read_text()) < MEBIBYTES * 1024
+    return process.returncode, told, int(out.read_text().splitlines()[-1])

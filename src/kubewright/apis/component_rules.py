@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import formats, subnets
-from kubewright.apis.walking import Place, did_you_mean
+from kubewright.apis.walking import Place, did_you_mean, shortened
 from kubewright.base.durations import Duration
 from kubewright.base.fields import FieldPath
 from kubewright.base.quoting import quoted
@@ -47,12 +47,14 @@ def warn(kind: str, document: Mapping[str, Any], at: Place, *, rows: Sequence[Ro
             _say(kind, row.path, reason, at)
     for rule in several:
         for path, reason in rule(document):
+            if at.findings.has_enough_warnings:
+                return
             _say(kind, path, reason, at)
 
 
 def _say(kind: str, path: str, reason: str, at: Place) -> None:
     where = at.findings.locate(FieldPath(path), None)
-    at.warn(f"{where + ': ' if where else ''}{kind}: {path}: {reason}{_CONSEQUENCE}")
+    at.warn(f"{where + ': ' if where else ''}{kind}: {path}: {shortened(reason)}{_CONSEQUENCE}")
 
 
 def value_at(document: Mapping[str, Any], path: str) -> Any:

@@ -7,12 +7,19 @@ from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.nearest import closest, did_you_mean
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 
-__all__ = ["HIDDEN", "Findings", "Place", "closest", "did_you_mean", "related", "shown", "type_name"]
+__all__ = ["HIDDEN", "MOST_TOLD", "Findings", "Place", "closest", "did_you_mean", "related", "shortened", "shown", "type_name"]
 
 HIDDEN: Final = "(hidden)"
+MOST_TOLD: Final = 150
+"""So many errors, unknown fields and warnings of one document are told: more are read by nobody, and finding their places takes time."""
 _SHOWN: Final = 80
+_SEARCHED: Final = 1000
+"""The longest text that is searched for secrets, so that its beginning can be shown."""
+_NAME: Final = 253
+_QUOTED: Final = Pattern(r'"(?:[^"\\]|\\.)*"')
 _SUGGESTIONS: Final = 50
 """So many unknown fields get a suggestion: comparing names costs about a millisecond each."""
 
@@ -24,7 +31,7 @@ class Findings:
     `errors` make the document unusable; `surplus` are unknown and repeated fields, which the caller may turn into warnings;
     `warnings` do not stop anything.
     `locate` turns a field path into the name, line and column of the document; it also gets the value that is wrong, which may be one
-    entry of the field. `hint` says what to do about an unknown field, of which it
+    entry of the field. `is_cut`: more was wrong than is told. `hint` says what to do about an unknown field, of which it
     gets the path and the sibling that was perhaps meant.
     """
 
@@ -33,6 +40,17 @@ class Findings:
     errors: list[FieldError] = field(default_factory=list)
     surplus: list[FieldError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    is_cut: bool = False
+
+    @property
+    def has_enough_errors(self) -> bool:
+        """Whether no further error would be told."""
+        return len(self.errors) >= MOST_TOLD
+
+    @property
+    def has_enough_warnings(self) -> bool:
+        """Whether no further warning would be told."""
+        return len(self.warnings) >= MOST_TOLD
 
     @property
     def root(self) -> Place:
@@ -57,7 +75,7 @@ class Place:
 
     def key(self, name: str) -> Place:
         """Step into a map entry."""
-        return Place(self.path.key(name), self.findings)
+        return Place(self.path.key(name if len(name) <= _NAME else f"{name[:_NAME]}…"), self.findings)
 
     def wrong_type(self, expected: str, found: object, *, hide: bool = False) -> None:
         """Note that a value has another type than its field; `hide`: it may be a secret."""
@@ -69,7 +87,10 @@ class Place:
 
     def unknown(self, name: str, *, known: Iterable[str]) -> None:
         """Note a field that does not exist here, with what became of it, or the one that was perhaps meant."""
-        path = self.path / name
+        if len(self.findings.surplus) >= MOST_TOLD:
+            self.findings.is_cut = True
+            return
+        path = self.path / (name if len(name) <= _NAME else f"{name[:_NAME]}…")
         reason = self.findings.hint(path, closest(name, known)) if len(self.findings.surplus) < _SUGGESTIONS else ""
         self._surplus(path, FieldErrorType.UNKNOWN, reason)
 
@@ -83,16 +104,22 @@ class Place:
 
     def warn(self, text: str) -> None:
         """Note something that does not stop anything."""
-        self.findings.warnings.append(text)
+        if not self.findings.has_enough_warnings:
+            self.findings.warnings.append(text)
 
     def question(self, reason: str, found: object = None) -> None:
         """Note something about this value that does not stop anything, with its place."""
-        where = self.findings.locate(self.path, found)
+        if self.findings.has_enough_warnings:
+            return
+        reason, where = shortened(reason), self.findings.locate(self.path, found)
         self.warn(f"{where}: {self.path}: {reason}" if where else f"{self.path}: {reason}")
 
     def _error(self, kind: FieldErrorType, reason: str, value: object) -> None:
+        if self.findings.has_enough_errors:
+            self.findings.is_cut = True
+            return
         source = self.findings.locate(self.path, value)
-        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=_masked(reason), value=value, source=source))
+        self.findings.errors.append(FieldError(path=self.path, type=kind, reason=_masked(shortened(reason)), value=value, source=source))
 
     def _surplus(self, path: FieldPath, kind: FieldErrorType, reason: str) -> None:
         value = path.text.rpartition(".")[2] if kind is FieldErrorType.DUPLICATE else None
@@ -117,10 +144,20 @@ def type_name(value: object) -> str:
 
 def shown(value: object) -> object:
     """Return what of a value is put into an error: a scalar, masked and cut where it is long; of maps and lists only the type."""
+    if isinstance(value, str) and len(value) > _SEARCHED:
+        return f"a string of {len(value)} characters"
     if isinstance(value, str):
         value = _masked(value)
         return value if len(value) <= _SHOWN else value[: _SHOWN - 1] + "…"
     return value if value is None or isinstance(value, bool | int | float) else type_name(value)
+
+
+def shortened(reason: str) -> str:
+    """Return what is said about a value, which may quote all of it: where it is long, masked and cut, and without the long texts in it."""
+    if len(reason) <= _SEARCHED:
+        return reason
+    plain = _QUOTED.sub(lambda found: found[0] if len(found[0]) <= _SHOWN else f"a string of {len(found[0]) - 2} characters", reason)
+    return _masked(plain[: 2 * _SEARCHED])[:_SEARCHED]  # what is cut apart at the end of what is searched is not shown
 
 
 def _masked(text: str) -> str:

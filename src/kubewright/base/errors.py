@@ -76,13 +76,15 @@ class DocumentError(KubewrightError):
 
 
 class ValidationError(KubewrightError):
-    """A document breaks rules. `errors` holds every one of them, in document order."""
+    """A document breaks rules. `errors` holds every one of them, in document order, unless `is_cut`: there were too many."""
 
     exit_code = 3
 
-    def __init__(self, what: str, errors: Sequence[FieldError], *, remedy: str = "") -> None:
+    def __init__(self, what: str, errors: Sequence[FieldError], *, remedy: str = "", is_cut: bool = False) -> None:
         self.errors = tuple(errors)
-        super().__init__(what, detail="\n".join(str(error) for error in self.errors), remedy=remedy)
+        self.is_cut = is_cut
+        lines = [*map(str, self.errors), *(["... and more"] if is_cut else [])]
+        super().__init__(what, detail="\n".join(lines), remedy=remedy)
 
     def as_map(self) -> dict[str, object]:
         return {**super().as_map(), "fields": [error.as_map() for error in self.errors]}

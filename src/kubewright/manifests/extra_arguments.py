@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from kubewright.apis import formats
@@ -17,7 +18,7 @@ from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.arguments import KUBELET, Given
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
 from kubewright.apis.layout import Layout
-from kubewright.apis.walking import closest, shown
+from kubewright.apis.walking import MOST_TOLD, closest, shown
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
@@ -121,7 +122,8 @@ class Surroundings:
 
 def warnings(given: Iterable[Given], surroundings: Surroundings) -> list[str]:
     """Return what is to be said about arguments, in their order."""
-    return [f"{one.path}: {text}" for one in given for text in _of_component(one, surroundings)]
+    said = (f"{one.path}: {text}" for one in given for text in _of_component(one, surroundings))
+    return [*islice(said, MOST_TOLD)]
 
 
 def _of_component(given: Given, around: Surroundings) -> Iterator[str]:

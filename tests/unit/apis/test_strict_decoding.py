@@ -7,6 +7,7 @@ from apis_documents import MACHINE, cluster, field_errors, init, load, load_text
 
 from kubewright.apis.kubeadm import explaining, fields, load_whole, node_fields
 from kubewright.apis.schema import Struct
+from kubewright.apis.walking import MOST_TOLD
 from kubewright.base import records
 from kubewright.base.errors import ValidationError
 from kubewright.base.yaml import dump, load_all
@@ -272,3 +273,26 @@ def test_an_error_about_one_entry_tells_where_the_entry_stands():
         ("etcd.local.peerCertSANs", "kubeadm.yaml:14:7"),
         ("featureGates", "kubeadm.yaml:17:3"),
     ]
+
+
+def test_of_thousands_of_errors_the_first_are_told():
+    names = [f"a_{number}" for number in range(1000)]
+    with pytest.raises(ValidationError) as caught:
+        load(cluster(apiServer={"certSANs": names}))
+    assert [error.value for error in caught.value.errors] == names[:MOST_TOLD]
+    assert caught.value.detail.splitlines()[-1] == "... and more"
+    with pytest.raises(ValidationError) as caught:
+        load(cluster(**{f"clusterNames{number}": 1 for number in range(MOST_TOLD + 1)}))
+    assert (len(caught.value.errors), caught.value.is_cut) == (MOST_TOLD, True)
+
+
+def test_where_all_errors_are_told_no_more_are_announced():
+    with pytest.raises(ValidationError) as caught:
+        load(cluster(apiServer={"certSANs": [f"a_{number}" for number in range(MOST_TOLD)]}))
+    assert (len(caught.value.errors), caught.value.is_cut, "more" in caught.value.detail) == (MOST_TOLD, False, False)
+
+
+def test_a_long_value_is_told_by_its_length():
+    with pytest.raises(ValidationError) as caught:
+        load(cluster(apiServer={"certSANs": ["_" * 5000]}))
+    assert [error.value for error in caught.value.errors] == ["a string of 5000 characters"]

@@ -253,7 +253,7 @@ def test_texts_are_split_into_documents_as_kubeadm_does(text, values):
         ),
         ("x" * (MAX_BYTES + 1), "larger than 3 MiB"),
         ("[" + "," * 600_000, "f.yaml"),
-        ("[" + "a," * 600_000, "more than 500000 values"),
+        ("[" + "a," * 600_000, "more than 250000 values"),
     ],
 )
 def test_what_cannot_be_read_is_one_error_that_names_the_source(text, said):
@@ -361,3 +361,17 @@ def test_a_number_of_any_length_is_read(text, digits):
 def test_a_text_of_many_digits_is_written(form, digits):
     text = form.format("9" * digits)
     assert load(dump({"a": text})) == {"a": text}
+
+
+def test_texts_that_aliases_repeat_count_as_they_are_written_out():
+    text = f"a: &a {'x' * 30_000}\nb:\n" + "- *a\n" * 100
+    assert len(load(text)["b"]) == 100
+    with pytest.raises(DocumentError) as caught:
+        load(text + "- *a\n" * 10)
+    assert "it repeats too much by aliases" in caught.value.detail
+
+
+def test_the_path_of_a_long_key_that_is_given_twice_is_cut():
+    [document] = load_all(f"a:\n- b:\n    ? {'k' * 2000}\n    : 1\n    ? {'k' * 2000}\n    : 2\n")
+    assert document.duplicates == (f"a[0].b.{'k' * 253}",)
+    assert document.position_of(document.duplicates[0]) == (2, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kubewright.apis.walking import MOST_TOLD, shortened
 from kubewright.base.errors import DocumentError
 from kubewright.base.quoting import quoted
 from kubewright.base.records import dataclass, field
@@ -67,15 +68,19 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
     for document in documents:
         gvk = _identify(document)
         if isinstance(gvk, str):
-            problems.append(f"{document.where()}: {gvk}")
+            problems += [f"{document.where()}: {shortened(gvk)}"] if len(problems) < MOST_TOLD else []
+            continue
+        if gvk.kind in found and len(problems) >= MOST_TOLD:
             continue
         if gvk.kind in found:
             problems.append(f"{document.where()}: kind {gvk.kind} is given twice, first in {found[gvk.kind][1].where()}")
             continue
         found[gvk.kind] = gvk, document
+        if len(problems) + len(notes) >= MOST_TOLD:
+            continue
         problem, note = _verdict(gvk, strict=strict, use=use, allow_deprecated=allow_deprecated)
-        problems += [f"{document.where()}: {problem}"] if problem else []
-        notes += [f"{document.where()}: {note}"] if note else []
+        problems += [f"{document.where()}: {shortened(problem)}"] if problem else []
+        notes += [f"{document.where()}: {shortened(note)}"] if note else []
     if problems:
         source = documents[0].source or "the configuration"
         raise DocumentError(f"{source} cannot be read", detail="\n".join(problems), remedy=_REMEDY)

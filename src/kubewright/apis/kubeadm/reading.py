@@ -51,6 +51,7 @@ class Reading:
             raise ValidationError(
                 f"{source or 'the configuration'} is not valid",
                 [error for _, error in found],
+                is_cut=any(one.is_cut for one in self.findings.values()),
                 remedy="correct the fields named above",
             )
         surplus = (str(error) for one in self.findings.values() for error in one.surplus)
@@ -64,10 +65,20 @@ class Reading:
 
 
 def _locator(document: Document) -> Callable[[FieldPath, object], str]:
-    return lambda path, value: document.where(path.text + _inside(document.at(path.text), value))
+    known: dict[int, Mapping[str, int]] = {}
+
+    def entries(field: list[object]) -> Mapping[str, int]:
+        """Return where each text of a list stands first; lists are asked again and again, and may be long."""
+        if id(field) not in known:
+            # Names are put into lower case before they are judged.
+            places = {entry.lower(): index for index, entry in reversed([*enumerate(field)]) if isinstance(entry, str)}
+            known[id(field)] = places
+        return known[id(field)]
+
+    return lambda path, value: document.where(path.text + _inside(document.at(path.text), value, entries))
 
 
-def _inside(field: object, value: object) -> str:
+def _inside(field: object, value: object, entries: Callable[[list[object]], Mapping[str, int]]) -> str:
     """Return the step into a list or map that leads to the entry which an error is about; '' where that cannot be told."""
     if not isinstance(value, str):
         return ""
@@ -77,8 +88,8 @@ def _inside(field: object, value: object) -> str:
         return ""
     if value.startswith("index "):
         return f"[{value.removeprefix('index ')}]"
-    lowered = [entry.lower() if isinstance(entry, str) else None for entry in field]  # names are put into lower case before they are judged
-    return f"[{lowered.index(value.lower())}]" if value.lower() in lowered else ""
+    found = entries(field).get(value.lower())
+    return "" if found is None else f"[{found}]"
 
 
 def _hinter(kind: str) -> Callable[[FieldPath, str], str]:

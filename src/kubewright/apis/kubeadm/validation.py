@@ -7,6 +7,7 @@ Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), its o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from kubewright.apis.kubeadm import outdated, rules
@@ -129,10 +130,8 @@ RUN_RULES: Final = (
 
 def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
     """Note everything that is wrong with this machine's configuration; `runs`: also what matters only when `init` runs."""
-    found = list(_found(INIT_RULES, init, at))
-    for index, token in enumerate(init.bootstrap_tokens):
-        found += _found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index))
-    _note(found, at)
+    tokens = (_found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index)) for index, token in enumerate(init.bootstrap_tokens))
+    _note(chain(_found(INIT_RULES, init, at), chain.from_iterable(tokens)), at)
     warn(REGISTRATION_WARNINGS, init, at)
     if runs:
         check(RUN_RULES, init, at)
@@ -147,18 +146,23 @@ def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
 def warn(table: Sequence[Rule], subject: object, at: Place) -> None:
     """Note what is only questionable."""
     for _, place, (reason, shown) in _found(table, subject, at):
+        if at.findings.has_enough_warnings:
+            return
         place.question(reason, shown)
 
 
 def check(table: Sequence[Rule], subject: object, at: Place) -> None:
     """Note everything in a document that breaks the rules of a table."""
-    _note(list(_found(table, subject, at)), at)
+    _note(_found(table, subject, at), at)
 
 
-def _note(found: list[_Found], at: Place) -> None:
-    """Put errors into the findings, but for those about values that could not be read."""
+def _note(found: Iterator[_Found], at: Place) -> None:
+    """Put errors into the findings, but for those about values that could not be read. Nothing is looked for when there are enough."""
     unreadable = [error.path for error in at.findings.errors]
     for rule, place, (reason, shown) in found:
+        if at.findings.has_enough_errors:
+            at.findings.is_cut = True
+            return
         if any(related(place.path, path) for path in unreadable):
             continue
         if rule.required:

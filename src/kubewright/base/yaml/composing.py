@@ -17,10 +17,11 @@ from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, place, said
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
 _MAX_DUPLICATES: Final = 100
+_MAX_SHOWN: Final = 253  # characters of such a key
 # goyaml v2, decode.go: up to 400,000 decoded nodes 99 % may come from aliases, from 4,000,000 on 10 %, in between a straight line.
 _ALIAS_LOW: Final = 400_000
 _ALIAS_HIGH: Final = 4_000_000
-_MAX_NODES: Final = 500_000  # ours: keeps the worst text of the permitted size below two seconds and 200 MiB
+_MAX_NODES: Final = 250_000  # ours: keeps the worst text of the permitted size below two seconds and 200 MiB
 
 
 class _Frame:
@@ -174,7 +175,7 @@ class Composer:
 
     def _put(self, frame: _Frame, key: str, value: Any, at: int) -> None:
         if key in frame.value and len(self.duplicates) < _MAX_DUPLICATES:
-            self.duplicates.append(_join(self._path(), key))
+            self.duplicates.append(_join(self._path(), key[:_MAX_SHOWN]))
         frame.value[key] = value
         frame.places[key] = at
 
