@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -194,6 +193,8 @@ def _forms(value: str | bytes) -> tuple[str, ...]:
 
     raw = value if isinstance(value, bytes) else value.encode("utf-8", errors="surrogatepass")
     text = raw.decode(errors="replace").strip()
+    import json  # the control socket's small client does without, and masks nothing unless something is logged
+
     once = json.dumps(text, ensure_ascii=False)[1:-1]
     plain = {text, once, json.dumps(once, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1], quote(text, safe="", errors="replace")}
     plain |= {once.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e"), text.replace("'", "''")}
