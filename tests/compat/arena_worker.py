@@ -30,7 +30,7 @@ BIND, REC = 0x1000, 0x4000
 MOUNT_SETATTR, RECURSIVE, READ_ONLY, HERE = 442, 0x8000, 1, -100
 """The system call, AT_RECURSIVE, MOUNT_ATTR_RDONLY and AT_FDCWD."""
 
-HIDDEN = {"/etc": {"kubernetes", "cni"}, "/var": {"lib"}, "/var/lib": {"kubelet", "etcd", "dockershim", "cni"}}
+HIDDEN = {"/etc": {"kubernetes", "cni"}, "/var": {"lib"}, "/var/lib": {"kubelet", "etcd", "dockershim", "cni", "kubewright"}}
 """Directories whose entries are bound one by one, and which entries are left out. /var/lib has its own row."""
 
 EMPTY = ("run", "srv")
