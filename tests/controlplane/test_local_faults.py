@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,9 +22,6 @@ from kubewright.base.events import SilentReporter
 from kubewright.base.records import fields
 from kubewright.binaries import sources_from
 from kubewright.local.up import Wish, up
-
-SOON = Wish().within / 2
-"""Seconds within which a component that cannot run has been told of: well before `up` would lose its patience. It takes two or three."""
 
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
@@ -239,9 +235,7 @@ def test_a_binary_that_was_copied_by_half_is_named(home: Bench, tmp_path: Path) 
     ],
 )
 def test_a_component_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench, section: str, component: str, words: str) -> None:
-    start = time.monotonic()
     ran = _up(home, config=f"{CLUSTER}{section}:\n  extraArgs:\n  - {{name: no-such-flag, value: '1'}}\n")
-    assert time.monotonic() - start < SOON
     _failed(home, ran, 1, f"{component} does not stay up", words, to_mend="extraArgs")
 
     (home.root / "kubeadm.yaml").write_text(CLUSTER)
@@ -257,18 +251,14 @@ def test_a_component_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench
     ],
 )
 def test_an_etcd_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench, name: str, value: str, words: str) -> None:
-    start = time.monotonic()
     ran = _up(home, config=f"{CLUSTER}etcd:\n  local:\n    extraArgs:\n    - {{name: {name}, value: '{value}'}}\n")
-    assert time.monotonic() - start < SOON
     _failed(home, ran, 1, "etcd does not stay up", words, to_mend="extraArgs")
 
 
 def test_a_volume_that_a_process_cannot_have_is_refused_by_field_path(home: Bench) -> None:
     """A process sees no mounts: a path that differs inside and outside, and that no argument names, cannot be had."""
     volume = "  extraVolumes:\n  - {name: roots, hostPath: /usr/share/ca-certificates, mountPath: /etc/ssl/certs, readOnly: true}\n"
-    start = time.monotonic()
     ran = _up(home, config=f"{CLUSTER}scheduler:\n{volume}")
-    assert time.monotonic() - start < SOON
     _failed(home, ran, 1, "kube-scheduler", "volumeMounts[1].mountPath", "/etc/ssl/certs", to_mend="extraVolumes")
 
 
@@ -279,10 +269,8 @@ def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> Non
     database = member / "snap" / "db"
     database.write_bytes(b"garbage" + bytes(database.stat().st_size - 7))
 
-    start = time.monotonic()
     ran = home.run("up")
 
-    assert time.monotonic() - start < SOON
     assert ran.code == 1, ran.err
     assert "etcd does not stay up" in ran.err
     assert database.exists()
