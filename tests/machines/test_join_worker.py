@@ -14,6 +14,9 @@ from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
+ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+STATIC = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
+"""Manifests of a control plane that joins, before etcd's."""
 AGE = 12
 """Seconds after which a cluster has had its time to sign."""
 
@@ -273,35 +276,54 @@ def test_a_machine_joins_by_a_url_with_a_name_taints_arguments_and_patches(clust
 
 
 def test_phases_make_a_machine_one_by_one(cluster: Cluster) -> None:
-    """All of them, so a control plane: on workers most have nothing to do."""
+    """Each phase, and both groups: as a control plane, because on workers most have nothing to do. docs/compat/commands.md names this test for them."""
     four, one = cluster.bed["four"], cluster.one
     kubewright(four, "reset", "--force", IGNORED)
-    one.run("kubectl", "delete", "node", "worker-four", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
+    one.run("kubectl", "delete", "node", "worker-four", env=ADMIN, check=False)
     uploaded = kubewright(one, "init", "phase", "upload-certs", "--upload-certs", "--config", CONFIG).out
     key = uploaded.partition("Using certificate key:\n")[2].split()[0]
     trust = cluster.joining()[:-1]
-    found, plane = [*trust, "--control-plane", "--certificate-key", key], ["--control-plane"]
+    plane = ["--control-plane"]
+    found, place = [*trust, *plane, "--certificate-key", key], "/root/phases.yaml"
 
-    def phase(*words: str) -> Ended:
-        return kubewright(four, "join", "phase", *words)
+    def phase(name: str, *words: str) -> Ended:
+        return kubewright(four, "join", "phase", *name.split(), *words)
+
+    def made(directory: str) -> set[str]:
+        return set(four.run("ls", f"/etc/kubernetes/{directory}", check=False).out.split())
+
+    def taints() -> list[str]:
+        return [row["key"] for row in cluster.node("four")["spec"].get("taints", []) if "control-plane" in row["key"]]
 
     assert "admin.conf is not there" in kubewright(four, "join", "phase", "etcd-join", *plane, check=False).err
     phase("preflight", *found, IGNORED)
     assert four.run("ls", "/var/lib/kubelet/config.yaml", check=False).out == ""
-    phase("control-plane-prepare", "all", *found)
-    assert four.run("ls", "/etc/kubernetes/manifests").out.split() == [
-        "kube-apiserver.yaml",
-        "kube-controller-manager.yaml",
-        "kube-scheduler.yaml",
-    ]
-    place = "/root/phases.yaml"
+    phase("control-plane-prepare download-certs", *found)
+    assert made("pki") == {"ca.crt", "ca.key", "etcd", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub"}
+    phase("control-plane-prepare certs", *trust, *plane)
+    assert made("pki") >= {"apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt"}
+    assert made("manifests") == set()
+    phase("control-plane-prepare kubeconfig", *found)
+    assert made("") == {"admin.conf", "controller-manager.conf", "pki", "scheduler.conf"}
+    phase("control-plane-prepare control-plane", *plane)
+    assert made("manifests") == STATIC
+    four.run("rm", "/etc/kubernetes/manifests/kube-scheduler.yaml", "/etc/kubernetes/scheduler.conf", "/etc/kubernetes/pki/apiserver.crt")
+    phase("control-plane-prepare all", *found)
+    assert made("manifests") == STATIC
+    assert "scheduler.conf" in made("")
+    assert "apiserver.crt" in made("pki")
     write(four, place, PLANE.format(endpoint=trust[0], token=trust[2], pin=trust[4], address=four.address))
     phase("kubelet-start", "--config", place)
-    assert "bootstrap-kubelet.conf" in four.run("ls", "/etc/kubernetes").out
+    assert "bootstrap-kubelet.conf" in made("")
     assert "Letting the new etcd member take over the data" in phase("etcd-join", "--config", place).out
     phase("kubelet-wait-bootstrap")
-    assert "bootstrap-kubelet.conf" not in four.run("ls", "/etc/kubernetes").out
-    phase("control-plane-join", "all", *plane)
+    assert "bootstrap-kubelet.conf" not in made("")
+    assert taints() == []
+    phase("control-plane-join mark-control-plane", *plane)
+    assert taints() == ["node-role.kubernetes.io/control-plane"]
+    one.run("kubectl", "taint", "node", "four", "node-role.kubernetes.io/control-plane-", env=ADMIN)
+    phase("control-plane-join all", *plane)
+    assert taints() == ["node-role.kubernetes.io/control-plane"]
     phase("wait-control-plane")
     eventually(lambda: cluster.ready("four"), "the Node to be Ready")
     assert "node-role.kubernetes.io/control-plane" in cluster.node("four")["metadata"]["labels"]

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "compat" / "commands.md").read_text()
 KUBEADMS = [row["command"] for row in json.loads((ROOT / "tests" / "data" / "reference" / "commands.json").read_text())]
 ROWS = re.findall(r"^\| `(kubeadm[^`]*)` \| ([^|]+) \| `([^`|]+)` \|$", PAGE.partition("## Commands of kubeadm")[2], re.MULTILINE)
-TESTS = sorted(set(re.findall(r"`((?:unit|compat|controlplane)/[^`]+\.py::[^`]+)`", PAGE)))
+TESTS = sorted(set(re.findall(r"`((?:unit|compat|controlplane|machines)/[^`]+\.py::[^`]+)`", PAGE)))
 REFUSES = re.compile(r"\brefuses\b")
 
 
@@ -56,3 +56,13 @@ def test_a_phase_whose_test_runs_phases_alone_is_one_of_them():
     assert [
         command for command, _, test in ROWS if " init phase " in command and test.endswith("::test_the_node_and_the_add_ons_become_ready")
     ] == []
+
+
+def test_a_phase_of_join_whose_test_makes_a_machine_by_phases_is_run_there():
+    text = (ROOT / "tests" / "machines" / "test_join_worker.py").read_text()
+    [body] = re.findall(r"^def test_phases_make_a_machine_one_by_one\(.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    run = set(re.findall(r'\bphase\("([^"]+)"', body))
+    rows = {command.removeprefix("kubeadm join phase "): test for command, _, test in ROWS if command.startswith("kubeadm join phase ")}
+    assert {name for name, test in rows.items() if test.endswith("::test_phases_make_a_machine_one_by_one")} == run
+    groups = {name.rpartition(" ")[0] for name in rows}
+    assert rows.keys() - groups == run
