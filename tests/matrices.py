@@ -33,15 +33,10 @@ class Cell:
     """One outcome, while its test runs."""
 
     outcome: str = OK
-    times: int = 1
 
     def says(self, outcome: str) -> None:
         """Show this in place of `ok`."""
         self.outcome = outcome
-
-    def covers(self, times: int) -> None:
-        """Count as so many outcomes."""
-        self.times = times
 
 
 @dataclass(frozen=True)
@@ -58,11 +53,10 @@ class Matrix:
         try:
             yield cell
         except BaseException:
-            cell.outcome, cell.times = FAILED, 1
+            cell.outcome = FAILED
             raise
         finally:
-            for _ in range(cell.times):
-                self.record(row, column, cell.outcome)
+            self.record(row, column, cell.outcome)
 
     def record(self, row: str, column: str, outcome: str = OK) -> None:
         """Record an outcome that is known."""

@@ -9,6 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from kill_kit import SEED, SEED_NAME  # of a whole run: chosen before its other processes begin, which inherit it
 from testbed import host
 from testbed.bed import Parts, ensure_parts, sweep
 
@@ -23,6 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     host.restore(config.stash.get(_SYSCTLS, {}))
+
+
+def pytest_report_header() -> str:
+    """Tell where tests are killed that are killed at random."""
+    return f"{SEED_NAME}={SEED}"
 
 
 @pytest.fixture(scope="session")

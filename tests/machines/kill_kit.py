@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import secrets
 import signal
 import subprocess
 import threading
@@ -13,14 +14,37 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from machine_kit import ENVIRONMENT, argv
 from testbed.machine import Machine
+from testbed.sharing import PYTHON
 
-SEED = int(os.environ.get("KUBEWRIGHT_KILL_SEED", "5"))
-"""Of random moments. Another one with each `make soak`."""
+SEED_NAME = "KUBEWRIGHT_KILL_SEED"
+SEED = int(os.environ.setdefault(SEED_NAME, str(secrets.randbelow(2**31))))
+"""Of what is chosen at random: boundaries and moments. Another one with each run, unless the environment has one."""
+
+_DYING = """\
+import io, json, os, runpy, signal, sys
+
+class Dying(io.TextIOWrapper):
+    def write(self, text):
+        written = super().write(text)
+        if text.startswith("{"):
+            said = json.loads(text)
+            if [said.get("event"), said.get("phase")] == place:
+                self.flush()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return written
+
+place = sys.argv[1:3]
+del sys.argv[1:3]
+sys.stderr = Dying(sys.stderr.detach(), encoding="utf-8", line_buffering=True)
+runpy.run_module("kubewright", run_name="__main__", alter_sys=True)
+"""
+"""Runs kubewright and kills it where it tells of an event of a phase, before it does anything else: a signal from outside comes later."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +61,19 @@ class Boundary:
 class Command:
     """A kubewright at work in a machine, whose events can be read as they happen."""
 
-    def __init__(self, machine: Machine, arguments: Sequence[str]) -> None:
+    def __init__(self, machine: Machine, arguments: Sequence[str], *, dying_at: Boundary | None = None) -> None:
         self.said: list[str] = []
         self._at_work = threading.Event()
+        called = argv(*arguments) if dying_at is None else [PYTHON, "-c", _DYING, dying_at.event, dying_at.phase, *arguments]
         self._process = machine.start(
-            *argv(*arguments, "-o", "json"), env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            *called, "-o", "json", env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
 
-    def boundaries(self) -> Iterator[Boundary]:
-        """Read events up to the end of the command, and give out those of phases at the moment at which they happen."""
-        for event in self._events():
-            if event.get("event") in {"PhaseStarted", "PhaseFinished"}:
-                yield Boundary(event["event"], event["phase"])
+    def boundaries(self) -> list[Boundary]:
+        """Read events up to the end of the command, and return those of phases."""
+        return [
+            Boundary(event["event"], event["phase"]) for event in self._events() if event.get("event") in {"PhaseStarted", "PhaseFinished"}
+        ]
 
     def interrupt(self, number: int) -> None:
         """Send a signal as a user would: once it has said something. Python itself ends by the signal before that."""
@@ -96,23 +121,20 @@ def undisturbed(machine: Machine, arguments: Sequence[str]) -> Course:
     """Run a command to its end."""
     began = time.monotonic()
     command = Command(machine, arguments)
-    found = list(command.boundaries())
+    found = command.boundaries()
     assert command.end() == 0, "".join(command.said)
     # between two phases the end of one and the begin of the next are the same place
-    chosen = [boundary for boundary in found if boundary.event == "PhaseStarted"]
-    return Course(boundaries=[*chosen, found[-1]], seconds=time.monotonic() - began)
+    begins = [boundary for boundary in found if boundary.event == "PhaseStarted"]
+    assert len(begins) == len(set(begins)), "a phase began twice: its name does not tell where"
+    return Course(boundaries=[*begins, found[-1]], seconds=time.monotonic() - began)
 
 
-def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str], *, by: int = signal.SIGKILL) -> int:
-    """Run a command up to a boundary and end it there. It may be through before the signal arrives, but only after the last boundary."""
-    command = Command(machine, arguments)
-    reached = False
-    for found in command.boundaries():
-        if found == boundary and not reached:
-            reached = True
-            command.send(by)
+def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str]) -> int:
+    """Run a command that is killed at a boundary, and require that this is where it ended; returns the exit code, that of SIGKILL."""
+    command = Command(machine, arguments, dying_at=boundary)
+    passed = command.boundaries()
     code = command.end()
-    assert reached, f"never came to where {boundary}:\n{''.join(command.said)}"
+    assert (code, passed[-1:]) == (-signal.SIGKILL, [boundary]), f"was not killed where {boundary}:\n{''.join(command.said)}"
     return code
 
 
@@ -132,3 +154,10 @@ def moments(seconds: float, *, count: int, seed: int = SEED) -> list[float]:
     """Return random moments of a run: one in each of `count` equal parts, so that none of them is left out."""
     chosen = random.Random(seed)
     return [seconds * (index + chosen.random()) / count for index in range(count)]
+
+
+def chosen(boundaries: Sequence[Boundary], *, count: int, seed: int = SEED) -> list[Boundary]:
+    """Return some of the boundaries of a run: a random one of each of `count` parts that are equal but for one. There are as many at least."""
+    ends = [index * len(boundaries) // count for index in range(count + 1)]
+    choice = random.Random(seed)
+    return [choice.choice(boundaries[begin:end]) for begin, end in pairwise(ends)]

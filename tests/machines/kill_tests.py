@@ -11,51 +11,52 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 import pytest
-from kill_kit import SEED, killed_after, killed_at, moments
+from kill_kit import SEED, SEED_NAME, chosen, killed_after, killed_at, moments
 from kill_stages import Stage, require_finished
 from machine_kit import kubewright
 from testbed.machine import Machine
 
-from matrices import Cell, Matrix
+from matrices import Matrix
 
 Matrices = Callable[[str], Matrix]
-MOMENTS = 8
 
 
 class Kills:
-    """`chains` is the number of machines among which the boundaries are shared out: each run is killed at the next of its boundaries."""
+    """A seed chooses `boundaries` of those between phases and `moments` of a run; `make soak` has all boundaries and more moments.
 
-    chains: ClassVar[int]
+    What is promised of all of them is tried at some of them in each run, at others in the next: the time of `make test` is limited.
+    """
+
+    boundaries: ClassVar[int]
+    moments: ClassVar[int]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        if "chain" in metafunc.fixturenames:
-            metafunc.parametrize("chain", range(self.chains))
+        for name, count in (("boundary", self.boundaries), ("moment", self.moments)):
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, range(count))
 
-    def test_killed_at_every_boundary_between_phases(self, stage: Stage, matrix: Matrices, chain: int) -> None:
-        boundaries = stage.reference.course.boundaries[chain :: self.chains]
-        with a_machine(stage, matrix, "phase boundaries", f"where {', then where '.join(map(str, boundaries))}") as (machine, cell):
-            for boundary in boundaries:
-                killed_at(machine, boundary, stage.arguments)
+    def test_killed_at_a_boundary_between_phases(self, stage: Stage, matrix: Matrices, boundary: int) -> None:
+        place = chosen(stage.reference.course.boundaries, count=self.boundaries)[boundary]
+        with a_machine(stage, matrix, "phase boundaries", f"where {place}") as machine:
+            killed_at(machine, place, stage.arguments)
             require_finished(stage, machine)
-            cell.covers(len(boundaries))
 
-    @pytest.mark.parametrize("index", range(MOMENTS))
-    def test_killed_at_a_random_moment(self, stage: Stage, matrix: Matrices, index: int) -> None:
-        moment = moments(stage.reference.course.seconds, count=MOMENTS)[index]
-        with a_machine(stage, matrix, "random moments", f"after {moment:.3f} s (seed {SEED})") as (machine, _):
-            killed_after(machine, moment, stage.arguments)
+    def test_killed_at_a_random_moment(self, stage: Stage, matrix: Matrices, moment: int) -> None:
+        seconds = moments(stage.reference.course.seconds, count=self.moments)[moment]
+        with a_machine(stage, matrix, "random moments", f"after {seconds:.3f} s") as machine:
+            killed_after(machine, seconds, stage.arguments)
             require_finished(stage, machine)
 
     def test_interrupted_and_run_again(self, stage: Stage, matrix: Matrices) -> None:
         [moment] = moments(stage.reference.course.seconds, count=1, seed=SEED + 1)
-        with a_machine(stage, matrix, "SIGTERM, again", f"by SIGTERM after {moment:.3f} s (seed {SEED})") as (machine, _):
+        with a_machine(stage, matrix, "SIGTERM, again", f"by SIGTERM after {moment:.3f} s") as machine:
             assert killed_after(machine, moment, stage.arguments, by=signal.SIGTERM) in {143, 0}
             require_no_token(machine)
             require_finished(stage, machine)
 
     def test_interrupted_and_reset(self, stage: Stage, matrix: Matrices) -> None:
         [moment] = moments(stage.reference.course.seconds, count=1, seed=SEED + 2)
-        with a_machine(stage, matrix, "SIGHUP, reset", f"by SIGHUP after {moment:.3f} s (seed {SEED})") as (machine, _):
+        with a_machine(stage, matrix, "SIGHUP, reset", f"by SIGHUP after {moment:.3f} s") as machine:
             assert killed_after(machine, moment, stage.arguments, by=signal.SIGHUP) in {129, 0}
             require_no_token(machine)
             kubewright(machine, "reset", "--force")
@@ -69,12 +70,12 @@ def require_no_token(machine: Machine) -> None:
 
 
 @contextmanager
-def a_machine(stage: Stage, matrix: Matrices, column: str, how: str) -> Iterator[tuple[Machine, Cell]]:
-    """Give out a machine and the cell of the matrix; a failure says how the run before was killed."""
+def a_machine(stage: Stage, matrix: Matrices, column: str, how: str) -> Iterator[Machine]:
+    """Give out a machine and record a cell of the matrix; a failure says how the run before was killed."""
     assert stage.reference  # made before the machine that is killed
     try:
-        with stage.fresh() as machine, matrix("kill").cell(stage.name, column) as cell:
-            yield machine, cell
+        with stage.fresh() as machine, matrix(f"kill, {SEED_NAME}={SEED}").cell(stage.name, column):
+            yield machine
     except Exception as error:
-        error.add_note(f"{stage.name} was killed {how}")
+        error.add_note(f"{stage.name} was killed {how} ({SEED_NAME}={SEED})")
         raise

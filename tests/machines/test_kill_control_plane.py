@@ -18,4 +18,5 @@ def stage(parts: Parts) -> Iterator[ControlPlaneJoin]:
 
 
 class TestControlPlaneJoin(Kills):
-    chains = 3
+    boundaries = 2
+    moments = 1

@@ -18,4 +18,5 @@ def stage(parts: Parts) -> Iterator[WorkerJoin]:
 
 
 class TestWorkerJoin(Kills):
-    chains = 2
+    boundaries = 2
+    moments = 1

@@ -1,6 +1,7 @@
-"""`python -m tests.soak [--workflow NAME ...] [--count N] [--seed S]`: kill init and joins at many random moments, and write docs/soak.md.
+"""`python -m tests.soak [--workflow NAME ...] [--count N] [--no-boundaries] [--seed S]`: kill init and joins, and write docs/soak.md.
 
-Each moment gets a machine that was never used; the same command again has to end in the state of an undisturbed run (files, objects, members).
+At every boundary between two phases, and at many random moments. Each gets a machine that was never used; the same command again has to end in
+the state of an undisturbed run (files, objects, members).
 What was done lies in build/soak: a run that was interrupted goes on where it was, one with another seed begins anew (remove the directory for
 a fresh one). Exits 1 if any failed. Needs tests and tests/machines on PYTHONPATH, as `make soak` has it.
 """
@@ -9,18 +10,21 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from kill_kit import killed_after, moments
+from kill_kit import Boundary, killed_after, killed_at, moments
 from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin, require_finished
 from testbed import host
 from testbed.bed import Parts, ensure_parts, sweep
+from testbed.machine import Machine
 from tests.soak import report
 from tests.soak.report import Outcome
 
@@ -45,52 +49,76 @@ def main(arguments: Sequence[str]) -> int:
         sweep()
         parts = ensure_parts()
         for name in asked.workflow:
-            done += _soak(name, parts, count=asked.count, seed=seed, known=done)
+            done += _soak(name, parts, asked, seed=seed, known=done)
     finally:
         host.restore(saved)
-    PAGE.write_text(report.page(done), encoding="utf-8")
+    PAGE.write_text(report.page(done, before=PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 1 if any(one.error for one in done) else 0
 
 
-def _soak(name: str, parts: Parts, *, count: int, seed: int, known: Sequence[Outcome]) -> list[Outcome]:
-    """Run the moments of a workflow that have no outcome yet."""
-    left = sorted(set(range(count)) - {one.index for one in known if (one.workflow, one.count) == (name, count)})
-    if not left:
+@dataclass(frozen=True)
+class Kill:
+    """Where one run of a workflow is killed: at a boundary, or some seconds after it began. One of `count`."""
+
+    index: int
+    count: int
+    moment: float = 0.0
+    boundary: Boundary | None = None
+
+    def __str__(self) -> str:
+        return f"where {self.boundary}" if self.boundary else f"after {self.moment:.3f} s"
+
+    def __call__(self, machine: Machine, arguments: Sequence[str]) -> int:
+        """Run the command, kill it, return its exit code."""
+        return killed_at(machine, self.boundary, arguments) if self.boundary else killed_after(machine, self.moment, arguments)
+
+
+def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, known: Sequence[Outcome]) -> list[Outcome]:
+    """Kill the runs of a workflow that have no outcome yet."""
+    mine = [one for one in known if one.workflow == name]
+    passed = {one.index for one in mine if one.boundary}
+    ends = next((one.count for one in mine if one.boundary), None)
+    tried = {one.index for one in mine if not one.boundary and one.count == asked.count}
+    if (not asked.boundaries or len(passed) == ends) and len(tried) == asked.count:
         return []
     stage = WORKFLOWS[name](parts)
     try:
-        seconds = stage.reference.course.seconds
-        chosen = moments(seconds, count=count, seed=seed)
-        return [_one(stage, name, index, count=count, seed=seed, moment=chosen[index], seconds=seconds) for index in left]
+        course = stage.reference.course
+        places, chosen = course.boundaries if asked.boundaries else [], moments(course.seconds, count=asked.count, seed=seed)
+        kills = [Kill(index, len(places), boundary=place) for index, place in enumerate(places) if index not in passed]
+        kills += [Kill(index, len(chosen), moment=round(moment, 3)) for index, moment in enumerate(chosen) if index not in tried]
+        return [_one(stage, name, kill, seed=seed) for kill in kills]
     finally:
         stage.close()
 
 
-def _one(stage: Stage, name: str, index: int, *, count: int, seed: int, moment: float, seconds: float) -> Outcome:
+def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
     began, error = time.monotonic(), ""
     code: int | None = None
     try:
         with stage.fresh() as machine:
-            code = killed_after(machine, moment, stage.arguments)
+            code = kill(machine, stage.arguments)
             require_finished(stage, machine)
     except Exception as found:  # the others go on; what went wrong is kept
         error = f"{type(found).__name__}: {found}".splitlines()[0]
         STATE.mkdir(parents=True, exist_ok=True)
-        (STATE / f"{name}-{index}.txt").write_text(traceback.format_exc(), encoding="utf-8")
+        kind = "boundary-" if kill.boundary else ""
+        (STATE / f"{name}-{kind}{kill.index}.txt").write_text(traceback.format_exc(), encoding="utf-8")
     outcome = Outcome(
         workflow=name,
-        index=index,
-        count=count,
+        index=kill.index,
+        count=kill.count,
         seed=seed,
-        moment=round(moment, 3),
-        undisturbed=round(seconds, 2),
-        killed=code == -9,
+        moment=kill.moment,
+        undisturbed=round(stage.reference.course.seconds, 2),
+        killed=code == -signal.SIGKILL,
         took=round(time.monotonic() - began, 1),
         ended=datetime.now(UTC).isoformat(timespec="seconds"),
         error=error,
+        boundary=str(kill.boundary or ""),
     )
     report.keep(STATE, outcome)
-    sys.stdout.write(f"{name} {index + 1}/{count} killed after {moment:.3f} s: {error or 'ok'}\n")
+    sys.stdout.write(f"{name} {kill.index + 1}/{kill.count} killed {kill}: {error or 'ok'}\n")
     sys.stdout.flush()
     return outcome
 
@@ -98,7 +126,8 @@ def _one(stage: Stage, name: str, index: int, *, count: int, seed: int, moment: 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--workflow", action="append", choices=tuple(WORKFLOWS), help="only this one; may be repeated")
-    parser.add_argument("--count", type=int, default=50, help="random moments of each (50)")
+    parser.add_argument("--count", type=int, default=50, help="random moments of each (50), besides all boundaries")
+    parser.add_argument("--no-boundaries", dest="boundaries", action="store_false", help="only at random moments")
     parser.add_argument("--seed", type=int, default=0, help="of the moments; 0: that of the run that was interrupted, or a new one")
     parsed = parser.parse_args(arguments)
     parsed.workflow = parsed.workflow or list(WORKFLOWS)

@@ -1,4 +1,4 @@
-"""The page of a soak: what it says of moments that ended well, failed, or came too late."""
+"""The page of a soak: what it says of kills that ended well, failed, or came too late, and of what was not run again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from tests.soak import report
 from tests.soak.report import Outcome
 
 GOOD = Outcome("init", 0, 4, 7, 0.5, 5.0, True, 9.1, "2026-11-21T20:00:00+00:00", "")
+
+
+def at(boundary: str, workflow: str = "init", *, killed: bool = True, error: str = "") -> Outcome:
+    return Outcome(workflow, 0, 2, 7, 0.0, 5.0, killed, 9.1, "2026-11-21T20:00:00+00:00", error, boundary)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -31,6 +35,27 @@ def test_a_row_counts_the_moments_of_each_part_of_a_run():
 
 def test_a_page_without_failures_names_none():
     assert "failed" not in report.page([GOOD])
+
+
+def test_every_boundary_has_a_row_that_says_where_the_kill_came_and_how_it_ended():
+    found = [at("preflight begins"), at("certs begins", killed=False, error="AssertionError: no"), at("preflight begins", "worker")]
+    text = report.page(found)
+    [head, _, *boundaries] = rows(text)
+    assert head == ["killed where", "init: 1 of 2 ok, taken 2026-11-21", "worker join: 1 of 1 ok, taken 2026-11-21"]
+    assert boundaries == [
+        ["preflight begins", "killed there, ok", "killed there, ok"],
+        ["certs begins", "not killed there, failed", "-"],
+    ]
+    assert "- init where certs begins: AssertionError: no" in text
+
+
+def test_what_was_not_run_again_is_as_it_was_on_the_page():
+    first = report.page([GOOD])
+    both = report.page([at("preflight begins")], before=first)
+    assert (len(rows(both)), both.count("## ")) == (6, 2)
+    assert rows(first) == rows(both)[3:]
+    assert report.page([GOOD], before=both) == both
+    assert rows(report.page([GOOD, at("preflight begins")])) == rows(both)
 
 
 def test_outcomes_are_kept_in_order(tmp_path):
