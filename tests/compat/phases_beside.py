@@ -22,7 +22,7 @@ from kubewright.host.facts import Facts, Machine
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.init import calls, printing
-from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.phases import PHASES as INIT
 
 FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=Machine())
 

@@ -32,8 +32,7 @@ from kubewright.lifecycle.certs import expiration, renewal, requests, rows, sour
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.lifecycle.certs.places import Places
 from kubewright.lifecycle.configuration import read_documents
-from kubewright.lifecycle.init import dry_run_directory
-from kubewright.lifecycle.means import LOCK
+from kubewright.lifecycle.machine import LOCK, lock_directory
 from kubewright.pki.renewing import Terms
 
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
@@ -179,7 +178,7 @@ class Said:
 
 def locked(host: Host, *, doing: str) -> Lock:
     """Return the lock of this machine, which `init` takes as well, to hold while something is written."""
-    directory = dry_run_directory.lock_directory(host, environment=os.environ)
+    directory = lock_directory(host, os.environ)
     host.ensure(Directory(path=directory, mode=0o700))
     return Lock(directory / LOCK, doing=doing)
 

@@ -1,35 +1,21 @@
-"""The `init` command and its phases, also as plans and dry runs."""
+"""What the flags of `init` and of its phases ask for, and the manifests of add-ons."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from typing import Final
 
 from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
-from kubewright.apis.layout import Layout
-from kubewright.base import events, yaml
-from kubewright.base.clock import SystemClock
+from kubewright.base import yaml
 from kubewright.base.durations import Duration
-from kubewright.base.errors import UsageError
-from kubewright.base.randomness import SystemRandom
-from kubewright.base.yaml.preloading import preload
-from kubewright.cli import secret_input
+from kubewright.cli import machine_calls, operations, secret_input
 from kubewright.cli.machine_calls import absolute
-from kubewright.cli.machine_text import MachineText
-from kubewright.cli.output import write_documents, write_plan, write_result
+from kubewright.cli.output import write_documents
 from kubewright.cli.parser import Parsed
-from kubewright.cli.report import JsonLines, PlainLines
-from kubewright.cli.run_log import logged
-from kubewright.host.real import RealHost
-from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
-from kubewright.lifecycle.init import dry_run_directory, request
-from kubewright.lifecycle.init.calls import Call
-from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.means import Means
 
 _OURS: Final = frozenset({"plan", "adopt"})
 """Flags that kubeadm does not have; they may stand beside --config."""
@@ -57,55 +43,17 @@ _LISTS: Final[Mapping[str, str]] = {
 }
 
 
-def init(parsed: Parsed) -> int:
-    """Make this machine a control plane, or show what that would take."""
-    return _call(parsed, only=())
-
-
 def phase(parsed: Parsed) -> int:
-    """Run one phase, or show what it would do."""
-    node = INIT.named(parsed.command.words[2:])
-    if node is None:
-        raise UsageError(f"there is no phase {' '.join(parsed.command.words[2:])}", remedy="see `init phase --help`")
-    return _call(parsed, only=(node.name,))
+    """Run the phase of an add-on, or print what it consists of."""
+    if not _given(parsed, "print-manifest"):
+        return operations.run(parsed)
+    from kubewright.lifecycle.init import printing
+    from kubewright.lifecycle.init.operation import INIT, prepare
 
-
-def machine(layout: Layout) -> Host:
-    """Return this machine. Tests put another one in its place."""
-    return RealHost(layout=layout, looks_for_services=True)
-
-
-def writer(layout: Layout) -> Host:
-    """Return the machine that a dry run's directory is on."""
-    return RealHost(layout=layout)
-
-
-def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
-    preload()
-    asked = request_of(parsed, only=only)
-    form = parsed.text("output")
-    means = Means(clock=SystemClock(), random=SystemRandom(), reporter=_reporter(parsed, form))
-    call = Call.of(asked, machine=machine, means=means)
-    # Each way out loads what it needs: the phases that only write files are as quick as kubeadm's.
-    if _given(parsed, "print-manifest"):
-        from kubewright.lifecycle.init import printing
-
-        return _manifest(printing.manifest(call, only[0]), form=form)
-    if _given(parsed, "plan"):
-        from kubewright.lifecycle.init import planning
-
-        write_plan(planning.plan(call), form=form)
-        return 0
-    if call.configuration.init.dry_run:
-        return _dry_run(call, means, form=form)
-    from kubewright.lifecycle.init import acting
-
-    changes = acting.act(call, lock_directory=dry_run_directory.lock_directory(call.host, environment=os.environ))
-    if form != "text":
-        from kubewright.workflow.plan import Plan
-
-        write_result(Plan(changes=changes).as_list(), form=form)
-    return 0
+    only = machine_calls.phase_of(parsed, INIT.phases)
+    prepared = prepare(request_of(parsed, only=only), operations.this_machine())
+    machine_calls.warn(prepared.warnings)
+    return _manifest(printing.manifest(prepared, only[0]), form=parsed.text("output"))
 
 
 def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
@@ -113,8 +61,6 @@ def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
     config = _text(parsed, "config")
     if "config" in parsed.given:  # an empty one too, as with kubeadm
         refuse_beside_config(sorted(parsed.given - _OURS))
-    if _given(parsed, "plan") and _given(parsed, "dry-run"):
-        raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
     flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
     return InitRequest(
         documents=read_documents(config) if config else request.extra_arguments(flags),
@@ -159,30 +105,9 @@ def _chosen(parsed: Parsed, name: str) -> str:
     return parsed.text(name) if name in parsed.given else ""
 
 
-def _reporter(parsed: Parsed, form: str) -> events.Reporter:
-    """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
-    if _given(parsed, "plan") or _given(parsed, "print-manifest"):
-        return logged(PlainLines())
-    return logged(MachineText() if form == "text" else JsonLines())
-
-
 def _manifest(text: str, *, form: str) -> int:
     if form == "json":
         write_documents([one.value for one in yaml.load_all(text) if isinstance(one.value, Mapping)], form=form)
     else:
         sys.stdout.write(text)
-    return 0
-
-
-def _dry_run(call: Call, means: Means, *, form: str) -> int:
-    from kubewright.lifecycle.init import planning
-    from kubewright.lifecycle.init.telling import announce
-
-    disk = writer(Layout())
-    with dry_run_directory.directory(disk, environment=os.environ, random=means.random) as place:
-        plan, _ = planning.dry_run(call, place, writer=disk)
-    if not os.environ.get(dry_run_directory.VARIABLE):
-        announce(means.reporter, f"That directory is removed again; name one with {dry_run_directory.VARIABLE} to keep it")
-    if form != "text":
-        write_result(plan.as_list(), form=form)
     return 0

@@ -142,7 +142,7 @@ ROWS = (
     Command(
         "init",
         summary("init"),
-        handler="kubewright.cli.init:init",
+        handler="kubewright.cli.operations:run",
         flags=tuple(_FLAGS[name] for name in f"{_INIT} {_OURS} adopt".split()),
         exit_scheme=KUBEADM,
         description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"

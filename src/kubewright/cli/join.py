@@ -1,43 +1,16 @@
-"""The `join` command and its phases, also as plans and dry runs."""
+"""What the flags of `join` and of its phases ask for."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from kubewright.base.clock import SystemClock
-from kubewright.base.errors import UsageError
-from kubewright.base.randomness import SystemRandom
-from kubewright.base.yaml.preloading import preload
 from kubewright.cli import machine_calls
 from kubewright.cli.machine_calls import given_names, given_secret, given_switch, given_text
-from kubewright.cli.machine_text import MachineText
-from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.cli.report import JsonLines, PlainLines
-from kubewright.cli.run_log import logged
-from kubewright.lifecycle.init import dry_run_directory
-from kubewright.lifecycle.join.calls import Call
-from kubewright.lifecycle.join.context import WORKER
-from kubewright.lifecycle.join.phases import JOIN
 from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
-from kubewright.lifecycle.means import Means
-
-if TYPE_CHECKING:
-    from kubewright.base.events import Reporter
 
 _OURS: Final = frozenset({"plan", "adopt"})
 """Flags that kubeadm does not have; they may stand beside --config."""
-
-
-def join(parsed: Parsed) -> int:
-    """Make this machine a node of a cluster, or show what that would take."""
-    return _call(parsed, only=())
-
-
-def phase(parsed: Parsed) -> int:
-    """Run one phase, or show what it would do."""
-    return _call(parsed, only=machine_calls.phase_of(parsed, JOIN))
 
 
 def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> JoinRequest:
@@ -52,58 +25,6 @@ def request_of(parsed: Parsed, *, only: tuple[str, ...]) -> JoinRequest:
         looks_for_runtime=machine_calls.has(parsed, "cri-socket"),
         discovers=machine_calls.has(parsed, "discovery-file"),
     )
-
-
-def _call(parsed: Parsed, *, only: tuple[str, ...]) -> int:
-    preload()
-    if given_switch(parsed, "plan") and given_switch(parsed, "dry-run"):
-        raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
-    request, form = request_of(parsed, only=only), parsed.text("output")
-    means = Means(clock=SystemClock(), random=SystemRandom(), reporter=_reporter(parsed, form))
-    call = Call.of(request, machine=machine_calls.machine, means=means)
-    if given_switch(parsed, "plan"):
-        from kubewright.lifecycle.join import planning
-
-        write_plan(planning.plan(call), form=form)
-        return 0
-    if call.configuration.dry_run:
-        return _dry_run(call, means, form=form)
-    from kubewright.lifecycle.join import acting
-
-    lock = dry_run_directory.lock_directory(call.host, environment=os.environ)
-    changes = acting.act(call, lock_directory=lock)
-    if form != "text":
-        from kubewright.workflow.plan import Plan
-
-        write_result(Plan(changes=changes).as_list(), form=form)
-    return 0
-
-
-def _dry_run(call: Call, means: Means, *, form: str) -> int:
-    from kubewright.lifecycle.init.telling import announce
-    from kubewright.lifecycle.join import dry_running
-
-    disk, variable = machine_calls.machine(call.host.layout), dry_run_directory.JOIN_VARIABLE
-    with dry_run_directory.directory(
-        disk,
-        environment=os.environ,
-        random=means.random,
-        variable=variable,
-        prefix=dry_run_directory.JOIN_PREFIX,
-    ) as place:
-        plan, _ = dry_running.dry_run(call, place, writer=disk)
-    if not os.environ.get(variable):
-        announce(means.reporter, f"That directory is removed again; name one with {variable} to keep it")
-    if form != "text":
-        write_result(plan.as_list(), form=form)
-    return 0
-
-
-def _reporter(parsed: Parsed, form: str) -> Reporter:
-    """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
-    if given_switch(parsed, "plan"):
-        return logged(PlainLines())
-    return logged(MachineText(silent=(WORKER,)) if form == "text" else JsonLines())
 
 
 def _flags(parsed: Parsed) -> JoinFlags:

@@ -98,7 +98,7 @@ ROWS = (
     Command(
         "join",
         summary("join"),
-        handler="kubewright.cli.join:join",
+        handler="kubewright.cli.operations:run",
         flags=tuple(_FLAGS[name] for name in f"{_JOIN} {_OURS} adopt".split()),
         argument=_ENDPOINT,
         exit_scheme=KUBEADM,
@@ -106,5 +106,5 @@ ROWS = (
         " would change. A machine that is part of the cluster already needs no valid token for that.",
         examples=("join 10.0.0.1:6443 --token TOKEN --discovery-token-ca-cert-hash sha256:HEX", "join --config join.yaml"),
     ),
-    *phase_commands("join", PHASES, flags=_FLAGS, handler="kubewright.cli.join:phase", ours=_OURS),
+    *phase_commands("join", PHASES, flags=_FLAGS, handler="kubewright.cli.operations:run", ours=_OURS),
 )

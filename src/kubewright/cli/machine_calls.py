@@ -16,6 +16,7 @@ from kubewright.base.masking import mask
 from kubewright.base.yaml import Document
 from kubewright.cli import secret_input
 from kubewright.cli.parser import Parsed, as_called
+from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
@@ -29,9 +30,9 @@ def detected() -> Detected:
     return RealHost(layout=Layout()).facts.detected
 
 
-def machine(layout: Layout) -> Host:
+def machine(layout: Layout, *, files: Files | None = None) -> Host:
     """Return this machine with its services. Tests put another one in its place."""
-    return RealHost(layout=layout, looks_for_services=True)
+    return RealHost(layout=layout, files=files or Files(), looks_for_services=True)
 
 
 def exists(path: str) -> bool:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class MachineText:
-    """Prints events as kubeadm does. Phases left out for one of the reasons in `silent` are not told."""
+    """Prints events as kubeadm does. Phases left out for one of the reasons in `silent` are not told; None: for any."""
 
-    def __init__(self, *, silent: Collection[str] = ()) -> None:
+    def __init__(self, *, silent: Collection[str] | None = ()) -> None:
         self._lines = KubeadmText()
         self._silent = silent
 
@@ -25,7 +25,7 @@ class MachineText:
             case events.Line(topic="", text=text):
                 sys.stdout.write(as_called(f"\n{text}\n"))
             case events.PhaseSkipped(phase=name, reason=reason):
-                if reason not in self._silent:
+                if self._silent is not None and reason not in self._silent:
                     topic, _, rest = name.partition("/")
                     self._lines.emit(events.Line(topic=topic, text=f"Skipping {rest or 'phase'}: {reason}"))
             case _:

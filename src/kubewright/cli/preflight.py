@@ -7,21 +7,16 @@ import sys
 from typing import Final
 
 from kubewright.apis.layout import Layout
-from kubewright.base.clock import SystemClock
-from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
 from kubewright.cli import init as init_command
 from kubewright.cli import join as join_command
-from kubewright.cli import machine_calls
+from kubewright.cli import machine_calls, operations
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
-from kubewright.cli.report import PlainLines
-from kubewright.cli.run_log import logged
 from kubewright.lifecycle import checking
 from kubewright.lifecycle.init import checks
-from kubewright.lifecycle.init.calls import Call
+from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.join.request import configure
-from kubewright.lifecycle.means import Means
 from kubewright.preflight.model import Report, Result
 
 FAILED: Final = 4
@@ -29,9 +24,9 @@ FAILED: Final = 4
 
 def init(parsed: Parsed) -> int:
     """Check this machine for init."""
-    means = Means(clock=SystemClock(), random=SystemRandom(), reporter=logged(PlainLines()))
-    call = Call.of(init_command.request_of(parsed, only=()), machine=init_command.machine, means=means)
-    return _tell(parsed, checks.examine(call.configuration, host=call.host, addresses=call.addresses, user=os.geteuid()))
+    prepared = prepare(init_command.request_of(parsed, only=()), operations.this_machine())
+    machine_calls.warn(prepared.warnings)
+    return _tell(parsed, checks.examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
 
 
 def join(parsed: Parsed) -> int:
@@ -42,7 +37,7 @@ def join(parsed: Parsed) -> int:
         request, detected=machine_calls.detected(), exists=machine_calls.exists, admin_kubeconfig=str(layout.kubeconfig("admin"))
     )
     machine_calls.warn(loaded.warnings)
-    host = init_command.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
+    host = machine_calls.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
     return _tell(parsed, checking.for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 

@@ -40,12 +40,12 @@ ROWS = (
     Command(
         "reset",
         summary("reset"),
-        handler="kubewright.cli.reset:reset",
+        handler="kubewright.cli.operations:run",
         flags=tuple(_FLAGS[name] for name in f"{_RESET} {_OPTIONS} {_OURS}".split()),
         argument=_IGNORED,
         exit_scheme=KUBEADM,
         description="Lists what goes, asks, and tries every step: what fails is told at the end, and the same command again does what is left."
         " --plan shows all of it. etcd's data goes only where that etcd is this machine's own.",
     ),
-    *phase_commands("reset", PHASES, flags=_FLAGS, handler="kubewright.cli.reset:phase", ours=_OURS),
+    *phase_commands("reset", PHASES, flags=_FLAGS, handler="kubewright.cli.operations:run", ours=_OURS),
 )

@@ -1,4 +1,4 @@
-"""What the phases of every workflow on one machine work with: its places and seams, its files, and the configuration of its cluster."""
+"""What the phases of every operation on one machine work with: the seams, its places, its files, and the configuration of its cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kubewright.base.waiting import Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
-from kubewright.lifecycle.starting.turns import AT_ONCE, Turns
+from kubewright.lifecycle.operation import Bound
+from kubewright.lifecycle.starting.turns import InTurn
 from kubewright.pki import authorities
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
@@ -36,27 +37,14 @@ def no_overrides(_: str, /) -> Mapping[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineContext:
-    """One run of a workflow on a machine. Frozen; what a phase obtains for later ones comes from lazy properties.
+    """One run of an operation on a machine. Frozen; what a phase obtains for later ones comes from lazy properties.
 
-    `overrides` gives the flags of a component that this machine changes. `started` is the moment that certificates count from.
+    `overrides` gives the flags of a component that this machine changes.
     """
 
+    bound: Bound
     addresses: Addresses
-    detected: Detected
-    host: Host
-    keys: KeyPool
-    clock: Clock
-    random: Random
-    waiter: Waiter
-    reporter: Reporter
-    started: datetime
     overrides: Callable[[str], Mapping[str, str]] = no_overrides
-    phases: frozenset[str] | None = None
-    """Full names of the phases that this run goes through; None: all of them."""
-    turns: Turns = AT_ONCE
-    """Who writes the manifests of static pods when."""
-    kubelet_makes: tuple[File, ...] = ()
-    """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
 
     if TYPE_CHECKING:
 
@@ -69,6 +57,61 @@ class MachineContext:
         def configuration(self) -> Configuration:
             """What this machine's part of the cluster is made from: given to `init`, read from the cluster by `join`."""
             ...
+
+    @property
+    def host(self) -> Host:
+        """The machine."""
+        return self.bound.host
+
+    @property
+    def detected(self) -> Detected:
+        """What the machine tells about itself."""
+        return self.bound.base.facts.detected
+
+    @property
+    def keys(self) -> KeyPool:
+        """Where keys are made ahead."""
+        return self.bound.keys
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self.bound.machine.clock
+
+    @property
+    def random(self) -> Random:
+        """Where secrets come from."""
+        return self.bound.machine.random
+
+    @property
+    def waiter(self) -> Waiter:
+        """How phases wait."""
+        return self.bound.waiter
+
+    @property
+    def reporter(self) -> Reporter:
+        """Who is told."""
+        return self.bound.reporter
+
+    @property
+    def started(self) -> datetime:
+        """The moment that certificates count from."""
+        return self.bound.started
+
+    @property
+    def phases(self) -> frozenset[str]:
+        """The full names of the phases of this run."""
+        return self.bound.phases
+
+    @property
+    def turns(self) -> InTurn:
+        """Who writes the manifests of static pods when."""
+        return self.bound.turns
+
+    @property
+    def kubelet_makes(self) -> tuple[File, ...]:
+        """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
+        return self.bound.kubelet_makes
 
     @property
     def control_plane(self) -> bool:
@@ -98,7 +141,7 @@ class MachineContext:
     @functools.cached_property
     def patches(self) -> Patches:
         """The user's patches, read at first use. Raises as `patching.read` does."""
-        from kubewright.lifecycle.init import patching  # what it needs of other packages takes 10 ms, and few have patches
+        from kubewright.lifecycle.steps import patching  # what it needs of other packages takes 10 ms, and few have patches
 
         return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=self.host.facts.user)
 
@@ -106,7 +149,7 @@ class MachineContext:
         """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
         if not self.configuration.init.patches_directory:
             return dict(body)
-        from kubewright.lifecycle.init import patching
+        from kubewright.lifecycle.steps import patching
 
         return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
 
@@ -117,7 +160,7 @@ class MachineContext:
 
     def runs(self, phase: str) -> bool:
         """Whether this run goes through a phase."""
-        return self.phases is None or phase in self.phases
+        return phase in self.bound.phases
 
     def reasons(self, names: Sequence[str]) -> Reasons:
         """Return what tells of static pods of this machine why they are not there yet, from now on. The order is that of their needs."""

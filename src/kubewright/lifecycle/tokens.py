@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
 from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.durations import SECOND
 from kubewright.base.errors import AlreadyExists, DocumentError, KubewrightError, NotFound, UsageError
 from kubewright.base.quoting import shown_url
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import SECRET
 from kubewright.pki import pins
@@ -146,3 +148,28 @@ def bootstrap_kubeconfig(door: Door, token: str) -> Mapping[str, object]:
         user=BOOTSTRAP_USER,
         credentials=BearerToken(token=token),
     )
+
+
+def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime) -> tuple[BootstrapToken, ...]:
+    """Return configured tokens; a made-up one gives way to a token of an earlier run, so that runs that are repeated heap up none."""
+    if not any(token.made_up for token in configured):
+        return tuple(configured)
+    there = list(stored(api).tokens)
+    chosen = []
+    for token in configured:
+        found = next((one for one in there if token.made_up and _does_for(token, one, now=now)), None)
+        if found is not None:
+            there.remove(found)
+            token = replace(token, token=found.token.text, expires=found.expiration, ttl=None)  # noqa: PLW2901 - the same, as it is stored
+        chosen.append(token)
+    return tuple(chosen)
+
+
+def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
+    """Tell whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
+    same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
+    until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None
+    end = secrets.parse_moment(wanted.expires) if wanted.expires else until
+    if end is None or found.expires is None:
+        return same and end is found.expires
+    return same and found.expires - now >= (end - now) / 2

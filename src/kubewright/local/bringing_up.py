@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, cast
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError
-from kubewright.base.events import Reporter, Warned
+from kubewright.base.events import Reporter
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
-from kubewright.base.waiting import Waiter
+from kubewright.base.waiting import PollingWaiter, Waiter
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
-from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.credentials import Access
+from kubewright.lifecycle import operation
 from kubewright.lifecycle.init import phases
+from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.machine import LONG, Machine
+from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.local import configuration, flags
 from kubewright.local.context import Joins, LocalContext, WatchfulWaiter, require_alive
 from kubewright.local.control import Answer, Control
@@ -34,8 +38,6 @@ from kubewright.local.machine import Daemon, local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
 from kubewright.local.tree import LOCAL_INIT
-from kubewright.pki.keys import KeyPool
-from kubewright.workflow import runner
 
 HEALTHY: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -66,71 +68,85 @@ class Work:
         """Seconds since `up` began."""
         return self.clock.monotonic() - self.start
 
-    def connect(self, name: str) -> KubeAPI:
-        """Make a client from a kubeconfig of the machine."""
-        return KubeClient(load_access(self.host.layout.kubeconfig(name), read=self.host.read), clock=self.clock)
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMachine(Machine):
+    """A machine whose components are looked at while something else is waited for: `look` raises what makes waiting pointless."""
+
+    look: Callable[[], None]
+
+    def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
+        """Make a client; nothing of a local cluster is behind a proxy."""
+        return KubeClient(access, clock=self.clock, timeout=timeout)
+
+    def waiter(self, reporter: Reporter) -> Waiter:
+        return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
+
+
+def machine_of(work: Work, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
+    """Return a machine of the cluster that an `up` works on."""
+    control = Control(work.places)
+    return LocalMachine(
+        at=lambda _: host, clock=clock or work.clock, random=work.random, layout=host.layout, look=lambda: require_well(work, control)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What `up` does to the first machine, and the joins of further ones, None where there are none to be."""
+
+    work: Work
+    joins: Joins | None
 
 
 def bring_up(work: Work) -> tuple[tuple[Change, ...], float]:
     """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
+    with further_joins(work) as joins:
+        done = operation.run(UP, Request(work=work, joins=joins), machine_of(work, work.host), reporter=work.reporter)
+    milestones = cast("LocalContext", done.context).milestones
+    if done.changes or not work.places.timings.exists():  # a run that was killed may have left the last one nothing to change
+        save_timings(work, milestones)
+    return done.changes, milestones["apiReady"]
+
+
+def prepare(request: Request, machine: Machine) -> Prepared[Configuration]:
+    """Load the configuration of the first machine. Raises as `configuration.load` does."""
+    work = request.work
     loaded = configuration.load(
         work.cluster.config,
         machine=work.cluster.control_plane,
         layout=work.host.layout,
         version=work.cluster.kubernetes_version,
         detected=work.host.facts.detected,
-        random=work.random,
+        random=machine.random,
     )
-    for warning in loaded.warnings:
-        work.reporter.emit(Warned(text=warning))
-    with KeyPool() as keys, further_joins(work, loaded.configuration) as joins:
-        ctx = context(work, loaded.configuration, keys, joins)
-        done = runner.run(
-            LOCAL_INIT,
-            ctx,
-            reporter=work.reporter,
-            clock=work.clock,
-            skip=_skipped(loaded.configuration.init.skip_phases),
-        )
-    changes = tuple(change for change in done.changes if change)
-    ready = ctx.milestones["apiReady"]
-    if changes or not work.places.timings.exists():  # a run that was killed may have left the last one nothing to change
-        save_timings(work, ctx.milestones)
-    return changes, ready
+    return Prepared(
+        configuration=loaded.configuration,
+        host=work.host,
+        warnings=loaded.warnings,
+        skip=tuple(_skipped(loaded.configuration.init.skip_phases)),
+    )
 
 
 def _skipped(names: Sequence[str]) -> list[str]:
     """Return those of init's phases to skip that a local cluster has at all: there are no uploaded certificates, for example."""
-    local, general = {node.name for node in LOCAL_INIT.nodes}, {node.name for node in phases.INIT.nodes}
+    local, general = {node.name for node in LOCAL_INIT.nodes}, {node.name for node in phases.PHASES.nodes}
     return [name for name in names if name in local or name not in general]
 
 
-def context(work: Work, configured: Configuration, keys: KeyPool, joins: Joins | None) -> LocalContext:
+def context(request: Request, configured: Configuration, bound: Bound) -> LocalContext:
     """Make the context of the phases."""
-    machine = work.cluster.control_plane
-    control = Control(work.places)
-
-    def look() -> None:
-        require_well(work, control)
-
+    work, joins = request.work, request.joins
+    machine, control = work.cluster.control_plane, Control(work.places)
     return LocalContext(
+        bound=bound,
         configuration=configured,
         layout=work.host.layout,
         addresses=machine.addresses,
-        detected=work.host.facts.detected,
-        host=work.host,
-        keys=keys,
-        clock=work.clock,
-        random=work.random,
-        waiter=WatchfulWaiter(work.waiter, look=look, monotonic=work.clock.monotonic),
-        look=look,
-        reporter=work.reporter,
-        connect=work.connect,
-        started=work.clock.now(),
+        look=cast("LocalMachine", bound.machine).look,
         overrides=lambda component: flags.overrides(component, machine.addresses, alone=work.cluster.alone),
         health_checks={name: functools.partial(healthy, control, machine.name, name) for name in HEALTHY},
-        upload_certs=joins is not None,
-        show_certificate_key=False,
+        request=InitRequest(upload_certs=joins is not None, show_certificate_key=False),
         record=work.cluster,
         places=work.places,
         daemon=work.daemon,
@@ -143,18 +159,22 @@ def context(work: Work, configured: Configuration, keys: KeyPool, joins: Joins |
 
 
 @contextmanager
-def further_joins(work: Work, configured: Configuration) -> Iterator[Joins | None]:
+def further_joins(work: Work) -> Iterator[Joins | None]:
     """Give what lets further control planes join, None where there are none to be; joins that still run in the end are called off."""
     if not work.cluster.further:
         yield None
         return
     from kubewright.local.joining import MachineJoins
 
-    joins = MachineJoins(work, configured)
+    joins = MachineJoins(work)
     try:
         yield joins
     finally:
         joins.call_off()
+
+
+UP: Final = Operation(name="up", phases=LOCAL_INIT, configure=prepare, context=context, policy=Policy(locks=False))
+"""The part of `up` that is done to the first machine. The cluster has a lock, and a record, of its own."""
 
 
 def require_well(work: Work, control: Control) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import State, Waited
 from kubewright.base.records import dataclass, field
 from kubewright.base.waiting import Condition, Waiter
 from kubewright.kube.api import KubeAPI
+from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.machine import LONG
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
 from kubewright.local import remedies
@@ -44,8 +47,8 @@ class Joins(Protocol):
         """The machines that cannot do without an invitation: they have never joined, or lost what they had."""
         ...
 
-    def start(self, invitation: Invitation | None) -> None:
-        """Let newcomers join with an invitation, and look after the others; returns at once."""
+    def start(self, invitation: Invitation | None, configured: Configuration) -> None:
+        """Let newcomers join with an invitation, and look after the others; returns at once. `configured` is what the first machine is made of."""
         ...
 
     def finish(self) -> Iterable[Change]:
@@ -66,6 +69,7 @@ class LocalContext(InitContext):
     """
 
     look: Callable[[], None]
+    health_checks: Mapping[str, Condition]
     record: ClusterRecord
     places: Places
     daemon: Daemon
@@ -75,6 +79,10 @@ class LocalContext(InitContext):
     joins: Joins | None = None
     free_leases: bool = False
     milestones: dict[str, float] = field(default_factory=dict)
+
+    def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
+        """Make a client from a kubeconfig of the machine."""
+        return self.bound.connections.kube(load_access(self.layout.kubeconfig(name), read=self.host.read), timeout=timeout)
 
     @functools.cached_property
     def api(self) -> KubeAPI:

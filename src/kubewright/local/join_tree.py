@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
-from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, replace
+from kubewright.base.waiting import Condition
 from kubewright.etcd.members import by_peer_url
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.credentials import Access
 from kubewright.lifecycle import etcd_access
-from kubewright.lifecycle.init.kubelet import SERVICE
-from kubewright.lifecycle.join import phases, reading, registration
+from kubewright.lifecycle.join import phases, registration
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
+from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.workflow.phases import Phase, Phases
 
 
@@ -28,28 +26,28 @@ from kubewright.workflow.phases import Phase, Phases
 class LocalJoinContext(JoinContext):
     """One join in an `up`.
 
-    `first` is the API server of the first machine, at which the cluster is reached until this machine's own is up; `administrator` reaches it
-    as whoever need not be let in. `joined_before` says that an earlier run has come to its end.
+    `first` is the API server of the first machine, at which the cluster is reached until this machine's own is up. `joined_before` says that an
+    earlier run has come to its end.
     """
 
     first: str
     joined_before: bool
-    administrator: Callable[[JoinContext], Access]
+    health_checks: Mapping[str, Condition]
     look: Callable[[], None]
+
+    @property
+    def resumed(self) -> bool:
+        """Whatever is on the machine, an `up` has put it there."""
+        return True
+
+    @property
+    def owns_node(self) -> bool:
+        """`up` gives the names."""
+        return True
 
     def reasons(self, names: Sequence[str]) -> Reasons:
         """Return last words only: `look` tells what becomes of the processes."""
         return LastWords(names, host=self.host)
-
-    @functools.cached_property
-    def configuration(self) -> Configuration:
-        """The cluster's configuration with this machine's places.
-
-        It is read as the administrator: whoever joins waits for the rights to read what comes with kube-proxy, which `up` makes later. Of
-        what there is to warn, `up` has warned for the first machine.
-        """
-        quiet = replace(self, reporter=SilentReporter(), discover=self.administrator)
-        return self.adapt(reading.configuration(quiet))
 
     @functools.cached_property
     def admin(self) -> KubeAPI:

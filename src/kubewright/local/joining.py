@@ -9,44 +9,41 @@ import functools
 import threading
 from collections.abc import Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, JoinConfiguration, JoinControlPlane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
-from kubewright.base.clock import Clock
 from kubewright.base.errors import Unreachable
-from kubewright.base.events import Reporter
-from kubewright.base.records import replace
+from kubewright.base.events import SilentReporter
+from kubewright.base.records import dataclass, replace
 from kubewright.base.retry import retry
-from kubewright.base.waiting import PollingWaiter
-from kubewright.etcd.api import Etcd
 from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.failures import PASSING
 from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
-from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.lifecycle import etcd_access, machine_record
-from kubewright.lifecycle.join import discovering, identity
+from kubewright.lifecycle import etcd_access, machine_record, operation
+from kubewright.lifecycle.join import discovering, identity, reading
 from kubewright.lifecycle.join.context import JoinContext
+from kubewright.lifecycle.join.operation import SOURCES
 from kubewright.lifecycle.join.turns import further_control_plane
-from kubewright.lifecycle.starting.turns import InTurn, Turns
+from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
 from kubewright.local import configuration, flags
-from kubewright.local.bringing_up import HEALTHY, Work, healthy, require_well
-from kubewright.local.context import Invitation, WatchfulWaiter
+from kubewright.local.bringing_up import HEALTHY, LocalMachine, Work, healthy, machine_of
+from kubewright.local.context import Invitation
 from kubewright.local.control import Control
 from kubewright.local.join_tree import LOCAL_JOIN, LocalJoinContext
 from kubewright.local.machine import local_machine
 from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.threads import EndingClock, NamedReporter
-from kubewright.pki.keys import KeyPool
-from kubewright.workflow import runner
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.machine import Machine as BaseMachine
 
 PRIVATE: Final = 0o700
 SHARED: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key", "etcd/ca.crt", "etcd/ca.key")
@@ -59,9 +56,8 @@ class MachineJoins:
     made ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── call_off() ──> nothing runs
     """
 
-    def __init__(self, work: Work, configured: Configuration) -> None:
+    def __init__(self, work: Work) -> None:
         self._work = work
-        self._configured = configured
         self._called_off = threading.Event()
         self._threads = ThreadPoolExecutor(max_workers=len(work.cluster.further), thread_name_prefix="join")
         self._joins: list[Future[tuple[Change, ...]]] = []
@@ -71,9 +67,9 @@ class MachineJoins:
         now = self._work.clock.now()
         return tuple(machine.name for machine in self._work.cluster.further if not _has_all(self._host(machine), now=now))
 
-    def start(self, invitation: Invitation | None) -> None:
+    def start(self, invitation: Invitation | None, configured: Configuration) -> None:
         self._joins = [
-            self._threads.submit(self._join, machine, invitation if machine.name in self.newcomers else None)
+            self._threads.submit(self._join, machine, configured, invitation if machine.name in self.newcomers else None)
             for machine in self._work.cluster.further
         ]
 
@@ -92,86 +88,90 @@ class MachineJoins:
         work = self._work
         return local_machine(work.places, machine.name, programs=work.programs, daemon=work.daemon, further=True)
 
-    def _join(self, machine: Machine, invitation: Invitation | None) -> tuple[Change, ...]:
+    def _join(self, machine: Machine, configured: Configuration, invitation: Invitation | None) -> tuple[Change, ...]:
         """Run the phases of join on one machine. Runs in a thread."""
-        work, reporter = self._work, NamedReporter(machine.name, self._work.reporter)
-        clock = EndingClock(work.clock, self._called_off)
-        directory = work.places.machine(machine.name)
-        Files(durable=False).make(Directory(path=PurePosixPath(directory), mode=PRIVATE))
-        runs: list[JoinContext] = []
-        # an API server waits 20 s for its etcd and ends; that etcd may have to wait much longer for its turn to join
-        order = further_control_plane(lambda: runs[0] if runs else None)
-        with KeyPool() as keys, ExitStack() as opened, InTurn(self._host(machine), order) as turns:
-            ctx = self._context(machine, invitation, keys=keys, clock=clock, reporter=reporter, opened=opened, turns=turns)
-            runs.append(ctx)
-            done = runner.run(LOCAL_JOIN, ctx, reporter=reporter, clock=clock)
-            if not ctx.joined_before:
-                machine_record.save(ctx.host, replace(machine_record.of_join(ctx.join), finished=True))
-        return tuple(change for change in done.changes if change)
-
-    def _context(
-        self,
-        machine: Machine,
-        invitation: Invitation | None,
-        *,
-        keys: KeyPool,
-        clock: Clock,
-        reporter: Reporter,
-        opened: ExitStack,
-        turns: Turns,
-    ) -> LocalJoinContext:
-        work, host, control = self._work, self._host(machine), Control(self._work.places)
-        first = work.cluster.control_plane
-
-        def connect(access: Access) -> KubeClient:
-            return opened.enter_context(closing(KubeClient(access, clock=clock)))
-
-        def reach(ctx: JoinContext) -> Etcd:
-            return opened.enter_context(closing(_etcd(ctx, work.cluster)))
-
-        def look() -> None:
-            require_well(work, control)
-
-        return LocalJoinContext(
-            join=wanted(machine, host, self._configured, invitation),
-            addresses=machine.addresses,
-            detected=host.facts.detected,
-            host=host,
-            keys=keys,
-            clock=clock,
-            random=work.random,
-            waiter=WatchfulWaiter(PollingWaiter(clock=clock, reporter=reporter), look=look, monotonic=clock.monotonic),
-            reporter=reporter,
-            turns=turns,
-            connect=connect,
-            reach_etcd=reach,
-            health_checks=lambda _: {name: functools.partial(healthy, control, machine.name, name) for name in HEALTHY},
-            discover=self._administrator if invitation is None else discovering.be_let_in,
-            adapt=functools.partial(adapted, mine=self._mine(machine, host)),
-            started=clock.now(),
-            overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
-            resumed=True,
-            owns_node=True,
-            first=first.addresses.api_server,
-            joined_before=_has_joined(host),
-            administrator=self._administrator,
-            look=look,
+        work, host = self._work, self._host(machine)
+        Files(durable=False).make(Directory(path=PurePosixPath(work.places.machine(machine.name)), mode=PRIVATE))
+        request = Request(work=work, machine=machine, host=host, configured=configured, invitation=invitation)
+        done = operation.run(
+            MACHINE_JOIN,
+            request,
+            machine_of(work, host, clock=EndingClock(work.clock, self._called_off)),
+            reporter=NamedReporter(machine.name, work.reporter),
         )
+        if not cast("LocalJoinContext", done.context).joined_before:
+            machine_record.save(host, replace(machine_record.of_join(done.context.join), finished=True))
+        return done.changes
 
-    def _administrator(self, _: JoinContext) -> Access:
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """The join of one machine; `configured` is what the first one is made of."""
+
+    work: Work
+    machine: Machine
+    host: RealHost
+    configured: Configuration
+    invitation: Invitation | None
+
+    def administrator(self, _: JoinContext) -> Access:
         """Reach the cluster as a machine that is a part of it does, not as one that has to be let in."""
-        return load_access(self._work.host.layout.kubeconfig("admin"), read=self._work.host.read)
+        return load_access(self.work.host.layout.kubeconfig("admin"), read=self.work.host.read)
 
-    def _mine(self, machine: Machine, host: RealHost) -> Configuration:
-        work = self._work
-        return configuration.load(
-            work.cluster.config,
-            machine=machine,
-            layout=host.layout,
-            version=work.cluster.kubernetes_version,
-            detected=host.facts.detected,
-            random=work.random,
+    def configuration(self, ctx: JoinContext) -> Configuration:
+        """Return the cluster's configuration with this machine's places.
+
+        It is read as the administrator: whoever joins waits for the rights to read what comes with kube-proxy, which `up` makes later. Of
+        what there is to warn, `up` has warned for the first machine.
+        """
+        quiet = replace(ctx.bound, reporter=SilentReporter())
+        found = reading.configuration(replace(ctx, bound=quiet, sources=replace(ctx.sources, discover=self.administrator)))
+        mine = configuration.load(
+            self.work.cluster.config,
+            machine=self.machine,
+            layout=self.host.layout,
+            version=self.work.cluster.kubernetes_version,
+            detected=self.host.facts.detected,
+            random=ctx.random,
         ).configuration
+        return adapted(found, mine=mine)
+
+
+def prepare(request: Request, _: BaseMachine) -> Prepared[JoinConfiguration]:
+    """Say what `join` is to do on the machine."""
+    return Prepared(configuration=wanted(request.machine, request.host, request.configured, request.invitation), host=request.host)
+
+
+def context(request: Request, join: JoinConfiguration, bound: Bound) -> LocalJoinContext:
+    """Make the context of the phases."""
+    work, machine, control = request.work, request.machine, Control(request.work.places)
+    return LocalJoinContext(
+        bound=bound,
+        join=join,
+        addresses=machine.addresses,
+        sources=replace(
+            SOURCES,
+            discover=request.administrator if request.invitation is None else discovering.be_let_in,
+            configuration=request.configuration,
+            etcd=lambda ctx: _etcd(ctx, work.cluster),
+        ),
+        health_checks={name: functools.partial(healthy, control, machine.name, name) for name in HEALTHY},
+        overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
+        first=work.cluster.control_plane.addresses.api_server,
+        joined_before=_has_joined(request.host),
+        look=cast("LocalMachine", bound.machine).look,
+    )
+
+
+# An API server waits 20 s for its etcd and ends; that etcd may have to wait much longer for its turn to join.
+MACHINE_JOIN: Final = Operation(
+    name="join",
+    phases=LOCAL_JOIN,
+    configure=prepare,
+    context=context,
+    policy=Policy(locks=False),
+    start=Start(phases=frozenset(), turns=further_control_plane),
+)
 
 
 def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:

@@ -16,9 +16,9 @@ from kubewright.base.retry import retry
 from kubewright.http import handshake
 from kubewright.kube.ensure import remove_object
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import cluster, joining, phases, waiting
+from kubewright.lifecycle.init import cluster, joining, phases
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.waiting import until
+from kubewright.lifecycle.steps.waiting import api_server, until
 from kubewright.local.context import Invitation, LocalContext
 from kubewright.pki import pins, specs, table
 from kubewright.tokens import secrets
@@ -117,7 +117,7 @@ def _invite(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
     if planes:
         yield from cluster.upload_certs(local)
     if local.joins is not None:
-        local.joins.start(invitation)
+        local.joins.start(invitation, local.configuration)
 
 
 def joined(ctx: InitContext) -> Iterable[Step]:
@@ -154,7 +154,7 @@ def _unknown(local: LocalContext) -> str | None:
 
 def api_ready(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server is ready, and note when."""
-    yield from waiting.api_server(ctx, probe=ctx.probe)
+    yield from api_server(ctx, probe=ctx.probe)
     cast("LocalContext", ctx).mark("apiReady")
 
 

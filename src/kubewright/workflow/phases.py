@@ -55,11 +55,11 @@ class Phase(Generic[Context]):
 
     def action(self) -> Callable[[Context], Iterable[Step]] | None:
         """Return what runs, imported now if it is only named."""
-        return cast("Callable[[Context], Iterable[Step]] | None", _resolved(self.run))
+        return cast("Callable[[Context], Iterable[Step]] | None", resolved(self.run))
 
     def left_out(self, context: Context) -> str | None:
         """Return why the phase does not apply, or None if it does."""
-        condition = cast("Callable[[Context], str | None] | None", _resolved(self.condition))
+        condition = cast("Callable[[Context], str | None] | None", resolved(self.condition))
         return None if condition is None else condition(context)
 
 
@@ -141,8 +141,8 @@ class Phases(Generic[Context]):
     def load(self) -> None:
         """Import everything that the phases only name, for a process that will not find it later."""
         for node in self._all.values():
-            _resolved(node.phase.run)
-            _resolved(node.phase.condition)
+            resolved(node.phase.run)
+            resolved(node.phase.condition)
 
     def _meant(self, name: str) -> str:
         node = self.find(name)
@@ -174,7 +174,7 @@ def _check_dependencies(chosen: Sequence[Node[Context]]) -> None:
         )
 
 
-def _resolved(target: object) -> object:
+def resolved(target: object) -> object:
     """Import what is named as `module:function`; anything else is returned as it is."""
     if not isinstance(target, str):
         return target

@@ -23,6 +23,10 @@ class Plan:
     def __bool__(self) -> bool:
         return bool(self.changes)
 
+    def settled(self) -> Plan:
+        """Return this plan, or an empty one where all of it is short-lived: a run would make a token anew, and nothing would differ."""
+        return self if any(change.lifetime is Lifetime.DURABLE for change in self.changes) else Plan(changes=())
+
     def as_list(self) -> list[dict[str, object]]:
         """Return the form that `-o json` prints."""
         return [change.as_map() for change in self.changes]

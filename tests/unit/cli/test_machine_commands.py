@@ -10,15 +10,15 @@ import pytest
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
-from kubewright.cli import commands, machine_calls, reset
+from kubewright.cli import commands, machine_calls
 from kubewright.cli.join import request_of as join_request
 from kubewright.cli.main import main
 from kubewright.cli.parser import parse
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.join import request as joining
-from kubewright.lifecycle.join.phases import JOIN
-from kubewright.lifecycle.reset.phases import RESET
+from kubewright.lifecycle.join.phases import PHASES as JOIN
+from kubewright.lifecycle.reset.phases import PHASES as RESET
 from kubewright.lifecycle.upgrade.phases import APPLY, NODE
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -43,7 +43,6 @@ def machine(monkeypatch, tmp_path):
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=Machine())
         return host
 
-    monkeypatch.setattr(reset, "machine", below)
     monkeypatch.setattr(machine_calls, "machine", below)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr("sys.argv", ["kubewright"])

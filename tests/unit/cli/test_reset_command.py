@@ -11,7 +11,7 @@ import pytest
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
-from kubewright.cli import reset
+from kubewright.cli import machine_calls
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.found import ServiceState
@@ -48,7 +48,7 @@ def root(tmp_path, monkeypatch):
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=Machine())
         return host
 
-    monkeypatch.setattr(reset, "machine", machine)
+    monkeypatch.setattr(machine_calls, "machine", machine)
     return tmp_path
 
 

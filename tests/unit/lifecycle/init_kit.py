@@ -7,19 +7,25 @@ from pathlib import Path, PurePosixPath
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
-from kubewright.base import yaml
+from kubewright.base import records, yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.waiting import InstantWaiter
+from kubewright.base.records import replace
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.kube.recording import RecordingKube
-from kubewright.lifecycle.init import acting, calls, planning, stand_ins
+from kubewright.lifecycle import machine
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.init import operation as init
+from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.operation import bind, run
+from kubewright.lifecycle.steps import stand_ins
+from kubewright.workflow import runner
 
 TOKEN = "abcdef.0123456789abcdef"
 DETECTED = Detected(host_name="node1", default_ipv4="10.98.0.11", cri_sockets=("unix:///var/run/containerd/containerd.sock",))
@@ -67,6 +73,31 @@ class Services:
     stop = enable = disable = refuse
 
 
+@records.dataclass(frozen=True, kw_only=True)
+class KnownCluster(InitContext):
+    """Sees a cluster that `observe` gives, or talks to `kube` alone."""
+
+    observe: object = None
+    kube: object = None
+
+    def connect(self, name, *, timeout=0.0):
+        return self.kube or self.bound.connections.own(
+            lambda: self._access(name), observe=lambda: self.observe(self), stand_ins=stand_ins.objects(self.configuration), timeout=timeout
+        )
+
+
+def observed(observe):
+    """`init` whose plans see the cluster that `observe` gives."""
+
+    def context(request, configuration, bound):
+        made = init.context(request, configuration, bound)
+        return KnownCluster(
+            bound=bound, configuration=configuration, layout=made.layout, addresses=made.addresses, request=request, observe=observe
+        )
+
+    return replace(init.INIT, context=context)
+
+
 @dataclass
 class Box:
     """A machine below a directory: real files, nothing else of the machine that runs the test."""
@@ -85,29 +116,55 @@ class Box:
     def layout(self):
         return Layout.below(PurePosixPath(self.root))
 
-    def machine(self, layout):
+    def machine(self, layout, *, files=None):
         host = RealHost(layout=layout, services=self.services, files=Files(durable=False), environment={})
         host.__dict__["facts"] = Facts(detected=self.detected, machine=Machine())
         return host
 
+    def whole(self, **more: object):
+        """This machine, with its clock and its own randomness for each run."""
+        given = {"at": self.machine, "clock": self.clock, "random": SeededRandom(len(self.reporter.events)), "layout": self.layout}
+        given["environment"] = {"HOME": str(self.root)}
+        return machine.Machine(**{**given, **more})
+
     def call(self, request):
-        means = calls.Means(clock=self.clock, random=SeededRandom(len(self.reporter.events)), reporter=self.reporter)
-        return calls.Call.of(request, machine=self.machine, means=means, layout=self.layout)
+        """Prepare a request, and tell the warnings."""
+        prepared = init.prepare(request, self.whole())
+        for warning in prepared.warnings:
+            self.reporter.emit(Warned(text=warning))
+        return prepared
 
     def plan(self, request, *, observe=lambda _: None):
-        return planning.plan(self.call(request), observe=observe)
+        return self.planned(request, observe=observe).plan
+
+    def planned(self, request, *, observe=lambda _: None, mode=Mode.PLAN, **more: object):
+        return run(observed(observe), request, self.whole(**more), reporter=self.reporter, mode=mode)
+
+    def really(self, request, mode=Mode.PLAN, **more: object):
+        """Plan or run it, with the cluster that the machine's own kubeconfig names."""
+        return run(init.INIT, request, self.whole(**more), reporter=self.reporter, mode=mode)
+
+    def dry_run(self, request, directory, *, observe=lambda _: None):
+        """Returns the plan, and what was written into the directory."""
+        there = {init.INIT.dry_run.variable: str(directory)}
+        done = self.planned(request, observe=observe, mode=Mode.NARRATE, environment=there)
+        return done.plan, done.written
 
     def act(self, request):
-        return acting.act(self.call(request), lock_directory=self.layout.run)
+        return run(init.INIT, request, self.whole(), reporter=self.reporter).changes
 
     def run(self, request, *, overlay=False, kubelet_makes=()):
         """Run the phases: on the real files, or over them; against a cluster that only remembers. Returns all changes."""
-        call = self.call(request)
-        host = OverlayHost(call.host) if overlay else call.host
-        for body in stand_ins.objects(call.configuration):
+        prepared = self.call(request)
+        host = OverlayHost(prepared.host) if overlay else prepared.host
+        for body in stand_ins.objects(prepared.configuration):
             self.kube._stand_ins.setdefault(("", "nodes", None, body["metadata"]["name"]), body)
-        with calls.context(call, host, waiter=InstantWaiter(), connect=lambda _: self.kube, kubelet_makes=kubelet_makes) as ctx:
-            return calls.run(ctx, call).changes
+        row = observed(lambda _: None)
+        with bind(row, prepared, self.whole(), mode=Mode.PLAN, reporter=self.reporter) as seams:
+            bound = replace(seams, host=host, kubelet_makes=kubelet_makes)
+            ctx = replace(row.context(request, prepared.configuration, bound), kube=self.kube)
+            row.opening(ctx)
+            return runner.run(row.phases, ctx, reporter=self.reporter, clock=self.clock, only=prepared.only, skip=prepared.skip).changes
 
     def lines(self, topic=None):
         return [event.text for event in self.reporter.events if isinstance(event, Line) and topic in (None, event.topic)]

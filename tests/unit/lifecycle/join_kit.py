@@ -10,18 +10,19 @@ from typing import Any
 import trustme
 from init_kit import Box
 
-from kubewright.base import yaml
+from kubewright.base import records, yaml
 from kubewright.base.errors import APIError, Forbidden, HostError, Unauthorized
 from kubewright.base.events import PhaseFinished, PhaseStarted
-from kubewright.base.randomness import SeededRandom
 from kubewright.host.found import ServiceState
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.recording import RecordingKube
-from kubewright.lifecycle.join import acting, dry_running, planning, stand_ins
-from kubewright.lifecycle.join.calls import Call
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.join import operation as join
+from kubewright.lifecycle.join import stand_ins
 from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
-from kubewright.lifecycle.means import Means
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import run
 from kubewright.pki.pins import pin
 from kubewright.tokens import cluster_info, jws, strings
 
@@ -143,6 +144,20 @@ class Services:
     stop = enable = disable = refuse
 
 
+@records.dataclass(frozen=True, kw_only=True)
+class JoiningMachine(Machine):
+    """A machine that reaches one cluster only."""
+
+    cluster: Cluster
+
+    def client(self, access, *, timeout=0.0, proxied=True):
+        return self.cluster.connect(access)
+
+
+def vars_of(machine):
+    return {name: getattr(machine, name) for name in ("at", "clock", "random", "layout", "environment")}
+
+
 class JoinBox(Box):
     """A machine that joins."""
 
@@ -164,19 +179,23 @@ class JoinBox(Box):
         given = JoinFlags(**{"ca_cert_hashes": () if file else (self.cluster.pin,), "skip_phases": skip, **trust, **flags})
         return JoinRequest(flags=given, only=only, documents=documents, from_file=bool(documents))
 
+    def whole(self, **more: object):
+        return JoiningMachine(cluster=self.cluster, **{**vars_of(super().whole()), **more})
+
     def call(self, request):
-        means = Means(clock=self.clock, random=SeededRandom(len(self.reporter.events)), reporter=self.reporter)
-        return Call.of(request, machine=self.machine, means=means, layout=self.layout)
+        return join.prepare(request, self.whole())
 
     def act(self, request=None):
-        return acting.act(self.call(request or self.request()), lock_directory=self.layout.run)
+        return run(join.JOIN, request or self.request(), self.whole(), reporter=self.reporter).changes
 
     def plan(self, request=None):
-        return planning.plan(self.call(request or self.request()), connecting=lambda _: self.cluster.connect)
+        return run(join.JOIN, request or self.request(), self.whole(), reporter=self.reporter, mode=Mode.PLAN).plan
 
     def dry_run(self, directory, request=None):
-        call = self.call(request or self.request())
-        return dry_running.dry_run(call, directory, writer=call.host, connecting=lambda _: self.cluster.connect)
+        """Returns the plan, and what was written into the directory."""
+        there = self.whole(environment={join.JOIN.dry_run.variable: str(directory)})
+        done = run(join.JOIN, request or self.request(), there, reporter=self.reporter, mode=Mode.NARRATE)
+        return done.plan, done.written
 
     def phases(self):
         """What began and what ended, in order."""

@@ -13,6 +13,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import HostError
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 from kubewright.etcd.members import Member
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.containers import Sandbox
@@ -22,9 +23,10 @@ from kubewright.host.found import ServiceState
 from kubewright.host.packet_filter import Rules
 from kubewright.host.real import RealHost
 from kubewright.kube.recording import RecordingKube
-from kubewright.lifecycle.means import Means
-from kubewright.lifecycle.reset import acting, calls, planning
-from kubewright.lifecycle.reset.calls import Call
+from kubewright.lifecycle import machine as lifecycle
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.operation import run
+from kubewright.lifecycle.reset import operation as reset
 from kubewright.lifecycle.reset.request import ResetRequest
 
 DETECTED = Detected(host_name="node1", default_ipv4="10.0.0.1", cri_sockets=("unix:///run/containerd/containerd.sock",))
@@ -148,6 +150,7 @@ class Box:
     answer: str = "y\n"
     etcd_asked: list[tuple[str, ...]] = field(default_factory=list)
     etcd_fails: Exception | None = None
+    row: object = reset.RESET
 
     def __post_init__(self) -> None:
         self.runtime = Runtime(self.services)
@@ -187,22 +190,27 @@ class Box:
         host.box = self
         return host
 
-    def call(self, *, text="", **asked: object):
+    def request(self, *, text="", **asked: object):
         document = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n{text}"
-        request = ResetRequest(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, **asked)
-        means = Means(clock=FakeClock(), random=SeededRandom(1), reporter=self.reporter)
-        return Call.of(request, machine=self.machine, means=means, layout=self.layout)
+        return ResetRequest(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, ask=self.ask, **asked)
+
+    def run(self, mode, *, text="", **asked: object):
+        whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout)
+        return run(self.row, self.request(text=text, **asked), whole, reporter=self.reporter, mode=mode)
+
+    def call(self, *, text="", **asked: object):
+        whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout)
+        return reset.prepare(self.request(text=text, **asked), whole)
 
     def reset(self, *, text="", **asked: object):
         """Reset it. Whoever runs the test counts as root."""
-        call = self.call(text=f"ignorePreflightErrors: [all]\n{text}", **asked)
-        return acting.act(call, lock_directory=self.layout.run, ask=self.ask)
+        return self.run(Mode.APPLY, text=f"ignorePreflightErrors: [all]\n{text}", **asked)
 
     def plan(self, **asked: object):
-        return planning.plan(self.call(**asked))
+        return self.run(Mode.PLAN, **asked).plan
 
     def dry_run(self, **asked: object):
-        return planning.dry_run(self.call(text="ignorePreflightErrors: [all]\n", **asked))
+        return self.run(Mode.NARRATE, text="ignorePreflightErrors: [all]\n", **asked)
 
     def ask(self, question):
         self.asked.append(question)
@@ -227,8 +235,12 @@ class Box:
 
     def install(self, monkeypatch):
         """Put its etcd and cluster in the place of the real ones."""
-        monkeypatch.setattr(acting, "reach_etcd", self.reach_etcd)
-        monkeypatch.setattr(acting, "connect", lambda _: self.kube)
+
+        def context(request, task, bound):
+            made = reset.context(request, task, bound)
+            return replace(made, reach_etcd=self.reach_etcd, reach_cluster=lambda ctx: ctx.bound.connections._over(self.kube, ()))
+
+        self.row = replace(reset.RESET, context=context)
         return self
 
 
@@ -236,4 +248,4 @@ def names(changes):
     return [change.target for change in changes if change]
 
 
-__all__ = ["Box", "calls", "names"]
+__all__ = ["Box", "names"]

@@ -18,7 +18,7 @@ from kubewright.base import yaml
 from kubewright.cli import certs, certs_rows, commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import rows
-from kubewright.lifecycle.means import LOCK
+from kubewright.lifecycle.machine import LOCK
 from kubewright.pki import bundles, certificates, csr, keys, pairs
 
 PERIOD = "certificateValidityPeriod: 240h\n"

@@ -7,7 +7,7 @@ from init_kit import asked
 
 from kubewright.base.errors import HostError
 from kubewright.lifecycle.init import arguments
-from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.phases import PHASES as INIT
 
 CLUSTER = """\
 apiServer:

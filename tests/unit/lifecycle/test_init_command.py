@@ -9,12 +9,14 @@ from init_kit import FAST
 
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
-from kubewright.cli import init as command
+from kubewright.cli import machine_calls
 from kubewright.cli.main import main
 from kubewright.host.decide import roots
 from kubewright.host.overlay import OverlayHost
-from kubewright.lifecycle.init.dry_run_directory import VARIABLE
-from kubewright.lifecycle.means import LOCK
+from kubewright.lifecycle.init.operation import INIT
+from kubewright.lifecycle.machine import LOCK
+
+VARIABLE = INIT.dry_run.variable
 
 
 @pytest.fixture
@@ -28,18 +30,27 @@ def config(tmp_path, box):
     return path
 
 
+class FreshHost(OverlayHost):
+    """Has nothing in kubeadm's directories; what is written elsewhere, as by a dry run, is written."""
+
+    def ensure(self, desired, /):
+        path = getattr(desired, "path", None)
+        outside = path is not None and not any(path.is_relative_to(root) for root in roots(Layout()))
+        return self._base.ensure(desired) if outside else super().ensure(desired)
+
+
 @pytest.fixture(autouse=True)
 def this_machine(monkeypatch, box, tmp_path):
     """A machine that has nothing in kubeadm's directories, and a home of its own."""
 
-    def machine(layout):
-        host = OverlayHost(box.machine(layout))
+    def machine(layout, *, files=None):
+        host = FreshHost(box.machine(layout))
         for root in roots(Layout()):
             host.remove(root)
         return host
 
-    monkeypatch.setattr(command, "machine", machine)
-    monkeypatch.setattr(command.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(machine_calls, "machine", machine)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr("sys.argv", ["kubewright"])
@@ -70,7 +81,7 @@ def test_a_plan_as_json_is_a_list(config, capsys):
 
 @pytest.mark.parametrize(("form", "printed"), [("text", ""), ("json", "[]\n")])
 def test_an_unchanged_machine_has_nothing_to_print(form, printed, config, capsys, monkeypatch, box):
-    monkeypatch.setattr(command, "machine", box.machine)
+    monkeypatch.setattr(machine_calls, "machine", box.machine)
     argv = ["init", "phase", "certs", "all", "--config", str(config)]
     assert main(argv) == 0
     capsys.readouterr()
@@ -120,7 +131,7 @@ def test_skipped_and_left_out_phases_are_told(config, capsys):
 
 
 def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
-    monkeypatch.setattr(command, "machine", box.machine)
+    monkeypatch.setattr(machine_calls, "machine", box.machine)
     assert main(["init", "phase", "certs", "ca", "--config", str(config)]) == 0
     assert capsys.readouterr().out == '[certs] Generated "ca" certificate and key\n'
     assert main(["init", "phase", "certs", "ca", "--config", str(config), "-o", "json"]) == 0
@@ -128,7 +139,7 @@ def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
 
 
 def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, monkeypatch, box):
-    monkeypatch.setattr(command, "machine", box.machine)
+    monkeypatch.setattr(machine_calls, "machine", box.machine)
     argv = ["init", "phase", "certs", "sa", "--cert-dir", str(tmp_path / "pki"), "--kubernetes-version=v1.36.2"]
     assert main(argv) == 0
     assert sorted(path.name for path in (tmp_path / "pki").iterdir()) == ["sa.key", "sa.pub"]

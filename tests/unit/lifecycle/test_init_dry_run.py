@@ -9,18 +9,21 @@ import pytest
 from init_kit import TOKEN, asked
 
 from kubewright.apis.layout import Layout
+from kubewright.base.clock import FakeClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.host.real import RealHost
 from kubewright.kube.dry_run import DryRunKube, lines
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CLUSTER_ROLE_BINDING, named
-from kubewright.lifecycle.init import dry_run_directory, planning
-from kubewright.lifecycle.init.dry_run_directory import PREFIX, VARIABLE
+from kubewright.lifecycle import dry_runs, machine
+from kubewright.lifecycle.init.operation import INIT
+
+VARIABLE, PREFIX = INIT.dry_run.variable, INIT.dry_run.prefix
 
 
 def dry_run(box, request, directory, *, observe=lambda _: None):
-    return planning.dry_run(box.call(request), PurePosixPath(directory), writer=RealHost(layout=box.layout), observe=observe)
+    return box.dry_run(request, directory, observe=observe)
 
 
 def contents(directory):
@@ -94,6 +97,8 @@ def test_waits_and_services_are_told_and_not_done(box, tmp_path):
         "Would wait for the API server to take requests",
         "Would wait for Node node1 to register",
         "Would wait for the API server to be ready",
+        "Would wait for kube-controller-manager to be healthy",
+        "Would wait for kube-scheduler to be healthy",
     ]
 
 
@@ -157,7 +162,8 @@ class TestDirectory:
     def given(self, tmp_path, *, environment, root=False):
         writer = RealHost(layout=Layout.below(PurePosixPath(tmp_path / "machine")))
         writer.facts.user = 0 if root else 1000
-        return dry_run_directory.directory(writer, environment=environment, random=SeededRandom())
+        whole = machine.Machine(at=lambda _: writer, clock=FakeClock(), random=SeededRandom(), environment=environment)
+        return dry_runs.directory(writer, whole, variable=VARIABLE, prefix=PREFIX)
 
     def test_a_named_one_stays(self, tmp_path):
         with self.given(tmp_path, environment={VARIABLE: str(tmp_path / "mine")}) as found:
@@ -196,9 +202,9 @@ class TestDirectory:
         ],
     )
     def test_the_state_of_a_user_lies_where_the_specification_says(self, environment, wanted):
-        assert str(dry_run_directory.state_home(environment)) == wanted
+        assert str(machine.state_home(environment)) == wanted
 
     def test_without_a_home_directory_people_are_told_what_to_set(self):
         with pytest.raises(UsageError, match="home directory") as caught:
-            dry_run_directory.state_home({})
+            machine.state_home({})
         assert "XDG_STATE_HOME" in caught.value.remedy

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from init_kit import Box, asked
 
-from kubewright.lifecycle.init import health
+from kubewright.apis.addresses import Addresses
+from kubewright.lifecycle.steps import health
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,9 @@ from kubewright.lifecycle.init import health
 )
 def test_components_are_asked_where_they_serve(tmp_path, arguments, server):
     call = Box(tmp_path).call(asked(cluster=f"controllerManager: {{extraArgs: [{arguments}]}}\n"))
-    found = health.checks(call.configuration, layout=call.host.layout, addresses=call.addresses, detected=call.host.facts.detected)
+    found = health.checks(
+        call.configuration, layout=call.host.layout, addresses=Addresses.of_machine("10.98.0.11"), detected=call.host.facts.detected
+    )
     assert list(found) == ["kube-controller-manager", "kube-scheduler"]
     assert found["kube-controller-manager"].args == (server, "/healthz")
     assert found["kube-scheduler"].args == ("https://127.0.0.1:10259", "/livez")

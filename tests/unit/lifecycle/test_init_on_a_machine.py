@@ -20,7 +20,7 @@ from kubewright.base.records import replace
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.means import LOCK
+from kubewright.lifecycle.machine import LOCK
 from kubewright.pki import bundles
 from kubewright.preflight import lists, runtime
 from kubewright.preflight.model import Check

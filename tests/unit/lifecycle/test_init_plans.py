@@ -13,8 +13,7 @@ from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import UsageError
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import planning
-from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.phases import PHASES as INIT
 from kubewright.workflow.plan import Plan
 
 
@@ -114,7 +113,7 @@ def test_a_plan_as_data_has_one_entry_for_each_change(box):
 def test_short_lived_changes_count_only_beside_durable_ones(durable, kept):
     short = [Change(target=f"secret {n}", action=Action.CREATE, lifetime=Lifetime.EPHEMERAL) for n in range(2)]
     lasting = [Change(target="role", action=Action.CREATE)] * durable
-    assert len(planning.settled(Plan.of([*short, *lasting])).changes) == kept
+    assert len(Plan.of([*short, *lasting]).settled().changes) == kept
 
 
 SKIPPABLE = [node.name for node in INIT.nodes]

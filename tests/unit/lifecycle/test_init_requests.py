@@ -13,6 +13,7 @@ from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli import commands
 from kubewright.cli import init as command
+from kubewright.cli.main import main
 from kubewright.cli.parser import parse
 from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.request import InitRequest, configure
@@ -169,9 +170,9 @@ def test_flags_beside_a_file_are_refused_all_at_once(tmp_path):
     assert caught.value.what == "--config cannot be combined with --cri-socket, --token-ttl"
 
 
-def test_plan_and_dry_run_exclude_each_other():
-    with pytest.raises(UsageError, match="exclude"):
-        of("--plan", "--dry-run")
+def test_plan_and_dry_run_exclude_each_other(capsys):
+    assert main(["init", "--plan", "--dry-run"]) == 1
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.cli import commands
-from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.phases import PHASES as INIT
 from kubewright.workflow.phases import help_lines
 
 KUBEADM = {

@@ -32,7 +32,6 @@ from kubewright.http import sync
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.join import acting
 from kubewright.lifecycle.join.context import WORKER
 from kubewright.lifecycle.reasons import watching
 from kubewright.pki.pins import PinMismatch
@@ -56,7 +55,6 @@ class Healthy:
 @pytest.fixture
 def box(tmp_path, monkeypatch):
     box = JoinBox(tmp_path / "machine")
-    monkeypatch.setattr(acting, "connecting", lambda means: box.cluster.connect)
     monkeypatch.setattr(sync, "Transport", Healthy)
     return box
 

@@ -17,7 +17,7 @@ from kubewright.base.errors import HostError
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
-from kubewright.lifecycle.init import kubelet
+from kubewright.lifecycle.steps import kubelet
 from kubewright.manifests import kubelet_unit
 
 PROGRAM = PurePosixPath("/usr/bin/kubelet")

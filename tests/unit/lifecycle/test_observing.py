@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from datetime import timedelta
 from pathlib import Path
@@ -17,11 +18,22 @@ from kubewright.base.errors import CertificateError, ConfigurationChanged, Kubew
 from kubewright.base.events import Waiting
 from kubewright.base.records import replace
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.init import acting, observing, planning
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.init import observing
+from kubewright.lifecycle.init import operation as init
+from kubewright.lifecycle.operation import bind
+
+
+def cluster(box, request):
+    """The cluster that a plan sees."""
+    prepared = box.call(request)
+    with bind(init.INIT, prepared, box.whole(), mode=Mode.PLAN, reporter=box.reporter) as bound:
+        ctx = init.context(request, prepared.configuration, bound)
+        return observing.cluster(bound, ctx.addresses, kubeconfig=request.kubeconfig)
 
 
 def test_a_machine_without_a_kubeconfig_has_no_cluster(box):
-    assert observing.cluster(box.call(asked())) is None
+    assert cluster(box, asked()) is None
     assert box.warnings() == []
 
 
@@ -39,11 +51,11 @@ def test_a_cluster_that_is_down_is_a_warning_and_counts_as_empty(box, closed_por
     path.write_text(path.read_text().replace("https://10.98.0.11:6443", f"https://127.0.0.1:{closed_port}"))
     request = asked(kubeconfig=str(path.with_name("admin-elsewhere.conf")))
     path.rename(request.kubeconfig)
-    assert observing.cluster(box.call(request)) is None
+    assert cluster(box, request) is None
     (warning,) = box.warnings()
     assert "takes it for empty" in warning
     assert f"127.0.0.1:{closed_port}" in warning
-    assert planning.plan(box.call(request)).changes
+    assert box.really(request).plan.changes
     waited = [event for event in box.reporter.events if isinstance(event, Waiting)]
     assert 38 <= len(waited) <= 42
     assert box.clock.monotonic() == pytest.approx(40)
@@ -53,7 +65,7 @@ def test_a_cluster_that_is_down_is_a_warning_and_counts_as_empty(box, closed_por
 def test_a_broken_kubeconfig_is_a_warning(box, content, tmp_path):
     path = tmp_path / "broken.conf"
     path.write_text(content)
-    assert observing.cluster(box.call(asked(kubeconfig=str(path)))) is None
+    assert cluster(box, asked(kubeconfig=str(path))) is None
     assert len(box.warnings()) == 1
     assert str(path) in box.warnings()[0]
 
@@ -105,7 +117,7 @@ def kubeconfig(box, server):
 
 
 def test_a_server_that_answers_after_seconds_is_waited_for(box, late):
-    plan = planning.plan(box.call(asked(kubeconfig=kubeconfig(box, late.url))))
+    plan = box.really(asked(kubeconfig=kubeconfig(box, late.url))).plan
     (change,) = [change for change in plan.changes if change.target == "configmap kube-system/kubeadm-config"]
     assert change.action is Action.UPDATE
     assert box.warnings() == []
@@ -117,14 +129,14 @@ def test_a_server_that_answers_after_seconds_is_waited_for(box, late):
 
 def test_a_server_that_answers_is_asked_without_waiting(box, late):
     box.clock.advance(4)
-    planning.plan(box.call(asked(kubeconfig=kubeconfig(box, late.url))))
+    assert box.really(asked(kubeconfig=kubeconfig(box, late.url))).plan
     assert box.clock.monotonic() == 4
     assert [seen.target for seen in late.seen].count("/api/v1/namespaces/kube-system") == 1
 
 
 def test_a_plan_that_only_writes_files_waits_for_no_server(box, closed_port):
     request = asked(kubeconfig=kubeconfig(box, f"http://127.0.0.1:{closed_port}"), only=("certs/ca",))
-    assert names(planning.plan(box.call(request)).changes) == ["certificate ca"]
+    assert names(box.really(request).plan.changes) == ["certificate ca"]
     assert box.clock.monotonic() == 0
     assert box.warnings() == []
 
@@ -184,13 +196,13 @@ WRONG = {
 def refusal(box, doing):
     before = kept(box)
     with pytest.raises(KubewrightError) as refused:
-        doing(box.call(asked(adopt=True)))
+        doing(box, asked(adopt=True))
     assert kept(box) == before
     assert box.clock.monotonic() == 0
     return refused.value
 
 
-DOING = [planning.plan, lambda call: acting.act(call, lock_directory=call.host.layout.run)]
+DOING = [functools.partial(Box.really, mode=mode) for mode in (Mode.PLAN, Mode.APPLY)]
 
 
 @pytest.mark.parametrize("doing", DOING, ids=["plan", "act"])
@@ -215,11 +227,8 @@ def test_an_administrator_whose_certificate_has_expired_is_told_to_renew_it(box,
     for phase in (*ADMIN, *SUPER):
         box.act(asked(only=(phase,)))
     made_by_another(box)
-    late = replace(
-        box.call(asked(adopt=True)), means=replace(box.call(asked()).means, clock=FakeClock(box.clock.now() + timedelta(days=400)))
-    )
     with pytest.raises(CertificateError, match=r"admin\.conf cannot be used: expired 35 d ago") as refused:
-        doing(late)
+        doing(box, asked(adopt=True), clock=FakeClock(box.clock.now() + timedelta(days=400)))
     assert "certs renew" in refused.value.remedy
 
 
@@ -235,7 +244,7 @@ def test_a_machine_of_ours_without_its_administrator_is_planned_with_a_warning(b
     call = box.call(asked())
     machine_record.save(call.host, replace(machine_record.of_init(call.configuration), finished=True))
     made_by_another(box)
-    assert planning.plan(call).changes
+    assert box.really(asked()).changes
     (warning,) = box.warnings()
     assert "takes it for empty" in warning
     assert "admin.conf is not there" in warning

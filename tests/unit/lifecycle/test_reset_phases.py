@@ -12,8 +12,8 @@ from kubewright.base.change import Action
 from kubewright.base.errors import HostError, Interrupted, Locked, RuntimeSilent, RuntimeUnavailable, Unreachable, UsageError
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.machine import LOCK
 from kubewright.lifecycle.machine_record import MachineRecord
-from kubewright.lifecycle.means import LOCK
 
 EMPTY = ["cni", "cni/f", "kubelet", "kubernetes", "kubernetes/manifests", "kubernetes/pki"]
 """What a worker is left with: kubeadm's directories, and what nobody asked to remove."""

@@ -11,8 +11,6 @@ from init_kit import Box, asked
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base import yaml
 from kubewright.base.errors import HostError
-from kubewright.host.overlay import OverlayHost
-from kubewright.lifecycle.init import planning
 
 GATE = "featureGates: {RootlessControlPlane: true}\n"
 FILES = ("certs", "kubeconfig", "etcd", "control-plane")
@@ -52,16 +50,14 @@ WANTED = {
 
 
 def test_a_plan_shows_users_owners_and_manifests(box):
-    call = box.call(asked(cluster=GATE, only=FILES))
-    host = OverlayHost(call.host)
-    plan = planning.plan(call, observe=lambda _: None)
+    done = box.planned(asked(cluster=GATE, only=FILES))
+    plan = done.plan
     assert [change.target for change in plan.changes if change.target.startswith("users")] == [
         "users kubeadm-etcd, kubeadm-kas, kubeadm-kcm, kubeadm-ks"
     ]
     assert len([change for change in plan.changes if change.target.startswith("owner of")]) == 3 + 6 + 2 + 1
     assert "runAsUser: 101" in plan.text()
     assert "kubeadm" not in (Path(box.root) / "etc" / "passwd").read_text()
-    assert host.files == ()
 
 
 @needs_root
@@ -104,8 +100,7 @@ def test_without_its_files_a_component_cannot_be_handed_over(box):
 
 
 def test_a_dry_run_tells_what_kubeadm_tells(box, tmp_path):
-    call = box.call(asked(cluster=GATE, overrides=InitOverrides(dry_run=True), only=FILES))
-    planning.dry_run(call, box.layout.run / "dry", writer=box.machine(box.layout), observe=lambda _: None)
+    box.dry_run(asked(cluster=GATE, overrides=InitOverrides(dry_run=True), only=FILES), box.layout.run / "dry")
     told = box.lines("dryrun")
     users = "kubeadm-etcd kubeadm-kas kubeadm-kcm kubeadm-ks kubeadm-sa-key-readers"
     assert told.count(f"Would create the users and groups [{users}] unless they are there") == 4

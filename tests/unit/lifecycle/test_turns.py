@@ -19,9 +19,9 @@ from kubewright.base.records import replace
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.lifecycle.init.phases import INIT
+from kubewright.lifecycle.init.phases import PHASES as INIT
 from kubewright.lifecycle.starting import ahead, forerunners, order
-from kubewright.lifecycle.starting.turns import AT_ONCE, InTurn
+from kubewright.lifecycle.starting.turns import InTurn
 
 CLUSTER = replace(ClusterConfiguration(), kubernetes_version=KUBERNETES)
 
@@ -70,9 +70,15 @@ def soon(condition: Any) -> None:
         time.sleep(0.005)
 
 
+def arranged(machine, order):
+    made = InTurn(machine)
+    made.arrange(order)
+    return made
+
+
 def test_a_manifest_waits_for_its_turn() -> None:
     disk, due = Disk(), threading.Event()
-    with InTurn(host(disk), {"a": due.is_set}) as turns:
+    with arranged(host(disk), {"a": due.is_set}) as turns:
         assert turns.take("a", manifest("a"))
         time.sleep(0.1)
         assert disk.written == []
@@ -83,16 +89,17 @@ def test_a_manifest_waits_for_its_turn() -> None:
 
 
 def test_what_is_there_already_or_has_no_turn_is_written_at_once() -> None:
-    with InTurn(host(Disk("/manifests/a.yaml")), {"a": lambda: False}) as turns:
+    with arranged(host(Disk("/manifests/a.yaml")), {"a": lambda: False}) as turns:
         assert not turns.take("a", manifest("a"))
         assert not turns.take("b", manifest("b"))
-    assert not AT_ONCE.take("a", manifest("a"))
-    assert AT_ONCE.finish() == []
+    with InTurn(host(Disk())) as turns:
+        assert not turns.take("a", manifest("a"))
+        assert turns.finish() == []
 
 
 def test_at_the_end_nobody_waits_any_longer() -> None:
     disk = Disk()
-    with InTurn(host(disk), dict.fromkeys("ab", lambda: False)) as turns:
+    with arranged(host(disk), dict.fromkeys("ab", lambda: False)) as turns:
         assert turns.take("a", manifest("a"))
         assert turns.take("b", manifest("b"))
         assert len(turns.finish()) == 2
@@ -101,7 +108,7 @@ def test_at_the_end_nobody_waits_any_longer() -> None:
 
 def test_a_run_that_is_broken_off_writes_nothing_more() -> None:
     disk = Disk()
-    with InTurn(host(disk), {"a": lambda: False}) as turns:
+    with arranged(host(disk), {"a": lambda: False}) as turns:
         turns.take("a", manifest("a"))
     assert disk.written == []
 
@@ -110,11 +117,11 @@ def test_an_error_of_asking_means_not_yet_and_an_error_of_writing_is_raised_wher
     def refused() -> bool:
         raise Unreachable("not there", remedy="")
 
-    with InTurn(host(Disk()), {"a": refused}) as turns:
+    with arranged(host(Disk()), {"a": refused}) as turns:
         turns.take("a", manifest("a"))
         time.sleep(0.05)
         turns.look()
-    with InTurn(host(Disk(full=True)), {"a": lambda: True}) as turns:
+    with arranged(host(Disk(full=True)), {"a": lambda: True}) as turns:
         turns.take("a", manifest("a"))
 
         def failed() -> bool:
@@ -153,7 +160,7 @@ def test_at_the_end_a_write_that_is_under_way_is_waited_for_and_told(full: bool)
             errors.append(error)
 
     disk = SlowDisk(full=full)
-    with InTurn(host(disk), {"a": lambda: True}) as turns:
+    with arranged(host(disk), {"a": lambda: True}) as turns:
         turns.take("a", manifest("a"))
         assert disk.begun.wait(30)
         finishing = threading.Thread(target=finish)
@@ -172,7 +179,7 @@ def test_turns_are_looked_at_in_their_order_not_in_that_of_the_phases() -> None:
         return len(asked) > 3
 
     disk = Disk()
-    with InTurn(host(disk), {"b": lambda: turn("b"), "a": lambda: turn("a")}) as turns:
+    with arranged(host(disk), {"b": lambda: turn("b"), "a": lambda: turn("a")}) as turns:
         turns.take("a", manifest("a"))
         turns.take("b", manifest("b"))
         soon(lambda: len(disk.written) == 2)

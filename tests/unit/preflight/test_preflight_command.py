@@ -8,7 +8,6 @@ import pytest
 from preflight_kit import FakeHost
 
 from kubewright.apis.detected import Detected
-from kubewright.cli import init as init_command
 from kubewright.cli import machine_calls
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts
@@ -28,7 +27,7 @@ class Host(FakeHost):
 @pytest.fixture
 def host(monkeypatch):
     made = Host()
-    monkeypatch.setattr(init_command, "machine", lambda layout: made)
+    monkeypatch.setattr(machine_calls, "machine", lambda layout, *, files=None: made)
     monkeypatch.setattr(machine_calls, "detected", lambda: DETECTED)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):

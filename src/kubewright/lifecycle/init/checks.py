@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.image_names import images
@@ -12,6 +12,7 @@ from kubewright.base.events import Checked
 from kubewright.host.pulling import Policy, Pull, pull_images
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.steps import certificates
 from kubewright.preflight import lists, running
 from kubewright.preflight.model import Report, Subject
 
@@ -23,13 +24,14 @@ def named(ctx: InitContext) -> Iterable[Change]:
     return ()
 
 
-def checked(ctx: InitContext, *, resumed: bool, passed: Callable[[], None]) -> Iterable[Change]:
-    """Check the machine, all at the same time, and get the images. `passed` is called when it is fit and has them.
+def checked(ctx: InitContext) -> Iterable[Change]:
+    """Check the machine, all at the same time, and get the images. What the machine is made of is kept once it is fit and has them.
 
-    Where a run is `resumed`, what the earlier one made does not stand in the way.
+    Where a run is resumed, what the earlier one made does not stand in the way.
     """
+    certificates.reserve_keys(ctx)  # they are made beside the checks
     ctx.say("preflight", "Running pre-flight checks")
-    report = examine(ctx.configuration, host=ctx.host, addresses=ctx.addresses, user=ctx.host.facts.user, resumed=resumed)
+    report = examine(ctx.configuration, host=ctx.host, user=ctx.host.facts.user, resumed=ctx.bound.resumed)
     for result in report.results:
         for found in result.warnings:
             ctx.reporter.emit(Checked(check=result.name, text=found.text))
@@ -38,12 +40,13 @@ def checked(ctx: InitContext, *, resumed: bool, passed: Callable[[], None]) -> I
     registration = ctx.configuration.init.node_registration
     how = Pull(policy=Policy(registration.image_pull_policy), serial=registration.image_pull_serial)
     yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)
-    passed()  # not before: with the name of an image that does not exist, another configuration has to be possible
+    ctx.bound.begin()  # not before: with the name of an image that does not exist, another configuration has to be possible
 
 
-def examine(configuration: Configuration, *, host: Host, addresses: Addresses, user: int, resumed: bool = False) -> Report:
+def examine(configuration: Configuration, *, host: Host, user: int, resumed: bool = False) -> Report:
     """Run what `init` checks of a machine, for a user by number."""
-    registration, cluster = configuration.init.node_registration, configuration.cluster
+    registration, cluster, endpoint = configuration.init.node_registration, configuration.cluster, configuration.init.local_api_endpoint
+    addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
     subject = Subject(host=host, node=registration, addresses=addresses, cluster=cluster, user=user)
     checks = lists.init(cluster, addresses, host.layout, resumed=resumed)
     return running.run(checks, subject, ignored=registration.ignore_preflight_errors)

@@ -12,9 +12,9 @@ from kubewright.base.durations import HOUR, Duration
 from kubewright.base.events import Waited
 from kubewright.kube import ensure
 from kubewright.kube.resources import named
-from kubewright.lifecycle import node_marking
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.shared_files import shared_files
+from kubewright.lifecycle.steps import node_marking
+from kubewright.lifecycle.steps.shared_files import shared_files
 from kubewright.manifests import objects
 from kubewright.pki import sealing
 from kubewright.tokens import secrets

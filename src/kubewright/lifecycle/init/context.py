@@ -1,43 +1,52 @@
-"""What the phases of init work with beside what every workflow has: the clients of the cluster that comes up."""
+"""What the phases of init work with beside what every operation has: clients of the cluster that comes up, and what was asked for."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.types import BootstrapToken, Configuration
 from kubewright.apis.layout import Layout
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import Condition
 from kubewright.lifecycle.context import MachineContext
-from kubewright.workflow.phases import Step
+from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.machine import LONG
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
-
-
-def name_images(ctx: InitContext) -> Iterable[Step]:
-    """Do the phase `preflight` as plans do."""
-    from kubewright.lifecycle.init import checks
-
-    return checks.named(ctx)
+    from kubewright.kube.credentials import Access
 
 
 @dataclass(frozen=True, kw_only=True)
 class InitContext(MachineContext):
-    """One run of init. `connect` makes a client from the kubeconfig of a name (`admin`, `super-admin`)."""
+    """One run of init."""
 
     layout: Layout
     configuration: Configuration
-    connect: Callable[[str], KubeAPI]
-    health_checks: Mapping[str, Condition] = field(default_factory=dict)
-    """How to see that a component other than the API server is healthy, by its name."""
-    preflight: Callable[[InitContext], Iterable[Step]] = name_images
-    """What the phase of that name does: plans and dry runs name the images, a run that changes the machine checks it first."""
-    upload_certs: bool = False
-    show_token: bool = True
-    show_certificate_key: bool = True
+    request: InitRequest
+
+    def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
+        """Make a client from the kubeconfig of a name (`admin`, `super-admin`), or from the one that was given."""
+        from kubewright.lifecycle.init import observing
+        from kubewright.lifecycle.steps import stand_ins
+
+        return self.bound.connections.own(
+            lambda: self._access(name),
+            observe=lambda: observing.cluster(self.bound, self.addresses, kubeconfig=self.request.kubeconfig),
+            stand_ins=stand_ins.objects(self.configuration),
+            timeout=timeout,
+        )
+
+    def _access(self, name: str) -> Access:
+        """Read a kubeconfig. This machine's own API server is asked: a load balancer may not be there yet (spec/kubeadm.md 2.2)."""
+        from kubewright.kube.kubeconfigs import load_access
+
+        if self.request.kubeconfig:
+            return load_access(PurePosixPath(self.request.kubeconfig), read=self.host.read)
+        return replace(load_access(self.layout.kubeconfig(name), read=self.host.read), server=self.addresses.api_server)
 
     @functools.cached_property
     def probe(self) -> KubeAPI:
@@ -55,11 +64,18 @@ class InitContext(MachineContext):
         return SettlingKube(self.probe, clock=self.clock, within=within, look=hopeful)
 
     @functools.cached_property
+    def health_checks(self) -> Mapping[str, Condition]:
+        """How to see that a component other than the API server is healthy, by its name."""
+        from kubewright.lifecycle.steps import health
+
+        return health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
+
+    @functools.cached_property
     def bootstrap_tokens(self) -> tuple[BootstrapToken, ...]:
         """The configured tokens; for one that is made up, one of an earlier run where it still lives long enough."""
-        from kubewright.lifecycle.init import joining
+        from kubewright.lifecycle import tokens
 
-        return joining.tokens(self)
+        return tokens.reused(self.configuration.init.bootstrap_tokens, self.api, now=self.clock.now())
 
     @functools.cached_property
     def certificate_key(self) -> str:
@@ -67,3 +83,18 @@ class InitContext(MachineContext):
         from kubewright.pki import sealing
 
         return self.configuration.init.certificate_key or sealing.new_key(self.random)
+
+    @property
+    def upload_certs(self) -> bool:
+        """Whether the control plane's certificates are uploaded."""
+        return self.request.upload_certs
+
+    @property
+    def show_token(self) -> bool:
+        """Whether tokens are printed."""
+        return self.request.show_token
+
+    @property
+    def show_certificate_key(self) -> bool:
+        """Whether the key of uploaded certificates is printed."""
+        return self.request.show_certificate_key

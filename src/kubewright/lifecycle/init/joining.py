@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
 
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
-from kubewright.base.durations import SECOND
 from kubewright.base.errors import NotFound
 from kubewright.base.records import replace
 from kubewright.kube import ensure
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.tokens import stored
 from kubewright.manifests import objects, rbac
 from kubewright.pki import authorities, pins, specs, table
 from kubewright.tokens import cluster_info, secrets
-from kubewright.tokens.secrets import StoredToken
 
 WITHHELD = "<value withheld>"
 _KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
@@ -40,32 +36,6 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     ctx.say("bootstrap-token", "Creating the ConfigMap cluster-info in the namespace kube-public")
     yield publish(ctx, wanted)
     yield from apply(ctx, rbac.grants(rbac.Purpose.CLUSTER_INFO))
-
-
-def tokens(ctx: InitContext) -> tuple[BootstrapToken, ...]:
-    """Return the configured tokens; a made-up one gives way to a token of an earlier run, so that runs that are repeated heap up none."""
-    configured = tuple(ctx.configuration.init.bootstrap_tokens)
-    if not any(token.made_up for token in configured):
-        return configured
-    there = list(stored(ctx.api).tokens)
-    chosen = []
-    for token in configured:
-        found = next((one for one in there if token.made_up and _does_for(token, one, now=ctx.clock.now())), None)
-        if found is not None:
-            there.remove(found)
-            token = replace(token, token=found.token.text, expires=found.expiration, ttl=None)  # noqa: PLW2901 - the same, as it is stored
-        chosen.append(token)
-    return tuple(chosen)
-
-
-def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
-    """Tell whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
-    same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
-    until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None
-    end = secrets.parse_moment(wanted.expires) if wanted.expires else until
-    if end is None or found.expires is None:
-        return same and end is found.expires
-    return same and found.expires - now >= (end - now) / 2
 
 
 def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:

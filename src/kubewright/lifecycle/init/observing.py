@@ -2,63 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.apis.addresses import Addresses
 from kubewright.base.errors import APIError, KubewrightError, NotFound
 from kubewright.base.events import Warned
 from kubewright.base.quoting import shown_url
 from kubewright.base.records import replace
 from kubewright.base.waiting import PollingWaiter
+from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
 from kubewright.kube.retrying import worth_retrying
 from kubewright.lifecycle import administrators, adopting, machine_record
-from kubewright.lifecycle.init.calls import Call
+from kubewright.lifecycle.operation import Bound
 
 PATIENCE: Final = 20.0
 """Seconds for which a server that does not answer is asked again: as long as one takes that is being started, or is busy."""
 _READ: Final = 3.0
 """Seconds that one read may take."""
 
-Observe = Callable[[Call], KubeAPI | None]
-"""Gives the cluster of a machine, None if there is none or it does not answer."""
 
-
-def cluster(call: Call) -> KubeAPI | None:
+def cluster(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI | None:
     """Return a client for the cluster of this machine as `answering` does; where it cannot be asked None, with a warning.
 
     Raises as it does for a machine that something else made: what is planned for that one is what `--adopt` would do, and that refuses.
     """
     try:
-        return answering(call)
+        return answering(bound, addresses, kubeconfig=kubeconfig)
     except KubewrightError as error:  # whatever is wrong with it: the plan goes on without
-        if adopting.traces(call.host):
+        if adopting.traces(bound.base):
             raise
-        call.means.reporter.emit(Warned(text=f"the cluster of this machine cannot be asked, so the plan takes it for empty: {error}"))
+        bound.reporter.emit(Warned(text=f"the cluster of this machine cannot be asked, so the plan takes it for empty: {error}"))
         return None
 
 
-def answering(call: Call) -> KubeAPI | None:
+def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI | None:
     """Return a client for the cluster of this machine once the server answers; None where the machine is part of none.
 
     The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (spec/kubeadm.md 2.2).
     Raises WaitTimeout for a server that does not answer in time, and as `administrators.load` does.
     """
-    path = _kubeconfig(call)
+    path = PurePosixPath(kubeconfig) if kubeconfig else _kubeconfig(bound.base)
     if path is None:
         return None
-    access = administrators.load(call.host, path, now=call.means.clock.now())
-    if not call.request.kubeconfig:
-        access = replace(access, server=call.addresses.api_server)
-    client = KubeClient(access, clock=call.means.clock, timeout=_READ)
+    access = administrators.load(bound.base, path, now=bound.clock.now())
+    if not kubeconfig:
+        access = replace(access, server=addresses.api_server)
+    client = bound.machine.client(access, timeout=_READ, proxied=False)
     with ExitStack() as unless_it_answers:
         unless_it_answers.callback(client.close)
         if _missing(client) is not None:
-            PollingWaiter(clock=call.means.clock, reporter=call.means.reporter).until(
+            PollingWaiter(clock=bound.clock, reporter=bound.connections.told).until(
                 lambda: _missing(client),
                 within=PATIENCE,
                 saying=f"the API server {shown_url(access.server)} to answer",
@@ -68,14 +65,11 @@ def answering(call: Call) -> KubeAPI | None:
     return client
 
 
-def _kubeconfig(call: Call) -> PurePosixPath | None:
+def _kubeconfig(host: Host) -> PurePosixPath | None:
     """Return which kubeconfig counts, whether it is there or not; None for a machine without one that is part of no cluster.
 
     A machine of ours that has lost its admin.conf gets a new one in the next run: until then the other one will do.
     """
-    if call.request.kubeconfig:
-        return PurePosixPath(call.request.kubeconfig)
-    host = call.host
     places = [host.layout.kubeconfig(name) for name in ("admin", "super-admin")]
     foreign = bool(adopting.traces(host))
     found = next((path for path in (places[:1] if foreign else places) if host.state(path) is not None), None)
@@ -83,7 +77,7 @@ def _kubeconfig(call: Call) -> PurePosixPath | None:
     return found or (places[0] if foreign or (record is not None and record.finished) else None)
 
 
-def _missing(client: KubeClient) -> str | None:
+def _missing(client: KubeAPI) -> str | None:
     """Return why the server does not answer yet with what every cluster has. Raises APIError for what no waiting mends."""
     try:
         client.get(named("Namespace"), "kube-system")

@@ -15,12 +15,13 @@ from kubewright.workflow.phases import Phase, Phases, Step
 InitPhase = Phase[InitContext]
 
 _HERE: Final = "kubewright.lifecycle.init"
+_STEPS: Final = "kubewright.lifecycle.steps"
 _ALL: Final[InitPhase] = Phase("all", "Run all of them", every=True)
 
 
 def _certificate(row: table.Row) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.init import certificates
+        from kubewright.lifecycle.steps import certificates
 
         return certificates.certificate(row)(ctx)
 
@@ -28,13 +29,13 @@ def _certificate(row: table.Row) -> InitPhase:
         row.name,
         row.help,
         run=run,
-        condition=f"{_HERE}.certificates:only_local_etcd" if row.owner is table.Owner.ETCD else None,
+        condition=f"{_STEPS}.certificates:only_local_etcd" if row.owner is table.Owner.ETCD else None,
     )
 
 
 def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.init import certificates
+        from kubewright.lifecycle.steps import certificates
 
         return certificates.kubeconfig(row)(ctx)
 
@@ -43,24 +44,24 @@ def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
 
 def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.init import static_pods
+        from kubewright.lifecycle.steps import static_pods
 
         return static_pods.component(name)(ctx)
 
     return run
 
 
-PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=lambda ctx: ctx.preflight(ctx))
+PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=lambda ctx: ctx.bound.preflight(ctx))
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",
-    run=f"{_HERE}.certificates:certificate_directory",
+    run=f"{_STEPS}.certificates:certificate_directory",
     children=(_ALL, *(_certificate(row) for row in table.CERTIFICATES)),
 )
 KUBECONFIG: Final[InitPhase] = Phase(
     "kubeconfig",
     "Generate all kubeconfig files necessary to establish the control plane and the admin kubeconfig file",
-    run=f"{_HERE}.certificates:kubeconfig_directory",
+    run=f"{_STEPS}.certificates:kubeconfig_directory",
     children=(_ALL, *(_kubeconfig(row) for row in table.KUBECONFIGS)),
 )
 ETCD: Final[InitPhase] = Phase(
@@ -70,15 +71,15 @@ ETCD: Final[InitPhase] = Phase(
         Phase(
             "local",
             "Generate the static Pod manifest file for a local, single-node local etcd instance",
-            run=f"{_HERE}.static_pods:etcd",
-            condition=f"{_HERE}.certificates:only_local_etcd",
+            run=f"{_STEPS}.static_pods:etcd",
+            condition=f"{_STEPS}.certificates:only_local_etcd",
         ),
     ),
 )
 CONTROL_PLANE: Final[InitPhase] = Phase(
     "control-plane",
     "Generate all static Pod manifest files necessary to establish the control plane",
-    run=f"{_HERE}.static_pods:manifest_directory",
+    run=f"{_STEPS}.static_pods:manifest_directory",
     children=(
         _ALL,
         Phase("apiserver", "Generates the kube-apiserver static Pod manifest", run=_component("kube-apiserver")),
@@ -90,7 +91,7 @@ CONTROL_PLANE: Final[InitPhase] = Phase(
         Phase("scheduler", "Generates the kube-scheduler static Pod manifest", run=_component("kube-scheduler")),
     ),
 )
-KUBELET_START: Final[InitPhase] = Phase("kubelet-start", "Write kubelet settings and (re)start the kubelet", run=f"{_HERE}.kubelet:start")
+KUBELET_START: Final[InitPhase] = Phase("kubelet-start", "Write kubelet settings and (re)start the kubelet", run=f"{_STEPS}.kubelet:start")
 WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane to start", run=f"{_HERE}.waiting:control_plane")
 UPLOAD_CONFIG: Final[InitPhase] = Phase(
     "upload-config",
@@ -115,7 +116,7 @@ KUBELET_FINALIZE: Final[InitPhase] = Phase(
     "Updates settings relevant to the kubelet after TLS bootstrap",
     children=(
         _ALL,
-        Phase("enable-client-cert-rotation", "Enable kubelet client certificate rotation", run=f"{_HERE}.kubelet:finalize"),
+        Phase("enable-client-cert-rotation", "Enable kubelet client certificate rotation", run=f"{_STEPS}.kubelet:finalize"),
     ),
 )
 ADDON: Final[InitPhase] = Phase(
@@ -149,7 +150,7 @@ SHOW_JOIN: Final[InitPhase] = Phase(
 
 # kubeadm waits for all components before it writes the first object. Here the wait is for an API server that takes writes, which it does
 # a second before it calls itself ready; that everything is healthy is checked at the end.
-INIT: Final[Phases[InitContext]] = Phases(
+PHASES: Final[Phases[InitContext]] = Phases(
     PREFLIGHT,
     CERTS,
     KUBECONFIG,

@@ -5,37 +5,46 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base import yaml
 from kubewright.base.records import replace
-from kubewright.lifecycle.init import patching
 from kubewright.lifecycle.init.addons import with_patches
-from kubewright.lifecycle.init.calls import Call
+from kubewright.lifecycle.operation import Prepared
+from kubewright.lifecycle.steps import patching
 from kubewright.manifests import configmaps, coredns, kube_proxy
 
 Body = dict[str, Any]
 
 
-def _dns(call: Call) -> list[Body]:
-    return coredns.objects(call.configuration.cluster)
+Render = Callable[[Configuration, Detected], list[Body]]
 
 
-def _proxy(call: Call) -> list[Body]:
+def _dns(configuration: Configuration, _: Detected) -> list[Body]:
+    return coredns.objects(configuration.cluster)
+
+
+def _proxy(configuration: Configuration, detected: Detected) -> list[Body]:
     """Without proxy variables: the manifest may be for any machine."""
-    return kube_proxy.objects(call.configuration, call.addresses, replace(call.host.facts.detected, proxy_environment={}))
+    endpoint = configuration.init.local_api_endpoint
+    addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+    return kube_proxy.objects(configuration, addresses, replace(detected, proxy_environment={}))
 
 
-_ADD_ONS: Final[Mapping[str, tuple[Callable[[Call], list[Body]], tuple[str, ...]]]] = {
+_ADD_ONS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
     "addon/coredns": (_dns, ("Deployment", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "ServiceAccount")),
     "addon/kube-proxy": (_proxy, ("ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet")),
 }
 """What an add-on consists of, and the order of kinds in which kubeadm prints it."""
 
 
-def manifest(call: Call, phase: str) -> str:
+def manifest(prepared: Prepared[Configuration], phase: str) -> str:
     """Return the objects of an add-on's phase as YAML documents, each after a separator; those of a disabled one too, as kubeadm does."""
     render, order = _ADD_ONS[phase]
-    found = patching.read(call.host, call.configuration, say=_silent, user=call.host.facts.user)
-    wanted = with_patches(render(call), found.apply)
+    host = prepared.host
+    found = patching.read(host, prepared.configuration, say=_silent, user=host.facts.user)
+    wanted = with_patches(render(prepared.configuration, host.facts.detected), found.apply)
     bodies = sorted(map(_printed, wanted), key=lambda body: order.index(body["kind"]))
     return "".join(f"---\n{yaml.dump(body)}" for body in bodies)
 

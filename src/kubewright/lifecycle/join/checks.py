@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.image_names import images
@@ -29,8 +29,8 @@ def named(ctx: JoinContext) -> Iterable[Change]:
     return ()
 
 
-def checked(ctx: JoinContext, *, passed: Callable[[], None]) -> Iterable[Change]:
-    """Check the machine, find the cluster and read its configuration; `passed` is called when this machine can join it.
+def checked(ctx: JoinContext) -> Iterable[Change]:
+    """Check the machine, find the cluster and read its configuration. What the machine is made of is kept once it can join.
 
     The cluster is looked for and its configuration read beside the checks, which mostly wait. For a control plane there are more checks then, and
     its images are pulled.
@@ -49,7 +49,7 @@ def checked(ctx: JoinContext, *, passed: Callable[[], None]) -> Iterable[Change]
         reserve_keys(ctx)
         ctx.say(TOPIC, "Running pre-flight checks before initializing the new control plane instance")
         _require(ctx, _control_plane(ctx, user=user))
-    passed()
+    ctx.bound.begin()
     if ctx.control_plane:
         yield from _images(ctx)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubewright.lifecycle.connections import Mode
+
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
@@ -11,8 +13,9 @@ _LOOK = "Run 'kubectl get nodes' on a control plane to see it."
 
 
 def say(ctx: JoinContext) -> None:
-    """Say what has become of this machine."""
-    ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
+    """Say what has become of this machine, where something was done to it."""
+    if ctx.bound.whole and ctx.bound.mode is Mode.APPLY:
+        ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
 
 
 def _worker(ctx: JoinContext) -> list[str]:

@@ -1,9 +1,9 @@
-"""What the phases of join work with beside what every workflow has: the cluster that is found, and clients of it."""
+"""What the phases of join work with beside what every operation has: the cluster that is found, and clients of it."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
@@ -12,7 +12,6 @@ from kubewright.apis.layout import Layout
 from kubewright.base.records import dataclass, field, replace
 from kubewright.base.waiting import Condition
 from kubewright.lifecycle.context import MachineContext
-from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document
@@ -26,72 +25,48 @@ WORKER = "this machine joins as a worker"
 """Why a phase of control planes is left out."""
 
 
-def of_cluster(found: Configuration) -> Configuration:
-    """Take the configuration as the cluster has it."""
-    return found
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """How a join gets to know its cluster, each asked once, at first use.
 
+    - `discover` finds the cluster and gives the identity that asks for the node's certificate.
+    - `configuration` is the cluster's, and in `init` what the JoinConfiguration says of this machine.
+    - `node` is the Node that has this machine's name before its kubelet is started, None if there is none.
+    - `etcd` makes a client of the cluster's etcd.
+    """
 
-def name_checks(ctx: JoinContext) -> Iterable[Step]:
-    """Do the phase `preflight` as plans do."""
-    from kubewright.lifecycle.join import checks
-
-    return checks.named(ctx)
-
-
-def discover(ctx: JoinContext) -> Access:
-    """Find the cluster as the configuration says."""
-    from kubewright.lifecycle.join import discovering
-
-    return discovering.find(ctx)
-
-
-def reach_etcd(ctx: JoinContext) -> Etcd:
-    """Find the cluster's etcd through its pods."""
-    from kubewright.lifecycle import etcd_access
-
-    timeouts = ctx.join.timeouts
-    return etcd_access.connect(
-        ctx.admin,
-        pki=ctx.layout.pki,
-        files=ctx.host,
-        clock=ctx.clock,
-        api_within=timeouts.kubernetes_api_call.seconds,
-        within=timeouts.etcd_api_call.seconds,
-    )
-
-
-def components(ctx: JoinContext) -> Mapping[str, Condition]:
-    """Ask the components of a real machine how they are."""
-    from kubewright.lifecycle.init import health
-
-    return health.checks(ctx.configuration, layout=ctx.layout, addresses=ctx.addresses, detected=ctx.detected)
+    discover: Callable[[JoinContext], Access]
+    configuration: Callable[[JoinContext], Configuration]
+    node: Callable[[JoinContext], Object | None]
+    etcd: Callable[[JoinContext], Etcd]
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinContext(MachineContext):
-    """One run of join. What has to be asked of the cluster is asked at first use, once.
-
-    - `connect` makes a client for an access.
-    - `discover` finds the cluster and gives the identity that asks for the node's certificate.
-    - `adapt` puts this machine's places into the cluster's configuration, where they are not those that it names.
-    - `resumed`: an earlier run of the same join began to make this machine what it is.
-    - `reach_etcd` makes a client of the cluster's etcd; plans put one over it that changes no member.
-    - `health_checks` gives the conditions of components other than the API server, by name.
-    - `owns_node`: nobody else can have a Node of this name, because whoever runs this join gives the names.
-    - `read_ahead`: documents of the cluster that were read before they were asked for.
-    - `preflight` is what the phase of that name does: plans name what would be checked, a run that changes the machine checks it.
-    """
+    """One run of join. `read_ahead`: documents of the cluster that were read before they were asked for."""
 
     join: JoinConfiguration
-    connect: Callable[[Access], KubeAPI]
-    discover: Callable[[JoinContext], Access] = discover
-    adapt: Callable[[Configuration], Configuration] = of_cluster
-    reach_etcd: Callable[[JoinContext], Etcd] = reach_etcd
-    health_checks: Callable[[JoinContext], Mapping[str, Condition]] = components
-    preflight: Callable[[JoinContext], Iterable[Step]] = name_checks
-    resumed: bool = False
-    owns_node: bool = False
+    sources: Sources
     read_ahead: dict[Row, Document] = field(default_factory=dict)
+
+    def connect(self, access: Access) -> KubeAPI:
+        """Make a client for an access. Administrators come after the kubelet: in a plan its Node is there for them."""
+        from kubewright.kube.credentials import ClientCertificate
+        from kubewright.lifecycle.steps import stand_ins
+
+        late = isinstance(access.identity, ClientCertificate)
+        node = stand_ins.node(self.join.node_registration.name)
+        return self.bound.connections.kube(access, stand_ins=[node] if late else ())
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier run of the same join began here, or something else joined this machine."""
+        return self.bound.resumed
+
+    @property
+    def owns_node(self) -> bool:
+        """Whether nobody else can have a Node of this name, because whoever runs this join gives the names."""
+        return False
 
     @property
     def control_plane(self) -> bool:
@@ -110,7 +85,7 @@ class JoinContext(MachineContext):
     @functools.cached_property
     def found(self) -> Access:
         """The cluster, as the identity that may read its configuration and ask for this node's certificate."""
-        return self.discover(self)
+        return self.sources.discover(self)
 
     @functools.cached_property
     def bootstrap(self) -> KubeAPI:
@@ -127,16 +102,12 @@ class JoinContext(MachineContext):
     @functools.cached_property
     def configuration(self) -> Configuration:
         """The cluster's configuration, and in `init` what the JoinConfiguration says of this machine."""
-        from kubewright.lifecycle.join import reading
-
-        return self.adapt(reading.configuration(self))
+        return self.sources.configuration(self)
 
     @functools.cached_property
     def registered(self) -> Object | None:
         """The Node that has this machine's name before its kubelet is started; None if there is none."""
-        from kubewright.lifecycle.join import registration
-
-        return registration.find(self)
+        return self.sources.node(self)
 
     @functools.cached_property
     def admin(self) -> KubeAPI:
@@ -158,7 +129,14 @@ class JoinContext(MachineContext):
     @functools.cached_property
     def etcd(self) -> Etcd:
         """The cluster's etcd. One try for each request, at each member."""
-        return self.reach_etcd(self)
+        return self.bound.connections.etcd(lambda: self.sources.etcd(self))
+
+    @functools.cached_property
+    def health_checks(self) -> Mapping[str, Condition]:
+        """How to see that a component other than the API server is healthy, by its name."""
+        from kubewright.lifecycle.steps import health
+
+        return health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
 
     @property
     def _administrator(self) -> Access:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import CertificateError
-from kubewright.lifecycle.init import certificates as init_certificates
-from kubewright.lifecycle.init import static_pods, waiting
 from kubewright.lifecycle.join import local_endpoint
+from kubewright.lifecycle.steps import certificates as made
+from kubewright.lifecycle.steps import static_pods, waiting
 from kubewright.pki import authorities, specs, table
 from kubewright.workflow.phases import Step
 
@@ -38,9 +38,9 @@ def certificates(ctx: JoinContext) -> Iterable[Change]:
     _require_shared(ctx, rows)
     for row in rows:
         if isinstance(row, table.Leaf):
-            yield from init_certificates.certificate(row)(ctx)
+            yield from made.certificate(row)(ctx)
     ctx.say("certs", "Valid certificates and keys now exist in the certificate directory")
-    yield from init_certificates.certificate(table.row("sa"))(ctx)
+    yield from made.certificate(table.row("sa"))(ctx)
 
 
 def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
@@ -63,7 +63,7 @@ def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
     for row in table.KUBECONFIGS:
         if row.on_join:
-            yield from init_certificates.kubeconfig(row)(ctx)
+            yield from made.kubeconfig(row)(ctx)
 
 
 def manifests(ctx: JoinContext) -> Iterable[Change]:
@@ -76,5 +76,5 @@ def manifests(ctx: JoinContext) -> Iterable[Change]:
 def wait(ctx: JoinContext) -> Iterable[Step]:
     """Wait until all components of this machine are healthy, then have its kubelet use the API server beside it."""
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
-    yield from waiting.healthy(ctx, probe=ctx.probe, others=ctx.health_checks(ctx))
+    yield from waiting.healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
     yield from local_endpoint.use(ctx)

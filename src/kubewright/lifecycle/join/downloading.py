@@ -13,7 +13,7 @@ from kubewright.base.errors import CertificateError, Forbidden, NotFound
 from kubewright.host.desired import File, Show
 from kubewright.kube.resources import named
 from kubewright.lifecycle.join import reading
-from kubewright.lifecycle.shared_files import shared_files
+from kubewright.lifecycle.steps.shared_files import shared_files
 from kubewright.pki import authorities, bundles, keys, sealing
 from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, MemoryStore
 

@@ -9,7 +9,7 @@ from kubewright.base.change import Change
 from kubewright.base.errors import WaitTimeout
 from kubewright.base.events import Waited
 from kubewright.host.desired import Service
-from kubewright.lifecycle.init import kubelet
+from kubewright.lifecycle.steps import kubelet
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

@@ -14,8 +14,8 @@ from kubewright.etcd.members import by_peer_url, initial_cluster, quorum
 from kubewright.etcd.removing import remove_member
 from kubewright.host.desired import Directory
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
-from kubewright.lifecycle.init import static_pods
 from kubewright.lifecycle.join import ending, learning
+from kubewright.lifecycle.steps import static_pods
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

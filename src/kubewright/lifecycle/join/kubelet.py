@@ -16,9 +16,9 @@ from kubewright.base.events import Waited
 from kubewright.host.desired import File, Show
 from kubewright.kube.credentials import Anonymous, ClientCertificate, Identity
 from kubewright.lifecycle import checking
-from kubewright.lifecycle.init import kubelet
 from kubewright.lifecycle.join import identity, registration, signing
-from kubewright.lifecycle.waiting import until
+from kubewright.lifecycle.steps import kubelet
+from kubewright.lifecycle.steps.waiting import until
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

@@ -19,9 +19,9 @@ from kubewright.etcd.members import by_peer_url
 from kubewright.host.containers import ContainerState
 from kubewright.host.desired import Directory, File
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
-from kubewright.lifecycle.init import static_pods
 from kubewright.lifecycle.join import ending, local_endpoint
-from kubewright.lifecycle.waiting import until
+from kubewright.lifecycle.steps import static_pods
+from kubewright.lifecycle.steps.waiting import until
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

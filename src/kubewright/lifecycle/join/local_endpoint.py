@@ -13,7 +13,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.events import Waited
 from kubewright.host.desired import File, Service
-from kubewright.lifecycle.init.kubelet import SERVICE
+from kubewright.lifecycle.steps.kubelet import SERVICE
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

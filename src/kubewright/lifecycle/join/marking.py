@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.change import Change
 from kubewright.base.events import Waited
 from kubewright.kube import ensure
-from kubewright.lifecycle import node_marking
+from kubewright.lifecycle.steps import node_marking
 from kubewright.manifests import rbac
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ JoinPhase = Phase[JoinContext]
 _HERE: Final = "kubewright.lifecycle.join"
 _ALL: Final[JoinPhase] = Phase("all", "Run all of them", every=True)
 
-PREFLIGHT: Final[JoinPhase] = Phase("preflight [api-server-endpoint]", "Run the checks before join", run=lambda ctx: ctx.preflight(ctx))
+PREFLIGHT: Final[JoinPhase] = Phase(
+    "preflight [api-server-endpoint]", "Run the checks before join", run=lambda ctx: ctx.bound.preflight(ctx)
+)
 PREPARE: Final[JoinPhase] = Phase(
     "control-plane-prepare",
     "Prepare this machine for a control plane",
@@ -61,7 +63,7 @@ WAIT: Final[JoinPhase] = Phase(
     "wait-control-plane", "Wait for the control plane", condition=only_control_planes, run=f"{_HERE}.control_plane:wait"
 )
 
-JOIN: Final[Phases[JoinContext]] = Phases(
+PHASES: Final[Phases[JoinContext]] = Phases(
     PREFLIGHT,
     PREPARE,
     CHECK_ETCD,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.base.errors import APIError, WaitTimeout
 from kubewright.base.events import Waited
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.lifecycle.waiting import LOOK
+from kubewright.lifecycle.steps.waiting import LOOK
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kubewright.lifecycle.starting.turns import Turn
@@ -11,20 +11,13 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
 
-def further_control_plane(context: Callable[[], JoinContext | None]) -> Mapping[str, Turn]:
-    """Return the turns: the API server's with that etcd that stays, the others' when the API server answers.
-
-    `context` gives the run, None while it has not begun.
-    """
+def further_control_plane(ctx: JoinContext) -> Mapping[str, Turn]:
+    """Return the turns: the API server's with that etcd that stays, the others' when the API server answers."""
 
     def etcd_starts() -> bool:
-        ctx = context()
-        return ctx is not None and (ctx.cluster.etcd.external is not None or ctx.host.state(ctx.layout.manifest("etcd")) is not None)
+        return ctx.cluster.etcd.external is not None or ctx.host.state(ctx.layout.manifest("etcd")) is not None
 
     def api_server_answers() -> bool:
-        ctx = context()
-        return (
-            ctx is not None and ctx.host.state(ctx.layout.manifest("kube-apiserver")) is not None and bool(ctx.probe.raw("GET", "/livez"))
-        )
+        return ctx.host.state(ctx.layout.manifest("kube-apiserver")) is not None and bool(ctx.probe.raw("GET", "/livez"))
 
     return {"kube-apiserver": etcd_starts, "kube-controller-manager": api_server_answers, "kube-scheduler": api_server_answers}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from kubewright.base.change import Change
@@ -16,35 +16,27 @@ _CLEANUP = "cleanup-node"
 _YES = frozenset({"y", "yes"})
 
 
-def run(ctx: ResetContext) -> Iterator[Change]:
-    """Do what this run does before anything else."""
-    ctx.examine(ctx)
-    yield from ()
-
-
-def asked(ask: Callable[[str], str] | None) -> Callable[[ResetContext], None]:
-    """Return the check of a run that changes the machine: it lists what goes, and asks with `ask` unless that is None."""
-
-    def examine(ctx: ResetContext) -> None:
-        if ask is None:
-            checked(ctx)
-            _hurry(ctx)
-        lines = ctx.remains.listing()
-        if not lines:
-            ctx.say("There is nothing of a cluster on this machine")
-        else:
-            ctx.say("What goes from this machine:\n" + "\n".join(f"\t{line}" for line in lines))
-            confirm(ask)
-        if ask is not None:
-            checked(ctx)
-
-    return examine
+def asked(ctx: ResetContext) -> Iterable[Change]:
+    """Check a run that changes the machine: list what goes, and ask, unless the configuration says `force` or nothing is there."""
+    ask = None if ctx.configuration.force else ctx.request.ask
+    if ask is None:
+        checked(ctx)
+        _hurry(ctx)
+    lines = ctx.remains.listing()
+    if not lines:
+        ctx.say("There is nothing of a cluster on this machine")
+    else:
+        ctx.say("What goes from this machine:\n" + "\n".join(f"\t{line}" for line in lines))
+        confirm(ask)
+    if ask is not None:
+        checked(ctx)
+    return ()
 
 
 def _hurry(ctx: ResetContext) -> None:
     """Begin what takes time and will be done: nobody is asked."""
     with suppress(Exception):  # the step that stops it meets the same, and tells it
-        if _CLEANUP in ctx.phases and ctx.remains.kubelet is not None:
+        if _CLEANUP in ctx.bound.phases and ctx.remains.kubelet is not None:
             ctx.stopping.begin()
 
 
@@ -54,7 +46,7 @@ def confirm(ask: Callable[[str], str] | None) -> None:
         raise UsageError("nothing was reset: the answer was not y", remedy="answer y, or give --force, which does not ask")
 
 
-def checked(ctx: ResetContext) -> None:
+def checked(ctx: ResetContext) -> Iterable[Change]:
     """Check that the user may do this. Raises CheckFailed."""
     ctx.reporter.emit(Line(topic="preflight", text="Running pre-flight checks"))
     ignored = {name.lower() for name in ctx.configuration.ignore_preflight_errors}
@@ -62,7 +54,4 @@ def checked(ctx: ResetContext) -> None:
         raise CheckFailed(
             "this machine cannot be reset by this user", detail=f"[ERROR {ROOT}]: user is not running as root", remedy="run it with sudo"
         )
-
-
-def nothing(_: ResetContext) -> None:
-    """Check nothing: a plan changes nothing."""
+    return ()

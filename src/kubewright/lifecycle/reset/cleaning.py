@@ -135,7 +135,7 @@ def remove_rules(ctx: ResetContext) -> Iterator[Change]:
 
 def empty_etcd_again(ctx: ResetContext) -> Iterator[Change]:
     """Remove what etcd wrote between the phase that emptied its directory and its end."""
-    return etcd_member.empty_data(ctx) if _ETCD in ctx.phases else iter(())
+    return etcd_member.empty_data(ctx) if _ETCD in ctx.bound.phases else iter(())
 
 
 def remove_units(ctx: ResetContext) -> Iterator[Change]:

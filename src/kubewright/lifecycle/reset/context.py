@@ -15,7 +15,9 @@ from kubewright.host.desired import Service
 from kubewright.host.failures import expected
 from kubewright.host.seam import Host
 from kubewright.lifecycle.ahead import Ahead
+from kubewright.lifecycle.operation import Bound
 from kubewright.lifecycle.reset.remains import SERVICE, Remains
+from kubewright.lifecycle.reset.request import ResetRequest
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.node_types import ResetConfiguration
@@ -24,38 +26,41 @@ if TYPE_CHECKING:
 
 TOPIC = "reset"
 
-Voice = Callable[[str, str], Line | None]
-"""Chooses between what is said of a step that is done, and of one that would be done; None: neither."""
-
-
-def doing(text: str, _: str, /) -> Line | None:
-    """Say what is done."""
-    return Line(topic=TOPIC, text=text) if text else None
-
-
-def would(_: str, text: str, /) -> Line | None:
-    """Say what would be done, as a dry run does."""
-    return Line(topic="dryrun", text=text) if text else None
-
 
 @dataclass(frozen=True, kw_only=True)
 class ResetContext:
-    """One run of reset. `connect` makes a client of the cluster with the kubeconfig; `reach_etcd` one of etcd, from its endpoints.
+    """One run of reset. `reach_cluster` makes a client of the cluster, `reach_etcd` one of etcd from its endpoints."""
 
-    `examine` checks the machine and asks the user; it raises where reset is not to go on. `phases` are the full names of those that run.
-    """
-
+    bound: Bound
     configuration: ResetConfiguration
-    host: Host
     remains: Remains
-    clock: Clock
-    reporter: Reporter
-    connect: Callable[[], KubeAPI]
+    request: ResetRequest
+    reach_cluster: Callable[[ResetContext], KubeAPI]
     reach_etcd: Callable[[ResetContext, tuple[str, ...]], Etcd]
-    examine: Callable[[ResetContext], None]
-    phases: frozenset[str]
-    voice: Voice = doing
     failures: list[KubewrightError] = field(default_factory=list)
+
+    @property
+    def host(self) -> Host:
+        """The machine."""
+        return self.bound.host
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self.bound.clock
+
+    @property
+    def reporter(self) -> Reporter:
+        """Who is told."""
+        return self.bound.reporter
+
+    def connect(self) -> KubeAPI:
+        """Make a client of the cluster."""
+        return self.reach_cluster(self)
+
+    def etcd(self, endpoints: tuple[str, ...]) -> Etcd:
+        """Make a client of etcd, at these endpoints or where the cluster tells."""
+        return self.bound.connections.etcd(lambda: self.reach_etcd(self, endpoints))
 
     @functools.cached_property
     def stopping(self) -> Ahead[Change]:
@@ -73,9 +78,7 @@ class ResetContext:
 
     def tell(self, done: str, planned: str) -> None:
         """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said."""
-        line = self.voice(done, planned)
-        if line is not None:
-            self.reporter.emit(line)
+        self.bound.tell(done, planned, topic=TOPIC)
 
     def tell_people(self, text: str) -> None:
         """Report a text that stands without a topic."""

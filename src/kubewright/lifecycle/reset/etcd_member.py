@@ -49,7 +49,7 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
     within = min(PATIENCE, ctx.configuration.timeouts.etcd_api_call.seconds)
     etcd: Etcd | None = None
     try:
-        etcd = ctx.reach_etcd(ctx, endpoints)
+        etcd = ctx.etcd(endpoints)
         change = remove_member(etcd, peer_url, clock=ctx.clock, within=within)
     except KubewrightError as error:
         ctx.warn(

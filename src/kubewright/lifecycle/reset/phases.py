@@ -9,8 +9,8 @@ from kubewright.workflow.phases import Phase, Phases
 
 _HERE: Final = "kubewright.lifecycle.reset"
 
-RESET: Final[Phases[ResetContext]] = Phases(
-    Phase("preflight", "Run the checks before reset", aliases=("pre-flight",), run=f"{_HERE}.checks:run"),
+PHASES: Final[Phases[ResetContext]] = Phases(
+    Phase("preflight", "Run the checks before reset", aliases=("pre-flight",), run=lambda ctx: ctx.bound.preflight(ctx)),
     Phase("delete-node", "Delete the Node of this machine", run=f"{_HERE}.node:run", condition=f"{_HERE}.node:not_wanted", hidden=True),
     Phase("remove-etcd-member", "Remove this machine's member from the local etcd cluster", run=f"{_HERE}.etcd_member:run"),
     Phase(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.node_loading import LoadedKind, load_reset
@@ -28,7 +28,7 @@ class ResetFlags:
 class ResetRequest:
     """One call of `reset` or of one of its phases; `looks_for_runtime` as for `join`. `kubeconfig` is '' if none was named.
 
-    The others are ours: files of CNI, rules of the packet filter, the Node object go as well.
+    The others are ours: files of CNI, rules of the packet filter, the Node object go as well. `ask` is given a question, and returns the answer.
     """
 
     documents: Sequence[Document] = ()
@@ -40,6 +40,7 @@ class ResetRequest:
     cleanup_cni: bool = False
     cleanup_packet_filter: bool = False
     delete_node: bool = False
+    ask: Callable[[str], str] | None = None
 
 
 def configure(request: ResetRequest, *, detected: Detected) -> LoadedKind[ResetConfiguration]:

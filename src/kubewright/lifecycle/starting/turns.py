@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import KubewrightError
@@ -25,47 +25,15 @@ Turn = Callable[[], bool]
 """Tells whether a component may start. What it raises of the tree of errors means: not yet."""
 
 
-class Turns(Protocol):
-    """Who writes manifests when. Where nothing is really started, each is written in its phase."""
-
-    def take(self, component: str, manifest: File, /) -> bool:
-        """Take over a manifest to write it later. False: it is to be written now."""
-        ...
-
-    def look(self) -> None:
-        """Raise what went wrong with a manifest that was taken over."""
-        ...
-
-    def finish(self) -> list[Change]:
-        """Write what is left: whatever it waited for is there. Returns all that was written, and raises what went wrong."""
-        ...
-
-
-class AtOnce:
-    """Nobody waits."""
-
-    def take(self, component: str, manifest: File, /) -> bool:
-        return False
-
-    def look(self) -> None:
-        return None
-
-    def finish(self) -> list[Change]:
-        return []
-
-
-AT_ONCE: Final = AtOnce()
-
-
 class InTurn:
     """Keeps new manifests until their turns, which are looked at in the order of `turns`; one that is on the machine already is written at once.
 
     Leaving the context drops what was not written: the same command again writes it.
     """
 
-    def __init__(self, host: Host, turns: Mapping[str, Turn]) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._turns = turns
+        self._turns: Mapping[str, Turn] = {}
         self._waiting: dict[str, File] = {}
         self._changes: list[Change] = []
         self._error: BaseException | None = None
@@ -81,7 +49,12 @@ class InTurn:
         if self._thread is not None:
             self._thread.join()
 
+    def arrange(self, turns: Mapping[str, Turn]) -> None:
+        """Let components wait for their turns from now on; before that, and those without one, start at once."""
+        self._turns = turns
+
     def take(self, component: str, manifest: File, /) -> bool:
+        """Take over a manifest to write it later. False: it is to be written now."""
         if component not in self._turns or self._host.state(manifest.path) is not None:
             return False
         with self._guard:
@@ -92,10 +65,12 @@ class InTurn:
         return True
 
     def look(self) -> None:
+        """Raise what went wrong with a manifest that was taken over."""
         if self._error is not None:
             raise self._error
 
     def finish(self) -> list[Change]:
+        """Write what is left: whatever it waited for is there. Returns all that was written, and raises what went wrong."""
         with self._guard:  # a write that is under way ends first
             waiting = list(self._waiting)
         self.look()

@@ -10,7 +10,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import Directory, File
 from kubewright.lifecycle.context import MachineContext
-from kubewright.lifecycle.init import rootless
+from kubewright.lifecycle.steps import rootless
 from kubewright.manifests import static_pods
 
 MANIFEST_MODE = 0o600

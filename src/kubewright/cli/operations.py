@@ -1,0 +1,109 @@
+"""One handler for everything that is done to a machine: `init`, `join`, `reset`, and each of their phases."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kubewright.apis.layout import Layout
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass
+from kubewright.base.yaml.preloading import preload
+from kubewright.cli import machine_calls
+from kubewright.cli.machine_calls import given_switch
+from kubewright.cli.machine_text import MachineText
+from kubewright.cli.output import write_plan, write_result
+from kubewright.cli.parser import Parsed
+from kubewright.cli.report import JsonLines, PlainLines
+from kubewright.cli.run_log import logged
+from kubewright.host.files import Files
+from kubewright.lifecycle import operation as engine
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.machine import Machine
+from kubewright.workflow.phases import resolved
+
+if TYPE_CHECKING:
+    from kubewright.base.events import Reporter
+    from kubewright.lifecycle.operation import Operation, Result
+
+RequestOf = Callable[..., Any]
+"""Turns the flags and the phases that were asked for into the request of an operation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """An operation and what makes requests of it, both as `module:name`. `silent` are reasons of skipped phases that are not told, None: all.
+
+    `batches`: what is written is made sure of once, at the end.
+    """
+
+    operation: str
+    request: str
+    silent: frozenset[str] | None = frozenset()
+    batches: bool = False
+
+
+ROWS: Final = {
+    "init": Row(operation="kubewright.lifecycle.init.operation:INIT", request="kubewright.cli.init:request_of"),
+    "join": Row(
+        operation="kubewright.lifecycle.join.operation:JOIN",
+        request="kubewright.cli.join:request_of",
+        silent=frozenset({"this machine joins as a worker"}),
+    ),
+    "reset": Row(
+        operation="kubewright.lifecycle.reset.operation:RESET", request="kubewright.cli.reset:request_of", silent=None, batches=True
+    ),
+}
+"""By the word that calls it."""
+
+
+def run(parsed: Parsed) -> int:
+    """Do what a command of a row says, or one of its phases, or show what that would take."""
+    preload()
+    row = ROWS[parsed.command.words[0]]
+    if given_switch(parsed, "plan") and given_switch(parsed, "dry-run"):
+        raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
+    operation = cast("Operation[Any, Any, Any]", resolved(row.operation))
+    only = machine_calls.phase_of(parsed, operation.phases) if "phase" in parsed.command.words else ()
+    request = cast("RequestOf", resolved(row.request))(parsed, only=only)
+    form, mode = parsed.text("output"), Mode.PLAN if given_switch(parsed, "plan") else Mode.APPLY
+    result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
+    return _tell(result, form=form, mode=mode)
+
+
+def this_machine(*, batches: bool = False) -> Machine:
+    """Return the machine that the program runs on."""
+    files = Files(batch=True) if batches else None
+    return Machine(
+        at=lambda layout: machine_calls.machine(layout, files=files),
+        clock=SystemClock(),
+        random=SystemRandom(),
+        layout=Layout(),
+        environment=os.environ,
+        sync=files.sync if files is not None else engine.nothing,
+    )
+
+
+def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:
+    """Print what was done, or would be; then fail if something could not be done."""
+    if mode is Mode.PLAN:
+        write_plan(result.plan, form=form)
+        return 0
+    if form != "text":
+        from kubewright.workflow.plan import Plan
+
+        write_result(Plan(changes=result.changes).as_list(), form=form)
+    sys.stdout.flush()
+    result.require_complete()
+    return 0
+
+
+def _reporter(row: Row, form: str, mode: Mode) -> Reporter:
+    """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
+    if mode is Mode.PLAN:
+        return logged(PlainLines())
+    return logged(MachineText(silent=row.silent) if form == "text" else JsonLines())

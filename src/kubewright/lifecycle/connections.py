@@ -1,0 +1,108 @@
+"""Clients of a cluster and of its etcd, as the mode of a run has them: real ones, or overlays that only remember what would be written."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kubewright.base.errors import Unreachable, WaitTimeout
+from kubewright.base.events import Reporter, Warned
+from kubewright.lifecycle.machine import LONG, Machine
+
+if TYPE_CHECKING:
+    from kubewright.etcd.api import Etcd
+    from kubewright.kube.api import KubeAPI
+    from kubewright.kube.credentials import Access
+
+    Client = TypeVar("Client", KubeAPI, Etcd)
+
+StandIns = Iterable[Mapping[str, Any]]
+"""Objects that others make in a cluster, for runs in which nobody does."""
+
+
+class Mode(enum.Enum):
+    """How an operation is run: for real, as a plan, or in the form of kubeadm's dry run."""
+
+    APPLY = "apply"
+    PLAN = "plan"
+    NARRATE = "narrate"
+
+
+class Connections:
+    """What a run talks to. Safe to use from several threads; `close` closes what was opened.
+
+    `told` hears of what is waited for on the way; `narrates` says that each write is told in kubeadm's words.
+    """
+
+    def __init__(self, machine: Machine, *, mode: Mode, reporter: Reporter, told: Reporter | None = None, narrates: bool = False) -> None:
+        self._machine = machine
+        self._mode = mode
+        self._reporter = reporter
+        self._narrates = narrates
+        self._lock = threading.RLock()
+        self._opened: list[KubeAPI | Etcd] = []
+        self._cluster: KubeAPI | None = None
+        self._lost: list[Mapping[str, Any]] | None = None
+        self.told = told or reporter
+
+    def kube(self, access: Access, *, timeout: float = LONG, proxied: bool = True, stand_ins: StandIns = ()) -> KubeAPI:
+        """Make a client of a cluster that is there; a plan reads it, and adds the stand-ins."""
+        if self._lost is not None:
+            return self._over(None, self._lost)
+        return self._over(self._kept(self._machine.client(access, timeout=timeout, proxied=proxied)), stand_ins)
+
+    def own(
+        self, access: Callable[[], Access], *, observe: Callable[[], KubeAPI | None], stand_ins: StandIns, timeout: float = LONG
+    ) -> KubeAPI:
+        """Make a client of the cluster that this run makes. In a plan it is what `observe` finds of it now, the same one for everybody."""
+        if self._mode is Mode.APPLY:
+            return self._kept(self._machine.client(access(), timeout=timeout, proxied=False))
+        with self._lock:
+            if self._cluster is None:
+                found = observe()
+                self._cluster = self._over(None if found is None else self._kept(found), stand_ins)
+            return self._cluster
+
+    def find(self, find: Callable[[], Access], *, instead: Callable[[], tuple[Access, list[Mapping[str, Any]]]]) -> Access:
+        """Find a cluster. Where none answers, a dry run goes on with the stand-ins of `instead`, and a warning."""
+        if self._mode is not Mode.NARRATE:
+            return find()
+        try:
+            return find()
+        except (Unreachable, WaitTimeout) as error:
+            access, self._lost = instead()
+            self._reporter.emit(Warned(text=f"{error.what}; stand-ins at {access.server} take the place of the cluster"))
+            return access
+
+    def etcd(self, reach: Callable[[], Etcd]) -> Etcd:
+        """Make a client of etcd; one that changes no member where nothing is really done."""
+        if self._mode is Mode.APPLY:
+            return self._kept(reach())
+        from kubewright.etcd.recording import RecordingEtcd  # who changes something needs none
+
+        return RecordingEtcd(None if self._lost is not None else self._kept(reach()))
+
+    def close(self) -> None:
+        """Close what was opened. Idempotent."""
+        with self._lock:
+            opened, self._opened = self._opened, []
+        for client in opened:
+            client.close()
+
+    def _kept(self, client: Client) -> Client:
+        with self._lock:
+            self._opened.append(client)
+        return client
+
+    def _over(self, base: KubeAPI | None, stand_ins: StandIns) -> KubeAPI:
+        if self._mode is Mode.APPLY and base is not None:
+            return base
+        if self._narrates:
+            from kubewright.kube.dry_run import DryRunKube
+
+            return DryRunKube(base, reporter=self._reporter, stand_ins=stand_ins)
+        from kubewright.kube.recording import RecordingKube
+
+        return RecordingKube(base, stand_ins=stand_ins)

@@ -1,0 +1,143 @@
+"""kubeadm's form of a dry run (spec/kubeadm.md 2.5): what would be done is told, and the files land in a directory.
+
+The directory is one that the environment names, or a new one that is removed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import Final, cast
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import UsageError
+from kubewright.base.events import Line, Reporter, Waited
+from kubewright.base.masking import mask
+from kubewright.base.waiting import Condition
+from kubewright.host import dryrun
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.removing import remove_tree
+from kubewright.host.seam import Host
+from kubewright.lifecycle.machine import Machine, is_root, state_home
+
+TOPIC: Final = "dryrun"
+_TRIES: Final = 20
+
+
+def announce(reporter: Reporter, text: str) -> None:
+    """Say one thing that would be done."""
+    reporter.emit(Line(topic=TOPIC, text=text))
+
+
+class DryRunHost(OverlayHost):
+    """An overlay that tells each file with its real path and content; certificates and kubeconfigs are not told.
+
+    Files that it `keeps` stay, though a run removes them: people want to see them.
+    """
+
+    def __init__(self, base: Host, *, reporter: Reporter, keeps: Iterable[PurePosixPath] = ()) -> None:
+        super().__init__(base)
+        self._reporter = reporter
+        self._keeps = frozenset(keeps)
+
+    def remove(self, path: PurePosixPath, /) -> Change:
+        return Change(target=f"file {path}", action=Action.NONE) if path in self._keeps else super().remove(path)
+
+    def ensure(self, desired: Desired, /) -> Change:
+        if isinstance(desired, Accounts):  # told and not added, as with kubeadm: their numbers are only known when they are
+            announce(self._reporter, f"Would create the users and groups [{' '.join(desired.groups)}] unless they are there")
+            return Change(target=desired.target, action=Action.NONE)
+        change = super().ensure(desired)
+        if change:
+            self._tell(desired, change)
+        return change
+
+    def _tell(self, desired: Desired, change: Change) -> None:
+        match desired:
+            case File(show=Show.DIFF):
+                text = mask(desired.content.decode(errors="replace").rstrip("\n"))
+                announce(self._reporter, f'Would write file "{desired.path}" with content:\n{text}')
+            case Directory():
+                announce(self._reporter, f'Would make sure that the directory "{desired.path}" is there')
+            case Ownership():
+                announce(self._reporter, f'Would give "{desired.path}" to user {desired.owner} and group {desired.group}')
+            case Service():
+                announce(self._reporter, f"Would {change.reason.replace(', ', ' and ')} the service {desired.name}")
+
+
+class DryRunWaiter:
+    """Waits for nothing, and says what would be waited for."""
+
+    def __init__(self, *, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def until(
+        self,
+        condition: Condition,
+        /,
+        *,
+        within: float,
+        saying: str,
+        every: float = 0.05,
+        at_most: float = 0.5,
+        diagnose: Callable[[], str] | None = None,
+        remedy: str = "",
+    ) -> Waited:
+        announce(self._reporter, f"Would wait for {saying}")
+        return Waited(what=saying, seconds=0.0)
+
+
+@contextmanager
+def directory(writer: Host, machine: Machine, *, variable: str, prefix: str) -> Iterator[PurePosixPath]:
+    """Give the directory of one dry run.
+
+    The one that the variable names stays; a new one is removed at the end. As root it is below /etc/kubernetes/tmp, else below
+    $XDG_STATE_HOME/kubewright/dryrun. Raises UsageError for a relative name.
+    """
+    named = machine.environment.get(variable, "")
+    if named:
+        yield _absolute(named, variable)
+        return
+    made = _free(writer, machine, prefix)
+    try:
+        writer.ensure(Directory(path=made.parent, mode=0o700))
+        writer.ensure(Directory(path=made, mode=0o700))
+        yield made
+    finally:
+        remove_tree(made)
+
+
+def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[PurePosixPath], reporter: Reporter) -> list[Change]:
+    """Write the files of an overlay into the directory, with copies of some that were there, and say so. Returns the changes there."""
+    written = dryrun.materialise(cast("OverlayHost", host), place, writer=writer, copies=copies)
+    announce(reporter, f'Wrote certificates, kubeconfigs, manifests and the files of the kubelet to "{place}"')
+    announce(reporter, "Certificates and kubeconfigs were not printed, because they hold private keys")
+    return written
+
+
+def say_whether_kept(machine: Machine, variable: str, *, reporter: Reporter) -> None:
+    """Say that the directory was removed, if it was."""
+    if not machine.environment.get(variable):
+        announce(reporter, f"That directory is removed again; name one with {variable} to keep it")
+
+
+def parent(host: Host, machine: Machine) -> PurePosixPath:
+    """Return the directory in which directories of dry runs are made."""
+    return host.layout.kubernetes / "tmp" if is_root(host) else state_home(machine.environment) / "dryrun"
+
+
+def _absolute(named: str, variable: str) -> PurePosixPath:
+    if not named.startswith("/"):
+        raise UsageError(f"{variable}={named} is not an absolute path", remedy="give a full path")
+    return PurePosixPath(named)
+
+
+def _free(writer: Host, machine: Machine, prefix: str) -> PurePosixPath:
+    above = parent(writer, machine)
+    for _ in range(_TRIES):
+        made = above / f"{prefix}{int.from_bytes(machine.random.token_bytes(4), 'big')}"
+        if writer.state(made) is None:
+            return made
+    raise UsageError(f"there is no free name for a directory in {above}", remedy=f"remove what is left over of earlier dry runs in {above}")

@@ -1,0 +1,152 @@
+"""`init` as a row: how its configuration is made, what its phases work with, and in which order a control plane is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.addresses import Addresses
+from kubewright.apis.detected import Detected
+from kubewright.apis.kubeadm.arguments import of_control_plane
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.layout import Layout
+from kubewright.base.events import Line
+from kubewright.base.records import replace
+from kubewright.host.seam import Host
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.init import external
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.init.phases import PHASES
+from kubewright.lifecycle.init.request import InitRequest, configure
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
+from kubewright.lifecycle.starting.ahead import AHEAD
+from kubewright.lifecycle.starting.turns import Turn
+from kubewright.lifecycle.steps import stand_ins
+from kubewright.pki import table
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.machine_record import MachineRecord
+
+_STARTING: Final = frozenset({"etcd/local", "kubeconfig/super-admin", "kubelet-start", "wait-control-plane", "control-plane-check"})
+_AUTHORITIES: Final = tuple(row.base for row in table.CERTIFICATES if isinstance(row, table.Authority))
+_PATIENCE: Final = 3.0
+"""Seconds that one look of the turns may take."""
+
+
+def prepare(request: InitRequest, machine: Machine) -> Prepared[Configuration]:
+    """Load the configuration and find the places that it names.
+
+    Raises as `configure` does, and UsageError for a phase that cannot run alone, before the configuration is looked at.
+    """
+    if request.only:
+        PHASES.select(only=request.only)
+    here = machine.at(machine.layout)
+    loaded = configure(request, detected=_detected(here), random=machine.random, layout=machine.layout)
+    configuration = loaded.configuration
+    places = _places(request, configuration, machine.layout)
+    host = here if places == machine.layout else machine.at(places)
+    return Prepared(
+        configuration=configuration,
+        host=host,
+        warnings=[*loaded.warnings, *_about_arguments(request, configuration, host)],
+        only=request.only,
+        skip=tuple(configuration.init.skip_phases),
+        dry_run=configuration.init.dry_run,
+        adopts=request.adopt,
+        record=lambda: _record(configuration),
+    )
+
+
+def _detected(here: Host) -> Detected:
+    found = here.facts.detected
+    if found.cri_sockets:
+        return found
+    from kubewright.lifecycle import machine_record  # most machines have a container runtime
+
+    return machine_record.with_runtime(found, here)
+
+
+def _places(request: InitRequest, configuration: Configuration, layout: Layout) -> Layout:
+    local = configuration.cluster.etcd.local
+    moved = layout.at(pki=configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
+    moved = replace(moved, cri_socket=configuration.init.node_registration.cri_socket)
+    return replace(moved, kubernetes=PurePosixPath(request.kubeconfig_directory)) if request.kubeconfig_directory else moved
+
+
+def _about_arguments(request: InitRequest, configuration: Configuration, host: Host) -> list[str]:
+    given = list(of_control_plane(configuration))
+    if not given:
+        return []
+    from kubewright.lifecycle.init import arguments  # most configurations have no arguments
+
+    chosen = PHASES.select(only=request.only, skip=configuration.init.skip_phases)
+    return arguments.warnings(given, configuration=configuration, host=host, phases=frozenset(node.name for node in chosen))
+
+
+def _record(configuration: Configuration) -> MachineRecord:
+    from kubewright.lifecycle import machine_record
+
+    return machine_record.of_init(configuration)
+
+
+def context(request: InitRequest, configuration: Configuration, bound: Bound) -> InitContext:
+    """Make what the phases work with."""
+    endpoint = configuration.init.local_api_endpoint
+    return InitContext(
+        bound=bound,
+        configuration=configuration,
+        layout=bound.host.layout,
+        addresses=Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
+        request=request,
+    )
+
+
+def _opening(ctx: InitContext) -> None:
+    """Require what a run cannot make, and say what is made."""
+    external.check(ctx)
+    if ctx.bound.whole:
+        ctx.reporter.emit(Line(topic="init", text=f"Using Kubernetes version: {ctx.cluster.kubernetes_version}"))
+
+
+def _turns(ctx: InitContext) -> Mapping[str, Turn]:
+    from kubewright.lifecycle.starting import order  # single phases that only write files do without
+
+    return order.first_control_plane(ctx.cluster, ctx.host, connect=lambda: ctx.connect("super-admin", timeout=_PATIENCE))
+
+
+def _reused(host: Host) -> list[PurePosixPath]:
+    """Return the authorities that are there; where the cluster's own is kept elsewhere, also the kubeconfigs, which nobody here can make."""
+    layout, there = host.layout, host.state
+    wanted = [path for base in _AUTHORITIES for path in (layout.certificate(base), layout.key(base))]
+    if there(layout.certificate("ca")) is not None and there(layout.key("ca")) is None:
+        wanted += [layout.kubeconfig(row.name) for row in table.KUBECONFIGS]
+    return [path for path in wanted if there(path) is not None]
+
+
+def _require_administrators(host: Host, machine: Machine) -> None:
+    """Require that the kubeconfig which a run writes with can be used, where there is one. Raises as `administrators.load` does."""
+    from kubewright.lifecycle import administrators  # for a machine that is taken over
+
+    writes = host.layout.kubeconfig("super-admin")
+    if host.state(writes) is not None:
+        administrators.load(host, writes, now=machine.clock.now())
+
+
+INIT: Final = Operation(
+    name="init",
+    phases=PHASES,
+    configure=prepare,
+    context=context,
+    policy=Policy(before_adopting=_require_administrators),
+    preflight={
+        Mode.APPLY: "kubewright.lifecycle.init.checks:checked",
+        Mode.PLAN: "kubewright.lifecycle.init.checks:named",
+        Mode.NARRATE: "kubewright.lifecycle.init.checks:named",
+    },
+    start=Start(phases=_STARTING, turns=_turns, ahead=AHEAD),
+    dry_run=DryRun(variable="KUBEADM_INIT_DRYRUN_DIR", prefix="kubeadm-init-dryrun", copies=_reused),
+    opening=_opening,
+    kubelet_makes=stand_ins.kubelet_files,
+)

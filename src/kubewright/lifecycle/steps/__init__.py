@@ -1,0 +1,1 @@
+"""Work that several operations do to a machine or its cluster."""
