@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -38,6 +39,9 @@ _DATA: Final = {"kubewright.manifests.bootstrap_policy": "text", "kubewright.man
 
 _IMPORT: Final = re.compile(r"^[ \t]+(?:from ([\w.]+) import (?:\(\s*)?([\w \t,\n]+?)(?:\)|#|$)|import ([\w., \t]+))", re.MULTILINE)
 """An import that is indented, so that it runs later: the package and its names, or the modules."""
+
+_NAME: Final = re.compile(r"kubewright(\.\w+)+:\w+")
+"""A function as rows of tables name it."""
 
 _FOR_TYPES: Final = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
 
@@ -70,7 +74,7 @@ def preload(modules: Iterable[str]) -> None:
         module = _imported(name)
         if module is not None and name.startswith(_OURS):
             waiting += _later(module)
-            _load_what_is_named(module)
+            waiting += _named(module)
         if name in _DATA:
             getattr(module, _DATA[name])()
         waiting += [other for other in list(sys.modules) if other.startswith(_OURS) and other not in done]
@@ -105,14 +109,29 @@ def _later(module: ModuleType) -> Iterator[str]:
             yield from _parts(package, [name.split()[0] for name in names.split(",") if name.strip()])
 
 
-def _load_what_is_named(module: ModuleType) -> None:
-    """Import what phases name, and what a package imports when it is asked for it."""
-    for value in list(vars(module).values()):
+def _named(module: ModuleType) -> list[str]:
+    """Return the modules that the tables of a module name, with all of their package; load what phases name, and what is made when asked for."""
+    found = []
+    for key, value in list(vars(module).items()):
         if isinstance(value, Phases):
             value.load()
+        found += [] if key.startswith("__") else [text.partition(":")[0] for text in _texts(value) if _NAME.fullmatch(text)]
     if hasattr(module, "__getattr__"):
         for name in getattr(module, "__all__", ()):
             getattr(module, name)
+    return found
+
+
+def _texts(value: object, depth: int = 3) -> Iterator[str]:
+    """Yield the texts in a table of rows, and in what a row holds."""
+    if isinstance(value, str):
+        yield value
+    elif depth and isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part, depth - 1)
+    elif depth and type(value).__module__.startswith(_OURS):
+        for name in getattr(type(value), "__annotations__", ()):
+            yield from _texts(getattr(value, name, None), depth - 1)
 
 
 def _parts(package: str, names: list[str]) -> Iterator[str]:

@@ -124,7 +124,7 @@ class Box:
     def whole(self, **more: object):
         """This machine, with its clock and its own randomness for each run."""
         given = {"at": self.machine, "clock": self.clock, "random": SeededRandom(len(self.reporter.events)), "layout": self.layout}
-        given["environment"] = {"HOME": str(self.root)}
+        given["environment"] = {"XDG_STATE_HOME": str(self.root / "run")}
         return machine.Machine(**{**given, **more})
 
     def call(self, request):

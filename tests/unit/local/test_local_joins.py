@@ -88,7 +88,7 @@ def test_the_configuration_of_the_cluster_gets_the_places_of_the_machine(where: 
 
 def test_the_tree_has_all_phases_of_join_in_their_order() -> None:
     ours = [node.name for node in LOCAL_JOIN.nodes]
-    assert [name for name in ours if name not in {"keep-data", "begin-anew"}] == [node.name for node in phases.JOIN.nodes]
+    assert [name for name in ours if name not in {"keep-data", "begin-anew"}] == [node.name for node in phases.PHASES.nodes]
     assert ours.index("keep-data") < ours.index("etcd-join")
     assert ours.index("begin-anew") == ours.index("kubelet-start") - 1
 
