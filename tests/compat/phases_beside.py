@@ -15,14 +15,16 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, RecordingReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
-from kubewright.base.waiting import InstantWaiter
 from kubewright.cli import init as command
 from kubewright.cli.parser import parse
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
-from kubewright.lifecycle.init import calls, printing
+from kubewright.lifecycle.init import printing
+from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.phases import PHASES as INIT
+from kubewright.lifecycle.machine import Machine as Whole
+from operation_kit import NoCluster, run_phases
 
 FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=Machine())
 
@@ -35,10 +37,6 @@ class Outcome:
     files: dict[str, bytes]
     lines: list[str]
     error: str = ""
-
-
-def no_cluster(_):
-    raise AssertionError("a phase without a machine asked a cluster")
 
 
 @dataclass(frozen=True)
@@ -79,13 +77,13 @@ class Root:
 
         parsed = parse(words, program="kubeadm")
         node = INIT.named(parsed.command.words[2:])
-        means = calls.Means(clock=SystemClock(), random=SystemRandom(), reporter=reporter)
+        whole = Whole(at=machine, clock=SystemClock(), random=SystemRandom())
         try:
-            call = calls.Call.of(command.request_of(parsed, only=(node.name,)), machine=machine, means=means)
+            request = command.request_of(parsed, only=(node.name,))
+            prepared = prepare(request, whole)
             if "print-manifest" in parsed.given:
-                return Outcome(False, {}, printing.manifest(call, node.name).splitlines())
-            with calls.context(call, hosts[-1], waiter=InstantWaiter(), connect=no_cluster) as ctx:
-                calls.run(ctx, call)
+                return Outcome(False, {}, printing.manifest(prepared, node.name).splitlines())
+            run_phases(prepared, request, whole, kube=NoCluster(), reporter=reporter)
         except KubewrightError as error:
             return Outcome(True, written(hosts), [], str(error))
         lines = [f"[{event.topic}] {event.text}" for event in reporter.events if isinstance(event, Line)]

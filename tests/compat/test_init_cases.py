@@ -21,8 +21,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass, replace
-from kubewright.base.waiting import InstantWaiter
-from kubewright.cli import init as command
+from kubewright.cli import machine_calls
 from kubewright.cli.main import main
 from kubewright.host.decide import roots
 from kubewright.host.desired import File
@@ -30,9 +29,11 @@ from kubewright.host.facts import Facts, Machine
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.configuration import read_documents
-from kubewright.lifecycle.init import calls, dry_run_directory
+from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.machine import Machine as Whole
 from kubewright.pki import bundles, certificates, keys, pairs, pem, summaries
+from operation_kit import Below, NoCluster, run_phases
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases"
 DRY = (
@@ -129,9 +130,8 @@ def dry(case, tmp_path_factory):
     directory, out, err = tmp_path_factory.mktemp("init") / "dry", io.StringIO(), io.StringIO()
     argv = ["init", "--dry-run", "--config", str(REFERENCE / case / "kubeadm.yaml")]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        patch.setenv(dry_run_directory.VARIABLE, str(directory))
-        patch.setattr(command, "machine", lambda layout: host_of(case, layout))
-        patch.setattr(command, "writer", lambda layout: RealHost(layout=layout))
+        patch.setenv(INIT.dry_run.variable, str(directory))
+        patch.setattr(machine_calls, "machine", lambda layout, *, files=None: Below(host_of(case, layout)))
         code = main([*argv, "--upload-certs"] if case in UPLOADED else argv)
     assert (code, [line for line in err.getvalue().splitlines() if not line.startswith("warning: ")]) == (0, [])
     paths = [path for path in directory.rglob("*") if path.is_file()]
@@ -145,13 +145,13 @@ def written_over(case, _):
     """Run the phases that write files over a plan of the machine; with an authority kept elsewhere, twice, its keys lost between."""
     host, reporter = host_of(case, Layout()), RecordingReporter()
     asked = InitRequest(documents=read_documents(str(REFERENCE / case / "kubeadm.yaml")), from_file=True, only=PHASES)
-    call = calls.Call.of(asked, machine=lambda _: host, means=calls.Means(clock=SystemClock(), random=SystemRandom(), reporter=reporter))
+    whole = Whole(at=lambda _: host, clock=SystemClock(), random=SystemRandom())
+    prepared = prepare(asked, whole)
     for times in range(2 if case == "external-ca" else 1):
         if times:
             for name in ("ca.key", "front-proxy-ca.key"):
                 host.remove(host.layout.pki / name)
-        with calls.context(call, host, waiter=InstantWaiter(), connect=lambda _: pytest.fail("a cluster was asked")) as ctx:
-            calls.run(ctx, call)
+        run_phases(prepared, asked, whole, kube=NoCluster(), reporter=reporter, host=host)
     files = {
         flat(case, str(file.path).lstrip("/")): (file.mode, file.content)
         for file in host.files

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
@@ -26,10 +27,15 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import calls, observing, planning
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.init import observing
+from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.operation import bind, run
 from kubewright.pki import sealing
 from kubewright.tokens import cluster_info, parse
+from operation_kit import observed, run_phases
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cluster-objects"
 STORED = sorted(path.stem for path in REFERENCE.glob("*_*.json"))
@@ -58,14 +64,20 @@ class Cluster:
     def call(self, *, upload_certs: bool):
         path = REFERENCE / "kubeadm.yaml"
         request = InitRequest(documents=yaml.load_all(path.read_bytes(), source=path.name), from_file=True, upload_certs=upload_certs)
-        means = calls.Means(clock=self.clock, random=SystemRandom(), reporter=self.reporter)
-        return calls.Call.of(request, machine=self.machine, means=means)
+        return request
+
+    def whole(self):
+        return Whole(at=self.machine, clock=self.clock, random=SystemRandom(), environment={"HOME": "/nonexistent"})
 
     def init(self, *, upload_certs: bool):
-        call = self.call(upload_certs=upload_certs)
+        request = self.call(upload_certs=upload_certs)
+        prepared = prepare(request, self.whole())
         waiter = PollingWaiter(clock=self.clock, reporter=self.reporter)
-        with calls.context(call, call.host, waiter=waiter, connect=lambda _: self.client) as ctx:
-            return calls.run(ctx, call).changes
+        return run_phases(prepared, request, self.whole(), kube=self.client, reporter=self.reporter, waiter=waiter)
+
+    def plan(self, *, upload_certs: bool):
+        row = observed(lambda _: KubeClient(self.client.access))
+        return run(row, self.call(upload_certs=upload_certs), self.whole(), reporter=self.reporter, mode=Mode.PLAN).plan
 
 
 @pytest.fixture(scope="module")
@@ -190,13 +202,13 @@ def test_a_second_run_changes_nothing(cluster, made):
 
 
 def test_a_second_plan_of_the_live_cluster_is_empty(cluster, made):
-    plan = planning.plan(cluster.call(upload_certs=True), observe=lambda _: cluster.client)
+    plan = cluster.plan(upload_certs=True)
     assert (plan.text(), plan.as_list()) == ("", [])
 
 
 def test_what_is_missing_is_planned_and_then_repaired(cluster, made):
     cluster.client.delete(named("ClusterRoleBinding"), "kubeadm:node-proxier")
-    plan = planning.plan(cluster.call(upload_certs=False), observe=lambda _: cluster.client)
+    plan = cluster.plan(upload_certs=False)
     assert [(change.action.value, change.target) for change in plan.changes] == [("create", "clusterrolebinding kubeadm:node-proxier")]
     with pytest.raises(NotFound):
         stored(cluster, "ClusterRoleBinding", "-", "kubeadm:node-proxier")
@@ -234,8 +246,10 @@ def test_a_plan_finds_the_cluster_through_a_kubeconfig(cluster, made, apiserver,
             )
         )
     )
-    call = cluster.call(upload_certs=False)
-    found = observing.cluster(replace(call, request=replace(call.request, kubeconfig=str(path))))
+    request = replace(cluster.call(upload_certs=False), kubeconfig=str(path))
+    prepared = prepare(request, cluster.whole())
+    with bind(INIT, prepared, cluster.whole(), mode=Mode.PLAN, reporter=cluster.reporter) as bound:
+        found = observing.cluster(bound, Addresses.of_machine("10.98.0.11"), kubeconfig=request.kubeconfig)
     assert isinstance(found, KubeClient)
     assert found.get(named("Node"), "node1")["metadata"]["name"] == "node1"
     found.close()

@@ -7,11 +7,10 @@ from pathlib import Path, PurePosixPath
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
-from kubewright.base import records, yaml
+from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.records import replace
 from kubewright.host.facts import Facts, Machine
 from kubewright.host.files import Files
 from kubewright.host.found import ServiceState
@@ -21,11 +20,10 @@ from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import machine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import operation as init
-from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.operation import bind, run
+from kubewright.lifecycle.operation import run
 from kubewright.lifecycle.steps import stand_ins
-from kubewright.workflow import runner
+from operation_kit import observed, run_phases
 
 TOKEN = "abcdef.0123456789abcdef"
 DETECTED = Detected(host_name="node1", default_ipv4="10.98.0.11", cri_sockets=("unix:///var/run/containerd/containerd.sock",))
@@ -71,31 +69,6 @@ class Services:
         raise AssertionError(name)
 
     stop = enable = disable = refuse
-
-
-@records.dataclass(frozen=True, kw_only=True)
-class KnownCluster(InitContext):
-    """Sees a cluster that `observe` gives, or talks to `kube` alone."""
-
-    observe: object = None
-    kube: object = None
-
-    def connect(self, name, *, timeout=0.0):
-        return self.kube or self.bound.connections.own(
-            lambda: self._access(name), observe=lambda: self.observe(self), stand_ins=stand_ins.objects(self.configuration), timeout=timeout
-        )
-
-
-def observed(observe):
-    """`init` whose plans see the cluster that `observe` gives."""
-
-    def context(request, configuration, bound):
-        made = init.context(request, configuration, bound)
-        return KnownCluster(
-            bound=bound, configuration=configuration, layout=made.layout, addresses=made.addresses, request=request, observe=observe
-        )
-
-    return replace(init.INIT, context=context)
 
 
 @dataclass
@@ -155,16 +128,11 @@ class Box:
 
     def run(self, request, *, overlay=False, kubelet_makes=()):
         """Run the phases: on the real files, or over them; against a cluster that only remembers. Returns all changes."""
-        prepared = self.call(request)
+        prepared = init.prepare(request, self.whole())
         host = OverlayHost(prepared.host) if overlay else prepared.host
         for body in stand_ins.objects(prepared.configuration):
             self.kube._stand_ins.setdefault(("", "nodes", None, body["metadata"]["name"]), body)
-        row = observed(lambda _: None)
-        with bind(row, prepared, self.whole(), mode=Mode.PLAN, reporter=self.reporter) as seams:
-            bound = replace(seams, host=host, kubelet_makes=kubelet_makes)
-            ctx = replace(row.context(request, prepared.configuration, bound), kube=self.kube)
-            row.opening(ctx)
-            return runner.run(row.phases, ctx, reporter=self.reporter, clock=self.clock, only=prepared.only, skip=prepared.skip).changes
+        return run_phases(prepared, request, self.whole(), kube=self.kube, reporter=self.reporter, host=host, kubelet_makes=kubelet_makes)
 
     def lines(self, topic=None):
         return [event.text for event in self.reporter.events if isinstance(event, Line) and topic in (None, event.topic)]

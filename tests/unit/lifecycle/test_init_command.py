@@ -12,9 +12,9 @@ from kubewright.base import yaml
 from kubewright.cli import machine_calls
 from kubewright.cli.main import main
 from kubewright.host.decide import roots
-from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.init.operation import INIT
 from kubewright.lifecycle.machine import LOCK
+from operation_kit import Below
 
 VARIABLE = INIT.dry_run.variable
 
@@ -30,21 +30,12 @@ def config(tmp_path, box):
     return path
 
 
-class FreshHost(OverlayHost):
-    """Has nothing in kubeadm's directories; what is written elsewhere, as by a dry run, is written."""
-
-    def ensure(self, desired, /):
-        path = getattr(desired, "path", None)
-        outside = path is not None and not any(path.is_relative_to(root) for root in roots(Layout()))
-        return self._base.ensure(desired) if outside else super().ensure(desired)
-
-
 @pytest.fixture(autouse=True)
 def this_machine(monkeypatch, box, tmp_path):
     """A machine that has nothing in kubeadm's directories, and a home of its own."""
 
     def machine(layout, *, files=None):
-        host = FreshHost(box.machine(layout))
+        host = Below(box.machine(layout))
         for root in roots(Layout()):
             host.remove(root)
         return host

@@ -1,0 +1,69 @@
+"""Runs of the phases of `init` for tests: against a cluster that is given, over whatever host is given, on a machine that nobody checks."""
+
+from __future__ import annotations
+
+from kubewright.base.events import Warned
+from kubewright.base.records import dataclass, replace
+from kubewright.base.waiting import InstantWaiter
+from kubewright.host.decide import roots
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.init import operation as init
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.operation import bind
+from kubewright.lifecycle.steps import stand_ins
+from kubewright.workflow import runner
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownCluster(InitContext):
+    """Sees a cluster that `observe` gives in plans, or talks to `kube` alone."""
+
+    observe: object = None
+    kube: object = None
+
+    def connect(self, name, *, timeout=0.0):
+        return self.kube or self.bound.connections.own(
+            lambda: self._access(name), observe=lambda: self.observe(self), stand_ins=stand_ins.objects(self.configuration), timeout=timeout
+        )
+
+
+def observed(observe):
+    """`init` whose plans see the cluster that `observe` gives."""
+
+    def context(request, configuration, bound):
+        made = init.context(request, configuration, bound)
+        return KnownCluster(
+            bound=bound, configuration=configuration, layout=made.layout, addresses=made.addresses, request=request, observe=observe
+        )
+
+    return replace(init.INIT, context=context)
+
+
+def run_phases(prepared, request, machine, *, kube, reporter, host=None, waiter=None, kubelet_makes=()):
+    """Run the phases that were asked for as they are: every change is returned, also where nothing differs. `preflight` only names images."""
+    row = observed(lambda _: None)
+    for warning in prepared.warnings:
+        reporter.emit(Warned(text=warning))
+    with bind(row, prepared, machine, mode=Mode.PLAN, reporter=reporter) as seams:
+        bound = replace(seams, host=host or prepared.host, waiter=waiter or InstantWaiter(), kubelet_makes=kubelet_makes)
+        ctx = replace(row.context(request, prepared.configuration, bound), kube=kube)
+        row.opening(ctx)
+        return runner.run(row.phases, ctx, reporter=reporter, clock=machine.clock, only=prepared.only, skip=prepared.skip).changes
+
+
+class NoCluster:
+    """A cluster that nobody may ask."""
+
+    def __getattr__(self, _: str):
+        raise AssertionError("a cluster was asked")
+
+
+class Below(OverlayHost):
+    """A host whose directories of kubeadm lie over another one; what is written beside them, as by a dry run, is really written."""
+
+    def ensure(self, desired, /):
+        path = getattr(desired, "path", None)
+        beside = path is not None and not any(path.is_relative_to(root) for root in roots(self.layout))
+        return RealHost(layout=self.layout).ensure(desired) if beside else super().ensure(desired)
