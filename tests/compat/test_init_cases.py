@@ -326,7 +326,7 @@ def test_no_secret_is_told_but_the_token_that_people_ask_for(run):
 
 
 def test_printed_add_ons_are_the_same(run, monkeypatch, capsys):
-    monkeypatch.setattr(command, "machine", lambda layout: host_of(run.case, layout))
+    monkeypatch.setattr(machine_calls, "machine", lambda layout, **_: host_of(run.case, layout))
     for add_on, wanted in run.reference("addons-print-manifest.json").items():
         argv = ["init", "phase", "addon", add_on, "--print-manifest", "--config", str(REFERENCE / run.case / "kubeadm.yaml")]
         assert main(argv) == 0
@@ -345,7 +345,7 @@ def without_empty(value):
 def test_proxy_variables_do_not_reach_printed_manifests(monkeypatch, capsys):
     detected = replace(FACTS.detected, proxy_environment={"HTTPS_PROXY": "http://proxy.example.com:3128"})
     monkeypatch.setattr(
-        command, "machine", lambda layout: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine()))
+        machine_calls, "machine", lambda layout, **_: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine()))
     )
     path = REFERENCE / "ipv4-minimal" / "kubeadm.yaml"
     assert main(["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", str(path)]) == 0

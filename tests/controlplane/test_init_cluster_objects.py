@@ -63,8 +63,10 @@ class Cluster:
 
     def call(self, *, upload_certs: bool):
         path = REFERENCE / "kubeadm.yaml"
-        request = InitRequest(documents=yaml.load_all(path.read_bytes(), source=path.name), from_file=True, upload_certs=upload_certs)
-        return request
+        return InitRequest(documents=yaml.load_all(path.read_bytes(), source=path.name), from_file=True, upload_certs=upload_certs)
+
+    def prepared(self, *, upload_certs: bool):
+        return prepare(self.call(upload_certs=upload_certs), self.whole())
 
     def whole(self):
         return Whole(at=self.machine, clock=self.clock, random=SystemRandom(), environment={"HOME": "/nonexistent"})
@@ -156,7 +158,7 @@ def test_the_certificates_are_sealed_with_the_key_and_die_with_a_token(cluster, 
     values = {name: base64.b64decode(value) for name, value in found["data"].items()}
     assert sorted(values) == sorted(wanted["data_decoded"])
     for name, value in values.items():
-        content = cluster.call(upload_certs=True).host.read(place(cluster, name))
+        content = cluster.prepared(upload_certs=True).host.read(place(cluster, name))
         assert content is not None
         assert sealing.unseal(value, CERTIFICATE_KEY, name=name) == content
         assert len(value) == len(content) + 28
@@ -166,13 +168,13 @@ def test_the_certificates_are_sealed_with_the_key_and_die_with_a_token(cluster, 
 
 
 def place(cluster, name):
-    layout = cluster.call(upload_certs=True).host.layout
+    layout = cluster.prepared(upload_certs=True).host.layout
     return layout.pki / (name.replace("etcd-", "etcd/") if name.startswith("etcd-") else name)
 
 
 def test_cluster_info_is_kubeadms_and_already_signed(cluster, made):
     wanted, found = find(cluster, "ConfigMap_kube-public_cluster-info")
-    ca = base64.b64encode(cluster.call(upload_certs=False).host.read(place(cluster, "ca.crt"))).decode()
+    ca = base64.b64encode(cluster.prepared(upload_certs=False).host.read(place(cluster, "ca.crt"))).decode()
     assert sorted(found["data"]) == sorted(wanted["data"])
     assert found["data"]["kubeconfig"].replace(ca, "<base64 of pki/ca.crt>") == wanted["data"]["kubeconfig"]
     verified = cluster_info.verify(found, token=parse("abcdef.0123456789abcdef"), server="test")
@@ -246,9 +248,9 @@ def test_a_plan_finds_the_cluster_through_a_kubeconfig(cluster, made, apiserver,
             )
         )
     )
-    request = replace(cluster.call(upload_certs=False), kubeconfig=str(path))
-    prepared = prepare(request, cluster.whole())
-    with bind(INIT, prepared, cluster.whole(), mode=Mode.PLAN, reporter=cluster.reporter) as bound:
+    fresh = Cluster(cluster.client)  # a machine that has no authority yet which the kubeconfig could differ from
+    request = replace(fresh.call(upload_certs=False), kubeconfig=str(path))
+    with bind(INIT, prepare(request, fresh.whole()), fresh.whole(), mode=Mode.PLAN, reporter=fresh.reporter) as bound:
         found = observing.cluster(bound, Addresses.of_machine("10.98.0.11"), kubeconfig=request.kubeconfig)
     assert isinstance(found, KubeClient)
     assert found.get(named("Node"), "node1")["metadata"]["name"] == "node1"
