@@ -107,8 +107,8 @@ bench: $(VENV)/.test ## Run the benchmarks and write docs/performance
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.bench $(ARGS)
 
-# About 30 minutes on two quiet cores: init 10, worker 5, control-plane 15.
-soak: $(VENV)/.test ## Kill init and joins at 50 random moments each, write docs/soak.md (ARGS='--workflow init --count 8')
+# About 40 minutes on two quiet cores: init 17, worker 5, control-plane 19.
+soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random moments each, write docs/soak.md (ARGS='--workflow init --count 8')
 	$(BIN)/kubewright binaries fetch
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)

@@ -95,12 +95,20 @@ def _boundaries(outcomes: Sequence[Outcome]) -> list[str]:
     if not names:
         return []
     columns = [[one for one in outcomes if one.workflow == name] for name in names]
-    told = [f"{_TITLES[name]}: {_counted(column)}, taken {_days(column)}" for name, column in zip(names, columns, strict=True)]
+    told = [
+        f"{_TITLES[name]}: {_counted(column)}{_left(column)}, taken {_days(column)}" for name, column in zip(names, columns, strict=True)
+    ]
     lines = [f"| killed where | {' | '.join(told)} |", "|" + "---|" * (len(names) + 1)]
     for boundary in dict.fromkeys(one.boundary for one in outcomes):
         cells = [[one for one in column if one.boundary == boundary] for column in columns]
         lines.append(f"| {boundary} | {' | '.join(map(_ended, cells))} |")
     return [*lines, *_failures(outcomes)]
+
+
+def _left(outcomes: Sequence[Outcome]) -> str:
+    """Tell of a run that was interrupted how many of the boundaries it did not come to."""
+    left = outcomes[-1].count - len({one.index for one in outcomes})
+    return f", {left} not tried yet" if left else ""
 
 
 def _ended(outcomes: Sequence[Outcome]) -> str:

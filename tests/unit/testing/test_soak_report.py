@@ -13,8 +13,8 @@ from tests.soak.report import Outcome
 GOOD = Outcome("init", 0, 4, 7, 0.5, 5.0, True, 9.1, "2026-11-21T20:00:00+00:00", "")
 
 
-def at(boundary: str, workflow: str = "init", *, killed: bool = True, error: str = "") -> Outcome:
-    return Outcome(workflow, 0, 2, 7, 0.0, 5.0, killed, 9.1, "2026-11-21T20:00:00+00:00", error, boundary)
+def at(boundary: str, workflow: str = "init", *, index: int = 0, killed: bool = True, error: str = "") -> Outcome:
+    return Outcome(workflow, index, 2, 7, 0.0, 5.0, killed, 9.1, "2026-11-21T20:00:00+00:00", error, boundary)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -38,10 +38,14 @@ def test_a_page_without_failures_names_none():
 
 
 def test_every_boundary_has_a_row_that_says_where_the_kill_came_and_how_it_ended():
-    found = [at("preflight begins"), at("certs begins", killed=False, error="AssertionError: no"), at("preflight begins", "worker")]
+    found = [
+        at("preflight begins"),
+        at("certs begins", index=1, killed=False, error="AssertionError: no"),
+        at("preflight begins", "worker"),
+    ]
     text = report.page(found)
     [head, _, *boundaries] = rows(text)
-    assert head == ["killed where", "init: 1 of 2 ok, taken 2026-11-21", "worker join: 1 of 1 ok, taken 2026-11-21"]
+    assert head == ["killed where", "init: 1 of 2 ok, taken 2026-11-21", "worker join: 1 of 1 ok, 1 not tried yet, taken 2026-11-21"]
     assert boundaries == [
         ["preflight begins", "killed there, ok", "killed there, ok"],
         ["certs begins", "not killed there, failed", "-"],
