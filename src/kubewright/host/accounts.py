@@ -14,7 +14,7 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.desired import Accounts
-from kubewright.host.seam import FileReader
+from kubewright.host.readers import FileReader
 
 NO_SHELL: Final = "/bin/false"
 PASSWD: Final = "passwd"  # noqa: S105 - the name of a file

@@ -16,7 +16,7 @@ from kubewright.apis.detected import Detected
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field
 from kubewright.host.found import Kind
-from kubewright.host.seam import FileReader, Network
+from kubewright.host.readers import FileReader, Network
 
 CRI_SOCKETS: Final = (
     "unix:///var/run/containerd/containerd.sock",

@@ -35,7 +35,8 @@ from kubewright.host.facts import Facts
 from kubewright.host.failures import explained
 from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.processes import Identity, Usage
-from kubewright.host.seam import ContainerRuntime, Host, Network, PacketFilter, Processes, Programs, RuntimeVersion
+from kubewright.host.readers import Network, Programs
+from kubewright.host.seam import ContainerRuntime, Host, PacketFilter, Processes, RuntimeVersion
 from kubewright.host.walking import OUTER_MODE
 
 if TYPE_CHECKING:

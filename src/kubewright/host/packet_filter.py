@@ -13,8 +13,8 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
-from kubewright.host.commands import Commands
-from kubewright.host.seam import Programs
+from kubewright.host.programs import Commands
+from kubewright.host.readers import Programs
 
 WITHIN: Final = 60.0
 """Seconds for one command: tens of thousands of rules take a while."""

@@ -1,13 +1,14 @@
-"""The programs of this machine that others have installed: where they are, and which version they say they have."""
+"""The programs of this machine: where they are, running them to their end, and which version they say they have. Argument lists only, no shell."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, Protocol
 
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
 from kubewright.host.trust import weakness
 
 _WITHIN: Final = 10.0
@@ -40,8 +41,64 @@ def find(name: str, *, environment: Mapping[str, str]) -> PurePosixPath | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a program ended, and what it wrote."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+class Commands(Protocol):
+    """Runs programs."""
+
+    def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
+        """Run a program that reads a text. Raises HostError if it cannot be started, or has not ended within so many seconds."""
+        ...
+
+
+class RealCommands:
+    """Runs programs of this machine with an environment: PATH says where they are."""
+
+    def __init__(self, *, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+
+    def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
+        import subprocess  # few commands run programs
+
+        try:
+            ended = subprocess.run(
+                list(argv),
+                executable=self._executable(argv[0]),
+                capture_output=True,
+                timeout=within,
+                check=False,
+                input=text.encode(),
+                env={**self._environment, "LC_ALL": "C"},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostError(
+                f"`{' '.join(argv)}` did not end within {within:g} s", remedy="run it by hand to see what it waits for"
+            ) from error
+        except OSError as error:
+            raise HostError(
+                f"{argv[0]} cannot be run", detail=error.strerror or str(error), remedy=f"install {argv[0]}, or see that it is on PATH"
+            ) from error
+        return Ended(code=ended.returncode, out=_text(ended.stdout), err=_text(ended.stderr))
+
+    def _executable(self, name: str) -> str | None:
+        """Return what stands for a name, None to leave the search to the system, which then says that there is nothing."""
+        found = None if "/" in name else find(name, environment=self._environment)
+        return None if found is None else str(found)
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", errors="replace")
+
+
 class RealPrograms:
-    """The programs on PATH. Implements `host.seam.Programs`."""
+    """The programs on PATH. Implements `host.readers.Programs`."""
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -53,8 +110,6 @@ class RealPrograms:
         found = self.path(name)
         if found is None:
             raise HostError(f"{name} is not installed", remedy=f"install {name}, or see that it is on PATH")
-        from kubewright.host.commands import RealCommands  # few commands run programs
-
         ended = RealCommands(environment=self._environment).run([str(found), "--version"], within=_WITHIN)
         if ended.code:
             raise HostError(

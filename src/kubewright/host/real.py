@@ -175,8 +175,8 @@ class RealHost:
 
     @cached_property
     def packet_filter(self) -> PacketFilter:
-        from kubewright.host.commands import RealCommands
         from kubewright.host.packet_filter import RealPacketFilter
+        from kubewright.host.programs import RealCommands
 
         return RealPacketFilter(RealCommands(environment=self._environment), programs=self.programs)
 

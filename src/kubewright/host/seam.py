@@ -16,35 +16,13 @@ from kubewright.base.change import Change
 from kubewright.base.records import dataclass
 from kubewright.host.containers import Container, RuntimeStatus, Sandbox
 from kubewright.host.desired import Accounts, Desired
-from kubewright.host.found import FileState, ServiceState
+from kubewright.host.found import ServiceState
+from kubewright.host.readers import FileReader, Network, Programs
 
 if TYPE_CHECKING:
     from kubewright.host.facts import Facts
-    from kubewright.host.listeners import Listener
-    from kubewright.host.network import PortOwner
     from kubewright.host.packet_filter import Rules
     from kubewright.host.processes import Identity, Usage
-    from kubewright.host.routes import Family, InterfaceAddress
-
-
-class FileReader(Protocol):
-    """The reading verbs for files."""
-
-    def read(self, path: PurePosixPath, /) -> bytes | None:
-        """Return what a file holds, links followed, or None if there is none. Raises HostError if it cannot be read."""
-        ...
-
-    def state(self, path: PurePosixPath, /) -> FileState | None:
-        """Return what stands at a path, the last link not followed, or None."""
-        ...
-
-    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
-        """Return what is in a directory, sorted; nothing if there is no directory."""
-        ...
-
-    def weakness(self, path: PurePosixPath, /) -> str:
-        """Say what lets others than root and us change what stands at a path, or put something else there; '' if nothing does."""
-        ...
 
 
 class Host(FileReader, Protocol):
@@ -180,18 +158,6 @@ class Services(Protocol):
         ...
 
 
-class Programs(Protocol):
-    """The programs of a machine. Both verbs read."""
-
-    def path(self, name: str, /) -> PurePosixPath | None:
-        """Return where a program is found, or None. Raises HostError where root finds only such that others can change."""
-        ...
-
-    def version(self, name: str, /) -> str:
-        """Return what a program prints of its version, for example `Kubernetes v1.36.3`. Raises HostError if it is missing or fails."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class RuntimeVersion:
     """What a container runtime calls itself: `containerd`, `2.1.4`."""
@@ -240,41 +206,6 @@ class ContainerRuntime(Protocol):
 
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
         """Write: stop and remove a sandbox with all that is in it; one that is gone is no error."""
-        ...
-
-
-class Network(Protocol):
-    """The network of a machine. All verbs read; nothing is sent."""
-
-    def interface_addresses(self) -> list[InterfaceAddress]:
-        """Return the addresses of all interfaces."""
-        ...
-
-    def default_address(self, *, family: Family) -> str | None:
-        """Return the address of the interface with the default route of a family, or None."""
-        ...
-
-    def loopback_global(self) -> str | None:
-        """Return a global address that is configured on the loopback interface, or None."""
-        ...
-
-    def listeners(self) -> list[Listener]:
-        """Return all listening TCP sockets."""
-        ...
-
-    def owner_of_port(self, address: str, port: int) -> PortOwner | None:
-        """Return who keeps us from listening at an address and port, or None. A listener on all addresses counts."""
-        ...
-
-    def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
-        """Return the first loopback address from 127.0.0.11 on where all the ports are free. Raises PortInUse if there is none.
-
-        Nothing is reserved: hold a lock until the ports are listened on, and give the addresses of other clusters as `avoid`.
-        """
-        ...
-
-    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
-        """Return for each port itself or the next free one above it, all different. Raises PortInUse if none is left."""
         ...
 
 

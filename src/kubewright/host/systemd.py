@@ -8,10 +8,10 @@ from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
-from kubewright.host.commands import Commands, RealCommands
 from kubewright.host.facts import BOOTED
 from kubewright.host.found import Kind, ServiceState
-from kubewright.host.seam import FileReader
+from kubewright.host.programs import Commands, RealCommands
+from kubewright.host.readers import FileReader
 
 ASKED_WITHIN: Final = 10.0
 DONE_WITHIN: Final = 120.0

@@ -141,7 +141,7 @@ class MachineContext:
     @functools.cached_property
     def patches(self) -> Patches:
         """The user's patches, read at first use. Raises as `patching.read` does."""
-        from kubewright.lifecycle.steps import patching  # what it needs of other packages takes 10 ms, and few have patches
+        from kubewright.lifecycle import patching  # what it needs of other packages takes 10 ms, and few have patches
 
         return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=self.host.facts.user)
 
@@ -149,7 +149,7 @@ class MachineContext:
         """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
         if not self.configuration.init.patches_directory:
             return dict(body)
-        from kubewright.lifecycle.steps import patching
+        from kubewright.lifecycle import patching
 
         return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
 

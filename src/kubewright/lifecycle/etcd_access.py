@@ -11,7 +11,7 @@ from kubewright.base.errors import APIError, CertificateError, ServerError, TooM
 from kubewright.base.retry import retry
 from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.failures import PASSING
-from kubewright.host.seam import FileReader
+from kubewright.host.readers import FileReader
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import POD
 from kubewright.kube.retrying import persist

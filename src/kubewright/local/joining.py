@@ -34,13 +34,13 @@ from kubewright.lifecycle.join.operation import SOURCES
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
 from kubewright.local import configuration, flags
-from kubewright.local.bringing_up import HEALTHY, LocalMachine, Work, healthy, machine_of
 from kubewright.local.context import Invitation
 from kubewright.local.control import Control
 from kubewright.local.join_tree import LOCAL_JOIN, LocalJoinContext
 from kubewright.local.machine import local_machine
 from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.threads import EndingClock, NamedReporter
+from kubewright.local.work import HEALTHY, LocalMachine, Work, healthy, machine_of
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.machine import Machine as BaseMachine

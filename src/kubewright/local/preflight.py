@@ -13,7 +13,7 @@ from typing import Final
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
-from kubewright.host.seam import Network
+from kubewright.host.readers import Network
 from kubewright.local import marks
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine

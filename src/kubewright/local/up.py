@@ -88,7 +88,8 @@ def up(
         launch.write_launch(Launch(programs={name: str(path) for name, path in paths.items()}, owner=wish.owner), places)
         with _undone_on_failure(places, cluster), _told_of_a_dead_daemon(daemon, clock):
             daemon.start()  # it loads while we make keys
-            from kubewright.local.bringing_up import Work, bring_up
+            from kubewright.local.bringing_up import bring_up
+            from kubewright.local.work import Work
 
             work = Work(
                 places=places,

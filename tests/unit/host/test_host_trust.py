@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import HostError
-from kubewright.host.commands import RealCommands
-from kubewright.host.programs import RealPrograms
+from kubewright.host.programs import RealCommands, RealPrograms
 from kubewright.host.trust import weakness
 
 NOBODY = 65534

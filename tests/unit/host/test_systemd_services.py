@@ -11,11 +11,11 @@ from kubewright.apis.layout import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.host import systemd
-from kubewright.host.commands import Ended, RealCommands
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
 from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.overlay import OverlayHost
+from kubewright.host.programs import Ended, RealCommands
 from kubewright.host.real import RealHost
 from kubewright.host.systemd import Systemd
 

@@ -15,7 +15,7 @@ from kubewright.base.records import replace
 from kubewright.cli.main import main
 from kubewright.host.found import FileState, Kind
 from kubewright.kube.resources import named
-from kubewright.lifecycle.steps import patching
+from kubewright.lifecycle import patching
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.settling import SettlingKube
-from kubewright.local.bringing_up import Work, require_well
 from kubewright.local.context import WatchfulWaiter
 from kubewright.local.control import Answer, Control
 from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.supervisor import restarts
 from kubewright.local.up import Wish
+from kubewright.local.work import Work, require_well
 
 MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
 LOOKS = 1.0

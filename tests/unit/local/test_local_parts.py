@@ -26,7 +26,6 @@ from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.local import choosing, down, launch, marks, preflight, record, status, up
-from kubewright.local.bringing_up import Work, require_well
 from kubewright.local.claims import Claims
 from kubewright.local.context import require_alive
 from kubewright.local.control import Answer, Control
@@ -34,6 +33,7 @@ from kubewright.local.launch import Launch
 from kubewright.local.machine import Daemon, local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.work import Work, require_well
 
 MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
 PROGRAMS = dict.fromkeys(preflight.PROGRAMS, Path("/bin/true"))

@@ -10,9 +10,9 @@ from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base import yaml
 from kubewright.base.records import replace
+from kubewright.lifecycle import patching
 from kubewright.lifecycle.init.addons import with_patches
 from kubewright.lifecycle.operation import Prepared
-from kubewright.lifecycle.steps import patching
 from kubewright.manifests import configmaps, coredns, kube_proxy
 
 Body = dict[str, Any]

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
-from kubewright.host.seam import FileReader
+from kubewright.host.readers import FileReader
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from kubewright.base.records import replace
 from kubewright.base.yaml import Document
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
-from kubewright.lifecycle.steps import patching
+from kubewright.lifecycle import patching
 from kubewright.lifecycle.upgrade.observing import API_SERVER, CONTROL_PLANE
 from kubewright.manifests import static_pods
 from kubewright.pki import authorities

@@ -10,7 +10,7 @@ from typing import Any, Final
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.errors import HostError, UsageError
 from kubewright.host.found import FileState, Kind
-from kubewright.host.seam import FileReader
+from kubewright.host.readers import FileReader
 from kubewright.manifests import patches
 from kubewright.manifests.patches import NONE, Patch, Patches
 
