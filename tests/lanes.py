@@ -8,7 +8,7 @@ What takes long begins first, so that nothing long is left at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -81,6 +81,6 @@ def _at_work(unit: Mapping[str, Mapping[str, bool]]) -> str | None:
     return max(left, key=lambda one: one.startswith(MACHINES), default=None)
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Lanes | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
     """Take the place of plain load balancing; what somebody names on the command line stays."""
-    return Lanes(config) if config.getvalue("dist") == "load" else None
+    return Lanes(config, log) if config.getvalue("dist") == "load" else None

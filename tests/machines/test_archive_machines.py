@@ -49,7 +49,7 @@ def archive() -> Path:
 def bed(archive: Path, parts: Parts) -> Iterator[Bed]:
     """Two machines without Python. What was unpacked on the second one cannot be written to."""
     place = programs(COMPONENTS)["etcd"].parent
-    with Bed("one", "two", bed="archive", parts=parts, shared=[place]) as made:
+    with Bed("one", "two", bed="archive", parts=parts, shared={str(place): place}) as made:
         for machine in made.machines.values():
             machine.run("sh", "-c", "rm -rf /usr/bin/python3* /usr/lib/python3*; mkdir '/opt/two words'")
             shutil.copyfile(archive, machine.root / "opt" / "archive.tar.gz")
