@@ -241,7 +241,9 @@ def test_an_unknown_component_is_refused():
         rendered("kubelet", minimal())
 
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+NEVER_READ = "\x7f\ufffe\uffff" + "".join(map(chr, {*range(0x80, 0xA0)} - {0x85}))
+"""Characters that no YAML parser of Kubernetes takes, and that are refused when they are written."""
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=NEVER_READ), max_size=30)
 arguments = st.builds(Arg, name=texts, value=texts)
 mounts = st.builds(HostPathMount, name=texts, host_path=texts, mount_path=texts, read_only=st.booleans(), path_type=texts)
 variables = st.builds(EnvVar, name=texts, value=texts)
