@@ -120,7 +120,7 @@ class Rooted:
     def __init__(self, root: Path, layout: Layout) -> None:
         self._host, self._root, self.layout = RealHost(layout=layout), root, layout
         # The directory holds no certificates of an operating system.
-        self.facts = SimpleNamespace(detected=replace(self._host.facts.detected, ca_directories=()))
+        self.facts = SimpleNamespace(detected=replace(self._host.facts.detected, ca_directories=()), user=os.geteuid())
 
     def read(self, path: PurePosixPath) -> bytes | None:
         return self._host.read(PurePosixPath(self._root) / path.relative_to("/"))
