@@ -91,6 +91,12 @@ FILES = Table(
         "becomes `unix://tcp://h:1`",
         _only_we_refuse("nodeRegistration.criSocket", "criSocket"),
     ),
+    Row(
+        "a document says what it is in the letters of the field",
+        "config.md",
+        "`APIVERSION: …` passes",
+        lambda found: "must be written so, and be strings" in found.ours and not _failed(found.theirs),
+    ),
     Row("expires cannot be used, because a ttl is filled in first", "config.md", "`bootstrapTokens[].expires` is refused", _takes_expires),
     Row(
         "an UpgradeConfiguration cannot be migrated",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
+from pathlib import Path
 
 import own_network
 import pytest
@@ -17,13 +18,16 @@ from server_kit import RunningServer, api_server
 from kubewright.kube.client import KubeClient
 from kubewright.local.cluster import LocalCluster
 
+HERE = Path(__file__).parent
 DOWNLOADS = "test_binaries_build.py"
 """What is tried on the network that everybody has: it may have to get sources."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with nullcontext() if item.path.name == DOWNLOADS else own_network.entered():
+    """Give the tests of this folder their network. pytest calls this for the tests of all folders, once this file is loaded."""
+    ours = item.path.is_relative_to(HERE) and item.path.name != DOWNLOADS
+    with own_network.entered() if ours else nullcontext():
         return (yield)
 
 
