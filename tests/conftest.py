@@ -41,6 +41,7 @@ def no_log_is_set_up():
     """A command with -v sets the log up for its process: the next test is another one."""
     logger = logging.getLogger("kubewright")
     kept = (list(logger.handlers), logger.level, logger.propagate)
+    logger.handlers[:] = []  # nor is it set up by what a fixture of the whole run has started
     yield
     logger.handlers[:], logger.propagate = kept[0], kept[2]
     logger.setLevel(kept[1])

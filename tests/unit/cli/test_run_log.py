@@ -60,12 +60,12 @@ def test_a_plan_tells_its_decisions(verbosity, config, capsys):
     assert sum("difference of file /etc/kubernetes/manifests/kube-apiserver.yaml:" in line for line in lines) == (verbosity >= 8)
 
 
-def test_every_command_has_a_log(config, capsys):
+def test_every_command_has_a_log(config, capsys, tmp_path):
     commands = [
         ("version",),
         ("token", "generate"),
         ("config", "validate", "--config", config),
-        ("local", "list"),
+        ("local", "list", "--state-dir", tmp_path),
         ("certs", "certificate-key"),
     ]
     for words in commands:
