@@ -5,7 +5,7 @@ from __future__ import annotations
 from kubewright.base.events import Warned
 from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import InstantWaiter
-from kubewright.host.decide import roots
+from kubewright.host.decisions import roots
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.connections import Mode

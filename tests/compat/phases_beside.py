@@ -17,16 +17,16 @@ from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import init as command
 from kubewright.cli.parser import parse
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.init import printing
 from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.phases import PHASES as INIT
-from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.machine import MachineInfo as Whole
 from operation_kit import NoCluster, run_phases
 
-FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=Machine())
+FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=MachineInfo())
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,15 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass, replace
 from kubewright.cli import machine_calls
 from kubewright.cli.main import main
-from kubewright.host.decide import roots
+from kubewright.host.decisions import roots
 from kubewright.host.desired import File
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.machine import MachineInfo as Whole
 from kubewright.pki import bundles, certificates, keys, pairs, pem, summaries
 from operation_kit import Below, NoCluster, run_phases
 
@@ -70,7 +70,7 @@ FACTS = Facts(
         cri_sockets=("unix:///var/run/containerd/containerd.sock",),
         ca_directories=("/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates"),
     ),
-    machine=Machine(),
+    machine=MachineInfo(),
 )
 UPLOADED = frozenset(DRY) - {"external-etcd"}
 """Cases that were recorded with --upload-certs."""
@@ -92,7 +92,7 @@ def empty_machine(layout):
 def host_of(case, layout):
     """The host of a case: with its patches, its variables, or the accounts of the host that the data comes from."""
     detected = replace(FACTS.detected, **OTHERWISE.get(case, {}))
-    host = OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine()))
+    host = OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=MachineInfo()))
     for path in sorted((REFERENCE / case / "patches").glob("*")) if case == "patches" else ():
         host.ensure(File(path=layout.kubernetes / "patches" / path.name, content=path.read_bytes(), mode=0o644, owner=0, group=0))
     if case == "rootless":
@@ -345,7 +345,9 @@ def without_empty(value):
 def test_proxy_variables_do_not_reach_printed_manifests(monkeypatch, capsys):
     detected = replace(FACTS.detected, proxy_environment={"HTTPS_PROXY": "http://proxy.example.com:3128"})
     monkeypatch.setattr(
-        machine_calls, "machine", lambda layout, **_: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=Machine()))
+        machine_calls,
+        "machine",
+        lambda layout, **_: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=MachineInfo())),
     )
     path = REFERENCE / "ipv4-minimal" / "kubeadm.yaml"
     assert main(["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", str(path)]) == 0

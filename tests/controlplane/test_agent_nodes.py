@@ -20,7 +20,7 @@ from kubewright.agent.status import NodeFacts
 from kubewright.base import errors
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources
-from kubewright.kube.aio import AsyncKubeClient
+from kubewright.kube.client import AsyncKubeClient
 
 MACHINE = simulated_machine(kubelet_version="v1.36.3")
 WITHIN = 30.0

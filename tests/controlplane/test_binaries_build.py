@@ -18,7 +18,7 @@ from kubewright.binaries import Sources, golang
 
 def has_go(environment: Mapping[str, str]) -> bool:
     try:
-        golang.find(environment, need=(1, 26, 0))
+        golang.find_go(environment, need=(1, 26, 0))
     except BinariesError:
         return False
     return True

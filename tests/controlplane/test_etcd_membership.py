@@ -15,12 +15,19 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.etcd.api import (
+    LearnerNotInSync,
+    MemberExists,
+    MemberNotFound,
+    NotLearner,
+    RecordingEtcd,
+    TooManyLearners,
+    by_peer_url,
+    initial_cluster,
+    quorum,
+)
 from kubewright.etcd.client import EtcdClient
-from kubewright.etcd.failures import LearnerNotInSync, MemberExists, MemberNotFound, NotLearner, TooManyLearners
-from kubewright.etcd.joining import EtcdMember, Joining
-from kubewright.etcd.members import by_peer_url, initial_cluster, quorum
-from kubewright.etcd.recording import RecordingEtcd
-from kubewright.etcd.removing import remove_member
+from kubewright.etcd.membership import EtcdMember, Joining, remove_member
 from kubewright.http.failures import NoAnswer, Reason
 
 PATIENCE = 60.0

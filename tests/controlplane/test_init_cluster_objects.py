@@ -21,8 +21,8 @@ from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
 from kubewright.base.waiting import PollingWaiter
-from kubewright.host.decide import roots
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.decisions import roots
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
@@ -31,7 +31,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import observing
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.machine import MachineInfo as Whole
 from kubewright.lifecycle.operation import bind, run
 from kubewright.pki import sealing
 from kubewright.tokens import cluster_info, parse
@@ -55,7 +55,7 @@ class Cluster:
 
     def machine(self, layout):
         if layout not in self._hosts:
-            host = OverlayHost(RealHost(layout=layout, environment={}), facts=Facts(detected=DETECTED, machine=Machine()))
+            host = OverlayHost(RealHost(layout=layout, environment={}), facts=Facts(detected=DETECTED, machine=MachineInfo()))
             for root in roots(layout):
                 host.remove(root)
             self._hosts[layout] = host

@@ -11,9 +11,8 @@ import pytest
 from kubewright.base import errors
 from kubewright.http import loop
 from kubewright.kube import core, resources
-from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.answers import EventType
-from kubewright.kube.client import KubeClient
+from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, Impersonation
 
 

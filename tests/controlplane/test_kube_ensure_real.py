@@ -19,16 +19,13 @@ from kubewright.base.waiting import PollingWaiter
 from kubewright.discovery import csr, token
 from kubewright.http import loop
 from kubewright.kube import resources
-from kubewright.kube.aio import AsyncKubeClient
-from kubewright.kube.answers import EventType
-from kubewright.kube.client import KubeClient
+from kubewright.kube.answers import EventType, persist_async
+from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import BearerToken
-from kubewright.kube.ensure import Object, Write, ensure_object, remove_object
-from kubewright.kube.nodes import NodeMarks, ensure_node_marks
+from kubewright.kube.informers import Informer
+from kubewright.kube.objects import DesiredObject, NodeMarks, Write, ensure_node_marks, ensure_object, remove_object
 from kubewright.kube.patches import node_status_patch
 from kubewright.kube.recording import RecordingKube
-from kubewright.kube.retrying import persist_async
-from kubewright.kube.watching import Informer
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import Pin, PinMismatch, pin
@@ -63,16 +60,16 @@ def deployment(name: str) -> dict:
 def test_a_second_ensure_changes_nothing(admin: KubeClient) -> None:
     name = name_of()
     body = deployment(name)
-    assert ensure_object(admin, Object(body)).action is Action.CREATE
-    assert ensure_object(admin, Object(body)).action is Action.NONE
+    assert ensure_object(admin, DesiredObject(body)).action is Action.CREATE
+    assert ensure_object(admin, DesiredObject(body)).action is Action.NONE
     before = admin.get(resources.DEPLOYMENT, name, "default")
     body["spec"]["template"]["spec"]["containers"][0]["image"] = "j"
-    change = ensure_object(admin, Object(body))
+    change = ensure_object(admin, DesiredObject(body))
     assert [line for line in change.diff.splitlines() if line[:2] in {"+ ", "- "}] == ["-      - image: i", "+      - image: j"]
     after = admin.get(resources.DEPLOYMENT, name, "default")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] == "/dev/termination-log"
-    assert ensure_object(admin, Object(body)).action is Action.NONE
+    assert ensure_object(admin, DesiredObject(body)).action is Action.NONE
     assert remove_object(admin, resources.DEPLOYMENT, name, "default").action is Action.DELETE
     assert remove_object(admin, resources.DEPLOYMENT, name, "default").action is Action.NONE
 
@@ -82,8 +79,8 @@ def test_only_named_keys_are_changed(admin: KubeClient) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": {"a": "1", "b": "2"}}
     admin.create(body)
     desired = {**body, "data": {"a": "9"}}
-    assert ensure_object(admin, Object(desired, write=Write.MUTATE_DATA_KEYS)).action is Action.UPDATE
-    assert ensure_object(admin, Object({**desired, "data": {"a": "x"}}, write=Write.CREATE_ONLY)).action is Action.NONE
+    assert ensure_object(admin, DesiredObject(desired, write=Write.MUTATE_DATA_KEYS)).action is Action.UPDATE
+    assert ensure_object(admin, DesiredObject({**desired, "data": {"a": "x"}}, write=Write.CREATE_ONLY)).action is Action.NONE
     assert admin.get(resources.CONFIG_MAP, name, "default")["data"] == {"a": "9", "b": "2"}
 
 
@@ -93,16 +90,16 @@ def test_every_reference_object_is_ensured_once(admin: KubeClient) -> None:
     paths = [path for path in sorted(OBJECTS.glob("*_*.json")) if not path.name.startswith(("Node", "Secret", "ConfigMap_kube-public"))]
     bodies = [json.loads(path.read_text()) for path in paths]
     assert len(bodies) == 29
-    first, second = ([ensure_object(admin, Object(body)).action for body in bodies] for _ in range(2))
+    first, second = ([ensure_object(admin, DesiredObject(body)).action for body in bodies] for _ in range(2))
     assert set(first) <= {Action.CREATE, Action.NONE, Action.UPDATE}
     assert second == [Action.NONE] * len(bodies)
 
 
 def test_a_plan_over_a_real_cluster_writes_nothing(admin: KubeClient) -> None:
     plan, body = RecordingKube(admin), deployment(name_of())
-    assert ensure_object(plan, Object(body)).action is Action.CREATE
-    assert ensure_object(plan, Object(body)).action is Action.NONE
-    assert ensure_object(admin, Object(body)).action is Action.CREATE
+    assert ensure_object(plan, DesiredObject(body)).action is Action.CREATE
+    assert ensure_object(plan, DesiredObject(body)).action is Action.NONE
+    assert ensure_object(admin, DesiredObject(body)).action is Action.CREATE
     assert len(plan.writes) == 1
 
 
@@ -215,7 +212,7 @@ def bootstrapped(apiserver, admin: KubeClient) -> None:
             "subjects": [{"apiGroup": group, "kind": "Group", "name": "system:bootstrappers"}],
         },
     ):
-        ensure_object(admin, Object(body))
+        ensure_object(admin, DesiredObject(body))
 
 
 @pytest.mark.usefixtures("bootstrapped")

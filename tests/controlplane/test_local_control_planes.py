@@ -17,14 +17,14 @@ from local_kit import COMPONENTS, LIMIT, Bench, bench, config_map, eventually, f
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import AlreadyExists, APIError, NotFound
+from kubewright.etcd.api import Member
 from kubewright.etcd.client import EtcdClient
-from kubewright.etcd.members import Member
 from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork
+from kubewright.kube.answers import persist, worth_retrying
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
-from kubewright.kube.retrying import persist, worth_retrying
 from kubewright.lifecycle import etcd_access
 from kubewright.local import record
 from kubewright.local.down import down

@@ -16,8 +16,8 @@ from kubewright.agent.seams import Seams
 from kubewright.agent.timings import Timings
 from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError
 from kubewright.discovery import csr
-from kubewright.discovery.csr import Wanted
-from kubewright.kube.aio import AsyncKubeClient
+from kubewright.discovery.csr import RequestedCertificate
+from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.pki import bundles, keys, pairs
 from kubewright.pki.keys import Algorithm
@@ -38,7 +38,7 @@ _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not kn
 class Issuer(Protocol):
     """Who is asked for a certificate."""
 
-    async def obtain(self, wanted: Wanted, *, within: float) -> bytes:
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
         """Ask, wait for the answer for so many seconds, and return the certificate as PEM."""
         ...
 

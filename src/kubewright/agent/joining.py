@@ -11,9 +11,9 @@ from kubewright.agent.seams import Connect, connect
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import Question
 from kubewright.http.messages import Headers, Response
-from kubewright.kube.aio import AsyncKubeClient
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.core import Call, Object
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.pki.pins import Pin

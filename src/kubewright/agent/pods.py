@@ -15,8 +15,8 @@ from kubewright.base.errors import APIError, NotFound
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
+from kubewright.kube.informers import Informer
 from kubewright.kube.resources import POD
-from kubewright.kube.watching import Informer
 
 _RETRY = 2.0
 """Seconds after which a refused write of a pod is tried again."""

@@ -10,13 +10,12 @@ from contextlib import aclosing, suppress
 
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, WaitTimeout
 from kubewright.discovery import csr
-from kubewright.discovery.csr import Wanted
-from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.discovery.csr import RequestedCertificate
+from kubewright.kube.answers import EventType, WatchEvent, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
+from kubewright.kube.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.kube.retrying import worth_retrying
-from kubewright.kube.watching import Informer
 
 
 class Single:
@@ -25,7 +24,7 @@ class Single:
     def __init__(self, api: AsyncKubeAPI) -> None:
         self._api = api
 
-    async def obtain(self, wanted: Wanted, *, within: float) -> bytes:
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
         return await csr.obtain(self._api, wanted, within=within)
 
 
@@ -38,7 +37,7 @@ class Desk:
         self._informer: Informer | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def obtain(self, wanted: Wanted, *, within: float) -> bytes:
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
         """Ask for a certificate, wait until it is there, and return it as PEM.
 
         Raises CertificateError when it is refused, WaitTimeout when nobody decides within so many seconds, and the API's error where

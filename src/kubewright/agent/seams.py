@@ -8,7 +8,7 @@ from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, field
-from kubewright.kube.aio import AsyncKubeClient
+from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 
 Connect = Callable[[Access], AsyncKubeClient]

@@ -6,11 +6,10 @@ nothing of clusters. The names of files, addresses and Go packages are those of 
 
 from __future__ import annotations
 
+from kubewright.binaries.lookup import Located
 from kubewright.binaries.providing import Listed, Verified, ensure, listing, locate, verify
 from kubewright.binaries.settings import Sources, sources_from
-from kubewright.binaries.shelf import Located
-from kubewright.binaries.table import DEFAULT, PROGRAMS
-from kubewright.binaries.wanted import Binary, Refusal
+from kubewright.binaries.table import DEFAULT, PROGRAMS, Binary, Refusal
 
 __all__ = [
     "DEFAULT",

@@ -13,7 +13,7 @@ from kubewright.base.errors import BinariesError
 from kubewright.base.records import dataclass
 from kubewright.base.versions import release_for
 from kubewright.binaries import files
-from kubewright.binaries.wanted import Wanted
+from kubewright.binaries.table import Wanted
 
 LARGEST: Final = 1 << 30
 """Bytes: no program and no archive of the table is half as large."""

@@ -1,21 +1,87 @@
 """The cache of component binaries: ROOT/VERSION/ARCHITECTURE/NAME, where VERSION is that of Kubernetes, also for etcd and others.
 
 One directory so holds all that belongs together, and may be handed to another machine as its `--binaries-dir`. What is known about its
-programs is in its `stamps.json`: a warm start reads it and costs one stat per program. Only the holder of the cache's lock writes.
+programs, which were checked once, is in its `stamps.json`: a warm start reads it and costs one stat per program. That file is JSON:
+`{"schema": 1, "programs": {KEY: {size, mtime, sha256, version, source}}}`. One that cannot be read as that is taken as empty: the worst
+that follows is that a program is checked or fetched again. Only the holder of the cache's lock writes.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError
-from kubewright.base.records import replace
-from kubewright.binaries import files, running, stamps
-from kubewright.binaries.stamps import Stamp
-from kubewright.binaries.wanted import Binary, Refusal, Wanted
+from kubewright.base.records import asdict, dataclass, replace
+from kubewright.base.versions import Version
+from kubewright.binaries import files, inspection
+from kubewright.binaries.table import Binary, Refusal, Wanted
 
-STAMPS: Final = "stamps.json"
+SCHEMA: Final = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRecord:
+    """A file as it was when it was checked. `mtime` is in nanoseconds."""
+
+    size: int
+    mtime: int
+    sha256: str
+    version: str
+    source: str
+
+    def differs(self, status: os.stat_result) -> str:
+        """Say how a file differs from the one that was checked; '' if it does not."""
+        if status.st_size != self.size:
+            return f"its size is {status.st_size}, it was {self.size}"
+        return "it was written again" if status.st_mtime_ns != self.mtime else ""
+
+
+def load_records(path: Path) -> dict[str, FileRecord]:
+    """Read a stamp file; empty where there is none, or none that can be read."""
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA or not isinstance(document.get("programs"), dict):
+        return {}
+    return {key: stamp for key, value in document["programs"].items() if (stamp := _record(value)) is not None}
+
+
+def save_records(path: Path, stamps: Mapping[str, FileRecord]) -> None:
+    """Write a stamp file. Raises HostError or DiskFull."""
+    programs = {key: asdict(stamp) for key, stamp in sorted(stamps.items())}
+    files.write(path, json.dumps({"schema": SCHEMA, "programs": programs}, indent=1).encode() + b"\n")
+
+
+def unsafe(status: os.stat_result) -> str:
+    """Say why a file of the cache must not be run by us: not a file, not ours or root's, or others may write it. '' if it may."""
+    if not stat.S_ISREG(status.st_mode):
+        return "it is not a file"
+    if status.st_uid not in {0, os.geteuid()}:
+        return f"it belongs to user {status.st_uid}"
+    return "others may write it" if status.st_mode & 0o022 else ""
+
+
+def _record(value: object) -> FileRecord | None:
+    if not isinstance(value, dict):
+        return None
+    numbers = [value.get(key) for key in ("size", "mtime")]
+    texts = [value.get(key) for key in ("sha256", "version", "source")]
+    if not all(type(number) is int for number in numbers) or not all(isinstance(text, str) for text in texts):
+        return None
+    try:
+        Version.parse(value["version"])
+    except ValueError:
+        return None
+    return FileRecord(size=value["size"], mtime=value["mtime"], sha256=value["sha256"], version=value["version"], source=value["source"])
+
+
+RECORDS: Final = "stamps.json"
 
 
 class Cache:
@@ -25,7 +91,7 @@ class Cache:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._known: dict[Path, dict[str, Stamp]] = {}
+        self._known: dict[Path, dict[str, FileRecord]] = {}
         self._faults: dict[Path, str] = {}
 
     def directory(self, wanted: Wanted) -> Path:
@@ -49,7 +115,7 @@ class Cache:
             status = path.stat(follow_symlinks=False)
         except OSError as error:
             return Refusal(source=self.name, reason=f"{path}: {error.strerror}")
-        if fault := stamps.unsafe(status) or self._fault(directory) or stamp.differs(status):
+        if fault := unsafe(status) or self._fault(directory) or stamp.differs(status):
             return Refusal(source=self.name, reason=f"{path} is not used: {fault}")
         return binary(wanted, path, stamp)
 
@@ -60,7 +126,7 @@ class Cache:
         """
         with files.writing(finished):
             finished.chmod(0o755)
-        version = running.check(finished, wanted)
+        version = inspection.check_program(finished, wanted)
         directory = self.directory(wanted)
         files.make_directory(directory)
         files.require_own(directory)
@@ -68,9 +134,9 @@ class Cache:
         path = directory / wanted.name
         files.move_into_place(finished, path)
         status = path.stat()
-        stamp = Stamp(size=status.st_size, mtime=status.st_mtime_ns, sha256=digest, version=str(version), source=source)
-        self._known[directory] = {**stamps.load(directory / STAMPS), wanted.name: stamp}
-        stamps.save(directory / STAMPS, self._known[directory])
+        stamp = FileRecord(size=status.st_size, mtime=status.st_mtime_ns, sha256=digest, version=str(version), source=source)
+        self._known[directory] = {**load_records(directory / RECORDS), wanted.name: stamp}
+        save_records(directory / RECORDS, self._known[directory])
         return binary(wanted, path, stamp)
 
     def forget(self) -> None:
@@ -84,13 +150,13 @@ class Cache:
             self._faults[directory] = files.weakness(directory)
         return self._faults[directory]
 
-    def _stamps(self, directory: Path) -> dict[str, Stamp]:
+    def _stamps(self, directory: Path) -> dict[str, FileRecord]:
         if directory not in self._known:
-            self._known[directory] = stamps.load(directory / STAMPS)
+            self._known[directory] = load_records(directory / RECORDS)
         return self._known[directory]
 
 
-def binary(wanted: Wanted, path: Path, stamp: Stamp) -> Binary:
+def binary(wanted: Wanted, path: Path, stamp: FileRecord) -> Binary:
     """Make the value that is handed out for a file and its stamp."""
     return Binary(name=wanted.name, path=path, version=stamp.version, source=stamp.source, sha256=stamp.sha256, size=stamp.size)
 

@@ -12,11 +12,10 @@ from kubewright.binaries import files
 from kubewright.binaries.artifacts import Artifact, artifacts, extract
 from kubewright.binaries.build import Build
 from kubewright.binaries.download import CONNECT_LIMIT, STALL, Downloads, Fetcher, forget_old
-from kubewright.binaries.locking import locked
+from kubewright.binaries.files import cache_lock
+from kubewright.binaries.lookup import Located, Lookup
 from kubewright.binaries.settings import DIRECTORY_VARIABLE, NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
-from kubewright.binaries.shelf import Located, Shelf
-from kubewright.binaries.table import FAMILIES, Family
-from kubewright.binaries.wanted import Refusal, Wanted
+from kubewright.binaries.table import FAMILIES, Family, Refusal, Wanted
 
 TOPIC: Final = "binaries"
 
@@ -26,7 +25,7 @@ class Fetching:
 
     def __init__(
         self,
-        shelf: Shelf,
+        shelf: Lookup,
         *,
         sources: Sources,
         environment: Mapping[str, str],
@@ -48,7 +47,7 @@ class Fetching:
         if not self._sources.allow_download and not self._sources.allow_build:
             self._require(wanted)
         task = f"fetching {', '.join(self._shelf.locate(wanted).missing)}"
-        with locked(root, task=task, wait=wait, clock=self._clock, reporter=self._reporter):
+        with cache_lock(root, task=task, wait=wait, clock=self._clock, reporter=self._reporter):
             self._shelf.cache.forget()
             files.remove_stale(root)
             forget_old(root, now=self._clock.now())

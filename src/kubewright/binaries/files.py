@@ -1,4 +1,4 @@
-"""Writing below the cache: nothing half-written is ever found under its final name, also after a kill or a power cut."""
+"""Writing below the cache, one run at a time: nothing half-written is ever found under its final name, also after a kill or a power cut."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from kubewright.base.clock import Clock
 from kubewright.base.errors import DiskFull, HostError
+from kubewright.base.events import Reporter
+from kubewright.base.waiting import PollingWaiter
 from kubewright.binaries.settings import CACHE_VARIABLE
-from kubewright.host import trust
-from kubewright.host.removing import remove_tree
+from kubewright.host import paths
+from kubewright.host.locks import Lock
+from kubewright.host.trees import remove_tree
 
 CHUNK: Final = 1 << 20
 WORK_PREFIX: Final = "work-"
@@ -53,7 +57,7 @@ def make_directory(path: Path) -> None:
 def weakness(path: Path) -> str:
     """Say what lets others change what stands at a path; '' if nothing does. What cannot be looked at counts as theirs."""
     try:
-        return trust.weakness(PurePosixPath(path.absolute()))
+        return paths.weakness(PurePosixPath(path.absolute()))
     except OSError as error:
         return f"{path} cannot be looked at: {error.strerror}"
 
@@ -140,3 +144,39 @@ def remove_stale(root: Path) -> list[Path]:
 def _remove(path: Path) -> None:
     with suppress(HostError):  # what stays is in nobody's way, and is tried again by the next run
         remove_tree(PurePosixPath(path))
+
+
+LOCK_NAME: Final = "lock"
+LOCK_PATIENCE: Final = 7200.0
+"""Seconds to wait for another run: more than any build takes."""
+
+
+@contextmanager
+def cache_lock(root: Path, *, task: str, wait: bool, clock: Clock, reporter: Reporter) -> Iterator[None]:
+    """Hold the lock of the cache at `root`; `task` is shown to who waits for it ("fetching kube-apiserver").
+
+    With `wait`, waits for another holder and reports whom; else raises Locked, naming it. Raises HostError where there can be no lock.
+    """
+    make_directory(root)
+    require_own(root)
+    lock = Lock(PurePosixPath(root / LOCK_NAME), doing=task, clock=clock)
+    try:
+        _take(lock, wait=wait, clock=clock, reporter=reporter)
+    except DiskFull:
+        raise
+    except HostError as error:
+        raise HostError(error.what, detail=error.detail, remedy=f"set {CACHE_VARIABLE} to a directory that you may write") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _take(lock: Lock, *, wait: bool, clock: Clock, reporter: Reporter) -> None:
+    if not wait:
+        lock.acquire()
+    elif lock.try_acquire() is not None:
+        waiter = PollingWaiter(clock=clock, reporter=reporter)
+        waiter.until(
+            lock.try_acquire, within=LOCK_PATIENCE, saying="another kubewright to be done with the binaries", remedy="end it if it hangs"
+        )

@@ -15,9 +15,9 @@ from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.records import dataclass
 from kubewright.base.versions import supported
 from kubewright.binaries import table
+from kubewright.binaries.lookup import Located, Lookup
 from kubewright.binaries.settings import Sources
-from kubewright.binaries.shelf import Located, Shelf
-from kubewright.binaries.wanted import Binary, Wanted, native_architecture, want
+from kubewright.binaries.table import Binary, Wanted, native_architecture, want
 
 if TYPE_CHECKING:
     from kubewright.binaries.download import Fetcher
@@ -68,7 +68,7 @@ def locate(names: Sequence[str] = table.DEFAULT, *, version: str, sources: Sourc
 
     Raises BinariesError where the user's directory does not exist or holds a program that is unfit.
     """
-    return Shelf(sources).locate(wanted_programs(names, version=version, architecture=architecture))
+    return Lookup(sources).locate(wanted_programs(names, version=version, architecture=architecture))
 
 
 def ensure(
@@ -92,7 +92,7 @@ def ensure(
     cannot be written.
     """
     wanted = wanted_programs(names, version=version, architecture=architecture)
-    shelf = Shelf(sources)
+    shelf = Lookup(sources)
     located = shelf.locate(wanted)
     if located.missing:
         from kubewright.binaries.fetching import Fetching
@@ -134,7 +134,7 @@ def verify(names: Sequence[str] = (), *, version: str, sources: Sources, archite
 def listing(*, version: str, sources: Sources, architecture: str = "") -> list[Listed]:
     """Return one row for every program that there is, present or not, in the order of the table."""
     rows = []
-    shelf = Shelf(sources)
+    shelf = Lookup(sources)
     for one in wanted_programs(table.PROGRAMS, version=version, architecture=architecture):
         try:
             found = shelf.find(one)

@@ -11,7 +11,7 @@ from kubewright.host.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.kubeconfigs import first_existing, load_access, places
+from kubewright.kube.kubeconfigs import default_paths, first_existing, load_access
 
 
 def of_user(given: str) -> Access:
@@ -23,7 +23,7 @@ def of_user(given: str) -> Access:
     if given:
         return load_access(_absolute(given), read=read)
     home = os.environ.get("HOME", "")
-    candidates = places(os.environ, home=PurePosixPath(home) if home.startswith("/") else None)
+    candidates = default_paths(os.environ, home=PurePosixPath(home) if home.startswith("/") else None)
     chosen = first_existing((*(_absolute(str(path)) for path in candidates), Layout().kubeconfig("admin")), read=read)
     return load_access(chosen, read=read)
 

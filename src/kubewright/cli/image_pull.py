@@ -12,7 +12,7 @@ from kubewright.base.events import Line
 from kubewright.cli.report import JsonLines, KubeadmText
 from kubewright.cli.run_log import logged
 from kubewright.host.cri.runtime import CRIRuntime
-from kubewright.host.pulling import Policy, Pull, pull_images
+from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
 
 TOPIC: Final = "config/images"
 
@@ -23,7 +23,7 @@ def pull(configuration: Configuration, *, form: str) -> list[str]:
     Text lines go to stdout as the images come; for other forms events go to stderr. Of the file only `imagePullSerial` counts.
     """
     registration = configuration.init.node_registration
-    how = Pull(policy=Policy.ALWAYS, serial=registration.image_pull_serial)
+    how = Pull(policy=PullPolicy.ALWAYS, serial=registration.image_pull_serial)
     reporter = logged(KubeadmText() if form == "text" else JsonLines())
     wanted = images(configuration.cluster)
     with closing(CRIRuntime(registration.cri_socket)) as runtime:

@@ -17,7 +17,7 @@ from kubewright.lifecycle import checking
 from kubewright.lifecycle.init import checks
 from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.join.request import configure
-from kubewright.preflight.model import Report, Result
+from kubewright.preflight.checks import Report, Result
 
 FAILED: Final = 4
 

@@ -22,10 +22,9 @@ from kubewright.base.yaml import Document
 from kubewright.cli import cluster_access, columns, secret_input
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed, as_called
-from kubewright.kube import dry_run
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access
-from kubewright.kube.recording import Action, RecordingKube
+from kubewright.kube.recording import RecordedCall, RecordingKube, dry_run_lines
 from kubewright.lifecycle import tokens
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.tokens import ControlPlane, Door
@@ -181,9 +180,9 @@ def _cluster(parsed: Parsed, access: Access, *, ids: Sequence[str] = ()) -> Iter
             sys.stdout.write("".join(map(_dry_run_text, recording.actions)))
 
 
-def _dry_run_text(action: Action) -> str:
+def _dry_run_text(action: RecordedCall) -> str:
     """Return what a dry run says of a call, each part led by kubeadm's prefix and its further lines indented."""
-    parts = [f"[dryrun] {said}".splitlines() for said in dry_run.lines(action)]
+    parts = [f"[dryrun] {said}".splitlines() for said in dry_run_lines(action)]
     return "".join(f"{first}\n" + "".join(f"\t{line}\n" for line in rest) for first, *rest in parts)
 
 

@@ -23,7 +23,7 @@ from kubewright.lifecycle import config_sides
 from kubewright.lifecycle.upgrade import differing, health, planning
 from kubewright.lifecycle.upgrade.observing import observe
 from kubewright.lifecycle.upgrade.planning import Plan, Upgrade, Wish
-from kubewright.preflight.model import Report
+from kubewright.preflight.checks import Report
 
 CONTEXT_LINES: Final = 3
 _HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")

@@ -12,13 +12,12 @@ from typing import Any, Final
 from kubewright.base.errors import APIError, CertificateError, WaitTimeout
 from kubewright.base.records import dataclass, field
 from kubewright.base.waiting import Waiter
-from kubewright.kube.answers import EventType
+from kubewright.kube.answers import EventType, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.kube.retrying import worth_retrying
-from kubewright.kube.watching import Informer
 from kubewright.pki import csr, pairs
 from kubewright.pki.keys import PrivateKey
 
@@ -29,7 +28,7 @@ _REFUSALS: Final = ("Denied", "Failed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class RequestedCertificate:
     """A certificate to ask for. Without a `name` the server makes one from `csr-`; `expiration_seconds` is a wish."""
 
     request_pem: bytes
@@ -57,9 +56,9 @@ class Wanted:
         }
 
 
-def node_client(node_name: str, key: PrivateKey) -> Wanted:
+def node_client(node_name: str, key: PrivateKey) -> RequestedCertificate:
     """What a node asks for with its bootstrap token, and again when it rotates."""
-    return Wanted(
+    return RequestedCertificate(
         request_pem=csr.node_client_request(node_name, key),
         key_pem=key.pem(),
         signer=csr.CLIENT_SIGNER,
@@ -99,7 +98,7 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
         raise CertificateError(f"the certificate of request {name} is not base64", remedy="see which signer wrote it") from error
 
 
-async def obtain(api: AsyncKubeAPI, wanted: Wanted, *, within: float = WITHIN) -> bytes:
+async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN) -> bytes:
     """Ask for a certificate, wait until it is there, and return it as PEM: one that belongs to our key.
 
     Raises CertificateError when it is refused or another key's, WaitTimeout when nobody decides, and the API's error where the request
@@ -136,7 +135,7 @@ async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str) ->
     return content
 
 
-def obtain_waiting(api: KubeAPI, wanted: Wanted, *, waiter: Waiter, within: float = WITHIN) -> bytes:
+def obtain_waiting(api: KubeAPI, wanted: RequestedCertificate, *, waiter: Waiter, within: float = WITHIN) -> bytes:
     """The synchronous form of `obtain`: looks every 50 to 200 ms."""
     created = api.create(wanted.body())
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]
@@ -160,7 +159,7 @@ def obtain_waiting(api: KubeAPI, wanted: Wanted, *, waiter: Waiter, within: floa
     return _ours(issued[0], wanted, name)
 
 
-def _ours(content: bytes, wanted: Wanted, name: str) -> bytes:
+def _ours(content: bytes, wanted: RequestedCertificate, name: str) -> bytes:
     """Require that a certificate belongs to the key that we asked with."""
     return pairs.of(content, wanted.key_pem, source=f"certificate request {name}").certificate_pem()
 

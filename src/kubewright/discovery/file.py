@@ -15,11 +15,11 @@ from kubewright.base import yaml
 from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
 from kubewright.base.quoting import shown_url
 from kubewright.base.records import dataclass, replace
+from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import ReadFile, access_of
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.kube.retrying import persist
 from kubewright.tokens import cluster_info
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def refresh(access: Access, *, connect: Callable[[Access], KubeAPI], clock: Cloc
 
 
 def _passing(error: Exception) -> bool:
-    from kubewright.kube.retrying import worth_retrying
+    from kubewright.kube.answers import worth_retrying
 
     return worth_retrying(error) and not isinstance(error, Forbidden)
 

@@ -24,8 +24,8 @@ from kubewright.base.errors import APIError, TrustError, UsageError, WaitTimeout
 from kubewright.base.quoting import quoted, shown_url
 from kubewright.base.records import dataclass
 from kubewright.base.waiting import Waiter
-from kubewright.http.addresses import origin
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.proxies import origin
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.credentials import Access, BearerToken

@@ -1,10 +1,196 @@
-"""The seam: what is asked of an etcd cluster about its members."""
+"""The seam of etcd: what is asked of a cluster about its members, their states and errors, and the recording etcd of plans."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
 
-from kubewright.etcd.members import Alarm, Member, Status
+from kubewright.base.errors import APIError, Unreachable
+from kubewright.base.records import dataclass, replace
+
+
+class EtcdError(APIError):
+    """Etcd answered, and refused."""
+
+
+class LearnerNotInSync(EtcdError):
+    """A learner cannot vote yet: it has not caught up with the leader, or has not started."""
+
+
+class TooManyLearners(EtcdError):
+    """Etcd takes one learner at a time, and there is one."""
+
+
+class MemberExists(EtcdError):
+    """There is a member with this peer URL."""
+
+
+class MemberNotFound(EtcdError):
+    """There is no such member."""
+
+
+class NotLearner(EtcdError):
+    """The member votes already."""
+
+
+class UnhealthyCluster(EtcdError):
+    """Etcd changes no members while one of them is not connected to the others, or has just come."""
+
+
+class NoQuorum(EtcdError):
+    """Too few members are up: there is no leader, or nobody answers it."""
+
+
+class StillLearning(EtcdError):
+    """The member that was asked is a learner itself, and those answer next to nothing."""
+
+
+PASSING: Final = (LearnerNotInSync, TooManyLearners, UnhealthyCluster, NoQuorum, StillLearning)
+"""What time may mend."""
+
+_QUORUM: Final = "see that more than half of the members run and reach each other on their peer ports (2380)"
+
+_BY_WORDS: Final[tuple[tuple[str, type[EtcdError], str], ...]] = (
+    ("in sync with leader", LearnerNotInSync, "wait until it has caught up; look at the log of its etcd if that takes long"),
+    ("too many learner", TooManyLearners, "wait until the other learner votes, or remove it"),
+    ("peer urls already exists", MemberExists, "use the member that is there, or remove it"),
+    ("member id already exist", MemberExists, "use the member that is there, or remove it"),
+    ("member not found", MemberNotFound, "list the members"),
+    ("can only promote a learner", NotLearner, "nothing is left to do"),
+    ("unhealthy cluster", UnhealthyCluster, "see that all members run; etcd waits five seconds after one has come"),
+    ("not enough started members", UnhealthyCluster, "see that all members run"),
+    ("not supported for learner", StillLearning, "ask another member"),
+    ("no leader", NoQuorum, _QUORUM),
+    ("leader changed", NoQuorum, _QUORUM),
+    ("request timed out", NoQuorum, _QUORUM),
+    ("not connected", NoQuorum, _QUORUM),
+    ("server stopped", NoQuorum, "it may be restarting: try again"),
+    ("deadline exceeded", NoQuorum, _QUORUM),
+)
+"""Words of a refusal (etcd v3.6, api/v3rpc/rpctypes/error.go), its class, and what to do. The first that fits counts."""
+
+
+_UNAVAILABLE: Final = 14
+"""gRPC's code for a server that cannot answer now."""
+
+
+def refusal(answer: object, *, server: str, doing: str) -> EtcdError:
+    """Make the error of an answer that is not a success."""
+    body: dict[str, Any] = answer if isinstance(answer, dict) else {}
+    said = str(body.get("message") or body.get("error") or "no reason given")[:500]
+    what = f"etcd at {server} refused to {doing}"
+    for words, kind, remedy in _BY_WORDS:
+        if words in said.lower():
+            return kind(what, detail=said, remedy=remedy)
+    if body.get("code") == _UNAVAILABLE:
+        return NoQuorum(what, detail=said, remedy=_QUORUM)
+    return EtcdError(what, detail=said, remedy="look at the log of that etcd")
+
+
+def nobody(failed: Sequence[APIError], *, doing: str) -> APIError:
+    """Return the error for several members of which none did what it was asked for."""
+    kind: type[APIError] = NoQuorum if any(isinstance(error, NoQuorum) for error in failed) else Unreachable
+    return kind(f"none of {len(failed)} members of etcd can be asked to {doing}", detail="\n".join(map(str, failed)), remedy=_QUORUM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A member of the cluster. `name` is empty until it has started for the first time; a learner has no vote."""
+
+    id: int
+    name: str = ""
+    peer_urls: tuple[str, ...] = ()
+    client_urls: tuple[str, ...] = ()
+    learner: bool = False
+
+    @property
+    def hex_id(self) -> str:
+        """Its id as etcdctl writes it."""
+        return f"{self.id:x}"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: its name or id, and where it is."""
+        return " at ".join((self.name or self.hex_id, *self.peer_urls[:1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """How one endpoint is. `errors` is what it complains of, alarms among them; `problem` why it gave no answer, else empty."""
+
+    endpoint: str
+    member_id: int = 0
+    leader_id: int = 0
+    version: str = ""
+    learner: bool = False
+    errors: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it answered, follows a leader and has no alarm."""
+        return not self.problem and not self.errors and self.leader_id != 0
+
+    @property
+    def reason(self) -> str:
+        """Why it is not healthy, on one line; empty if it is."""
+        if self.healthy:
+            return ""
+        return f"{self.endpoint}: {self.problem or '; '.join(self.errors) or 'no leader'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alarm:
+    """An alarm that a member has raised: `NOSPACE` or `CORRUPT`."""
+
+    member_id: int
+    kind: str
+
+
+def read_member(value: Mapping[str, Any]) -> Member:
+    """Read a member of an answer. Raises ValueError, TypeError, KeyError or AttributeError for what is none."""
+    return Member(
+        id=int(value["ID"]),
+        name=str(value.get("name", "")),
+        peer_urls=tuple(map(str, value.get("peerURLs", ()))),
+        client_urls=tuple(map(str, value.get("clientURLs", ()))),
+        learner=value.get("isLearner") is True,
+    )
+
+
+def read_status(value: Mapping[str, Any], *, endpoint: str) -> Status:
+    """Read the answer of one endpoint. Raises as `read_member` does."""
+    return Status(
+        endpoint=endpoint,
+        member_id=int(value["header"]["member_id"]),
+        leader_id=int(value.get("leader", 0)),
+        version=str(value.get("version", "")),
+        learner=value.get("isLearner") is True,
+        errors=tuple(map(str, value.get("errors", ()))),
+    )
+
+
+def by_peer_url(members: Iterable[Member], peer_url: str) -> Member | None:
+    """Return the member with a peer URL, None if there is none: a peer URL is what tells machines apart."""
+    return next((member for member in members if peer_url in member.peer_urls), None)
+
+
+def quorum(statuses: Iterable[Status]) -> bool:
+    """Tell whether more than half of the endpoints are healthy (spec/kubeadm.md 8.6)."""
+    found = [status.healthy for status in statuses]
+    return sum(found) * 2 > len(found)
+
+
+def initial_cluster(members: Iterable[Member], *, name: str, peer_url: str) -> str:
+    """Return the value of `--initial-cluster` for the member with this peer URL: all members in the order of the list.
+
+    Its own entry has the name that it will start with, and one that never started has its id (spec/kubeadm.md 8.6).
+    """
+
+    def called(member: Member) -> str:
+        return name if peer_url in member.peer_urls else member.name or member.hex_id
+
+    return ",".join(f"{called(member)}={member.peer_urls[0]}" for member in members if member.peer_urls)
 
 
 class Etcd(Protocol):
@@ -45,3 +231,60 @@ class Etcd(Protocol):
     def close(self) -> None:
         """Close every connection. Idempotent."""
         ...
+
+
+class RecordingEtcd:
+    """An overlay over a real cluster, or over nothing. Implements `api.Etcd`; `actions` are the writes in order."""
+
+    def __init__(self, base: Etcd | None = None) -> None:
+        self._base = base
+        self._members: list[Member] | None = None
+        self.actions: list[tuple[str, str]] = []
+        """A verb and the member: `add`, `promote`, `remove`."""
+
+    def members(self, *, agreed: bool = True) -> list[Member]:
+        if self._members is None:
+            self._members = list(self._base.members(agreed=agreed)) if self._base is not None else []
+        return list(self._members)
+
+    def statuses(self) -> list[Status]:
+        return self._base.statuses() if self._base is not None else []
+
+    def status(self, endpoint: str, /) -> Status:
+        return self._base.status(endpoint) if self._base is not None else Status(endpoint=endpoint, problem="it is not there")
+
+    def reach(self, peer_url: str, /) -> str:
+        return self._base.reach(peer_url) if self._base is not None else ""
+
+    def alarms(self) -> list[Alarm]:
+        return self._base.alarms() if self._base is not None else []
+
+    def add_learner(self, peer_url: str, /) -> list[Member]:
+        found = self.members()
+        if by_peer_url(found, peer_url) is not None:
+            raise MemberExists(f"there is a member at {peer_url}")
+        made = Member(id=1 + max((member.id for member in found), default=0), peer_urls=(peer_url,), learner=True)
+        return self._record("add", made, [*found, made])
+
+    def promote(self, member_id: int, /) -> list[Member]:
+        one = self._find(member_id)
+        return self._record("promote", one, [replace(m, learner=False) if m is one else m for m in self.members()])
+
+    def remove(self, member_id: int, /) -> list[Member]:
+        one = self._find(member_id)
+        return self._record("remove", one, [member for member in self.members() if member is not one])
+
+    def close(self) -> None:
+        if self._base is not None:
+            self._base.close()
+
+    def _find(self, member_id: int) -> Member:
+        found = next((member for member in self.members() if member.id == member_id), None)
+        if found is None:
+            raise MemberNotFound(f"there is no member {member_id:x}")
+        return found
+
+    def _record(self, verb: str, member: Member, members: list[Member]) -> list[Member]:
+        self.actions.append((verb, member.shown))
+        self._members = members
+        return self.members()

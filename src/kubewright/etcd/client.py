@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, Unreachable
-from kubewright.etcd.failures import NoQuorum, StillLearning, nobody, refusal
-from kubewright.etcd.members import Alarm, Member, Status, read_member, read_status
+from kubewright.etcd.api import Alarm, Member, NoQuorum, Status, StillLearning, nobody, read_member, read_status, refusal
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Transport
 

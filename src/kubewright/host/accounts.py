@@ -1,4 +1,4 @@
-"""System users and groups in the files of /etc, as pure functions: what is there, what is missing, and the files with it added.
+"""System users and groups in the files of /etc: what is there, what is missing, the files with it added (pure functions), and the lock of the files.
 
 The rules are kubeadm's for its rootless control plane (spec/kubeadm.md 6.8): ids of the system's range from /etc/login.defs, the lowest
 free ones first; users that may not log in, with a group of their own name.
@@ -6,15 +6,20 @@ free ones first; users that may not log in, with a group of their own name.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, TryAgain
 from kubewright.base.records import dataclass
-from kubewright.host.desired import Accounts
+from kubewright.host.desired import Accounts, File
+from kubewright.host.failures import explaining
 from kubewright.host.readers import FileReader
+from kubewright.host.states import FileState
 
 NO_SHELL: Final = "/bin/false"
 PASSWD: Final = "passwd"  # noqa: S105 - the name of a file
@@ -54,16 +59,16 @@ class Added:
     groups: tuple[str, ...]
 
 
-def find(files: FileReader, etc: PurePosixPath, wanted: Accounts) -> Ids | None:
+def find_accounts(files: FileReader, etc: PurePosixPath, wanted: Accounts) -> Ids | None:
     """Return the numbers of accounts, None where one of them is not there. Raises HostError for files that cannot be read."""
-    users = {one.name: one.id for one in _entries(read(files, etc / PASSWD), PASSWD)}
-    groups = {one.name: one.id for one in _entries(read(files, etc / GROUP), GROUP)}
+    users = {one.name: one.id for one in _entries(read_accounts(files, etc / PASSWD), PASSWD)}
+    groups = {one.name: one.id for one in _entries(read_accounts(files, etc / GROUP), GROUP)}
     if not set(wanted.users) <= set(users) or not set(wanted.groups) <= set(groups):
         return None
     return Ids(users={name: users[name] for name in wanted.users}, groups={name: groups[name] for name in wanted.groups})
 
 
-def read(files: FileReader, path: PurePosixPath) -> str:
+def read_accounts(files: FileReader, path: PurePosixPath) -> str:
     """Return what passwd or group holds. Raises HostError where it is not there: then nothing is known about users."""
     content = files.read(path)
     if content is None:
@@ -71,7 +76,7 @@ def read(files: FileReader, path: PurePosixPath) -> str:
     return content.decode("utf-8", errors="surrogateescape")
 
 
-def add(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> Added:
+def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> Added:
     """Add the accounts that are missing. Raises HostError where one that is there has other properties, or no number is free."""
     limits = Limits.parse(login_defs)
     users, groups = _entries(passwd, PASSWD), _entries(group, GROUP)
@@ -102,7 +107,7 @@ class Left:
     groups: tuple[str, ...]
 
 
-def remove(passwd: str, group: str, *, unwanted: Accounts) -> Left:
+def remove_accounts(passwd: str, group: str, *, unwanted: Accounts) -> Left:
     """Remove accounts; all other lines stay as they are, readable or not."""
     return Left(
         passwd=_without(passwd, unwanted.users),
@@ -198,3 +203,29 @@ def _appended(text: str, lines: Sequence[str]) -> str:
     if not lines:
         return text
     return text + ("" if text.endswith("\n") or not text else "\n") + "\n".join(lines) + "\n"
+
+
+_OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextmanager
+def lock_accounts(*paths: PurePosixPath) -> Iterator[None]:
+    """Hold the lock of each file as kubeadm does (F_SETLK). Raises TryAgain if somebody else holds one, HostError if there is none."""
+    with ExitStack() as stack:
+        for path in paths:
+            with explaining("lock", path):
+                opened = os.open(path, _OPEN)
+                stack.callback(os.close, opened)
+                try:
+                    fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except (BlockingIOError, PermissionError) as error:
+                    raise TryAgain(f"{path} is locked: somebody else changes users", remedy="run the same command again") from error
+        yield
+
+
+def replacement(path: PurePosixPath, text: str, found: FileState | None) -> File:
+    """Return a file of accounts with other content; mode and owner stay."""
+    content = text.encode("utf-8", errors="surrogateescape")
+    if found is None:
+        return File(path=path, content=content, mode=0o644)
+    return File(path=path, content=content, mode=found.mode, owner=found.owner, group=found.group)

@@ -15,8 +15,8 @@ from typing import Final
 from kubewright.apis.detected import Detected
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field
-from kubewright.host.found import Kind
 from kubewright.host.readers import FileReader, Network
+from kubewright.host.states import Kind
 
 CRI_SOCKETS: Final = (
     "unix:///var/run/containerd/containerd.sock",
@@ -54,7 +54,7 @@ _HUGE_PAGES: Final = PurePosixPath("/sys/kernel/mm/hugepages")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class MachineInfo:
     """What a Node's status is made of. Sizes are bytes; `huge_pages` maps a page size to the number of pages."""
 
     cores: int = 0
@@ -77,7 +77,7 @@ class Facts:
     """
 
     def __init__(
-        self, *, detected: Detected, machine: Machine | Callable[[], Machine], user: int | None = None, systemd: bool = False
+        self, *, detected: Detected, machine: MachineInfo | Callable[[], MachineInfo], user: int | None = None, systemd: bool = False
     ) -> None:
         self.detected = detected
         self.user = os.geteuid() if user is None else user
@@ -85,7 +85,7 @@ class Facts:
         self._machine = machine
 
     @cached_property
-    def machine(self) -> Machine:
+    def machine(self) -> MachineInfo:
         """What its Node reports."""
         return self._machine() if callable(self._machine) else self._machine
 
@@ -113,10 +113,10 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
     )
 
 
-def machine(files: FileReader, *, architecture: str) -> Machine:
+def machine(files: FileReader, *, architecture: str) -> MachineInfo:
     """Gather what a Node's status is made of."""
     memory = _table(_text(files, "/proc/meminfo"), separator=":")
-    return Machine(
+    return MachineInfo(
         cores=count_cores(_text(files, "/sys/devices/system/cpu/online")) or (os.cpu_count() or 0),
         memory=_kilobytes(memory.get("MemTotal", "")),
         swap=_kilobytes(memory.get("SwapTotal", "")),

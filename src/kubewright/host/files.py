@@ -17,15 +17,13 @@ from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
-from kubewright.host.decide import require_below
+from kubewright.host.decisions import require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
-from kubewright.host.found import FileState, Kind
+from kubewright.host.paths import checked, open_directory, weakness
 from kubewright.host.processes import Identity
-from kubewright.host.removing import Refusals, remove_entry
-from kubewright.host.trees import Work, fail, names, visit
-from kubewright.host.trust import weakness
-from kubewright.host.walking import checked, directory
+from kubewright.host.states import FileState, Kind
+from kubewright.host.trees import Refusals, Work, fail, names, remove_entry, visit
 
 READ_LIMIT: Final = 64 * 1024 * 1024
 """Bytes above which a file is not one of those that we read."""
@@ -107,7 +105,7 @@ class Files:
     def write(self, desired: File, /) -> None:
         """Replace a file in one step. Raises HostError (DiskFull where there is no space); the old file is then untouched."""
         path, durable = checked(desired.path), desired.durable and self._durable
-        with explaining("write", path), directory(path.parent, make=desired.directory_mode, durable=durable) as parent:
+        with explaining("write", path), open_directory(path.parent, make=desired.directory_mode, durable=durable) as parent:
             self._clean(parent, path.parent)
             temporary = self._free_name(parent, path.name)
             try:
@@ -121,7 +119,7 @@ class Files:
     def make(self, desired: Directory, /) -> None:
         """Make a directory, or give one that exists the mode and owner that are enforced."""
         path = checked(desired.path)
-        with explaining("make", path), directory(path, make=desired.mode, above=desired.mode, durable=self._durable) as opened:
+        with explaining("make", path), open_directory(path, make=desired.mode, above=desired.mode, durable=self._durable) as opened:
             if desired.owner is not None or desired.group is not None:
                 os.fchown(opened, _id(desired.owner), _id(desired.group))
             if desired.enforce:
@@ -130,7 +128,7 @@ class Files:
     def own(self, desired: Ownership, /) -> None:
         """Change who owns something, and its mode. Links below it are changed themselves, never what they point to."""
         path = checked(desired.path)
-        with explaining("change the owner of", path), directory(path.parent) as parent:
+        with explaining("change the owner of", path), open_directory(path.parent) as parent:
             if desired.recursive:
                 visit(parent, path.name, path, work=_owning(desired), failed=fail)
             os.chown(path.name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
@@ -144,7 +142,7 @@ class Files:
         one of them, and at the first file system that is mounted in it.
         """
         require_below(checked(path), below)
-        with explaining("remove", path), suppress(FileNotFoundError), directory(path.parent) as parent:
+        with explaining("remove", path), suppress(FileNotFoundError), open_directory(path.parent) as parent:
             remove_entry(parent, path.name, path, failed=fail)
             self._settle(parent, path.parent, durable=self._durable)
 
@@ -156,7 +154,7 @@ class Files:
         """
         require_below(checked(path), below)
         refused = Refusals()
-        with explaining("empty", path), suppress(FileNotFoundError), directory(path) as opened:
+        with explaining("empty", path), suppress(FileNotFoundError), open_directory(path) as opened:
             for name in names(opened):
                 remove_entry(opened, name, path / name, failed=refused.note)
             self._settle(opened, path, durable=self._durable)
@@ -164,7 +162,7 @@ class Files:
 
     def clean(self, path: PurePosixPath, /) -> None:
         """Remove what writers that died left in a directory, their temporary files; nothing if there is no directory."""
-        with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), directory(path) as opened:
+        with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), open_directory(path) as opened:
             self._clean(opened, path)
 
     def sync(self) -> None:
@@ -173,7 +171,7 @@ class Files:
         while self._unsynced:
             path = self._unsynced.pop()
             try:
-                with explaining("sync", path), suppress(FileNotFoundError), directory(path) as opened:
+                with explaining("sync", path), suppress(FileNotFoundError), open_directory(path) as opened:
                     os.fsync(opened)
             except HostError as refused:
                 failed.append(refused)

@@ -20,7 +20,7 @@ _ESCAPE: Final = Pattern(r"\\([0-3][0-7]{2})")
 """The kernel writes blanks, tabs, line ends, `#` and backslashes of a path like this (mangle_path of fs/seq_file.c)."""
 
 
-def places(table: bytes) -> list[PurePosixPath]:
+def mount_points(table: bytes) -> list[PurePosixPath]:
     """Return where file systems are mounted, in the order of the kernel's table: what was mounted later comes later."""
     found = [line.split(b" ") for line in table.split(b"\n") if line]
     return [PurePosixPath(os.fsdecode(unescaped(fields[1]))) for fields in found if len(fields) > 1]
@@ -33,7 +33,7 @@ def unescaped(field: bytes) -> bytes:
 
 def below(table: bytes, directory: PurePosixPath) -> list[PurePosixPath]:
     """Return what is mounted below a directory, the directory itself left out; it is compared as it is written."""
-    return [path for path in places(table) if path != directory and path.is_relative_to(directory)]
+    return [path for path in mount_points(table) if path != directory and path.is_relative_to(directory)]
 
 
 def decide_unmount(there: Iterable[PurePosixPath], path: PurePosixPath, *, allowed: PurePosixPath) -> Change:

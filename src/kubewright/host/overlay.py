@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING
@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.records import replace
-from kubewright.host import account_files, accounts
-from kubewright.host.containers import Container, RuntimeStatus, Sandbox
-from kubewright.host.decide import (
+from kubewright.host import accounts
+from kubewright.host.decisions import (
     decide_accounts,
     decide_directory,
     decide_emptying,
@@ -30,14 +29,14 @@ from kubewright.host.decide import (
     decide_removal,
     decide_service,
 )
-from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
 from kubewright.host.facts import Facts
 from kubewright.host.failures import explained
-from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.paths import OUTER_MODE
 from kubewright.host.processes import Identity, Usage
 from kubewright.host.readers import Network, Programs
 from kubewright.host.seam import ContainerRuntime, Host, PacketFilter, Processes, RuntimeVersion
-from kubewright.host.walking import OUTER_MODE
+from kubewright.host.states import Container, FileState, Kind, RuntimeStatus, Sandbox, ServiceState
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
@@ -177,11 +176,11 @@ class OverlayHost:
     def remove_accounts(self, unwanted: Accounts, /) -> Change:
         with self._lock:
             passwd, group = unwanted.etc / accounts.PASSWD, unwanted.etc / accounts.GROUP
-            before = {path: accounts.read(self, path) for path in (passwd, group)}
-            left = accounts.remove(before[passwd], before[group], unwanted=unwanted)
+            before = {path: accounts.read_accounts(self, path) for path in (passwd, group)}
+            left = accounts.remove_accounts(before[passwd], before[group], unwanted=unwanted)
             for path, text in ((passwd, left.passwd), (group, left.group)):
                 if text != before[path]:
-                    self._written[path] = account_files.replacement(path, text, self.state(path))
+                    self._written[path] = accounts.replacement(path, text, self.state(path))
             return self._note(decide_no_accounts(left, unwanted))
 
     @property
@@ -213,11 +212,11 @@ class OverlayHost:
     def _ensure_accounts(self, desired: Accounts) -> Change:
         passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
         login_defs = (self.read(desired.etc / accounts.LOGIN_DEFS) or b"").decode("utf-8", errors="replace")
-        before = {path: accounts.read(self, path) for path in (group, passwd)}
-        added = accounts.add(before[passwd], before[group], login_defs=login_defs, wanted=desired)
+        before = {path: accounts.read_accounts(self, path) for path in (group, passwd)}
+        added = accounts.add_accounts(before[passwd], before[group], login_defs=login_defs, wanted=desired)
         for path, text in ((group, added.group), (passwd, added.passwd)):
             if text != before[path]:
-                self._written[path] = account_files.replacement(path, text, self.state(path))
+                self._written[path] = accounts.replacement(path, text, self.state(path))
         return decide_accounts(added, desired)
 
     def _ensure_ownership(self, desired: Ownership) -> Change:
@@ -365,3 +364,38 @@ class _PlannedRuntime:
     def _note(self, change: Change) -> Change:
         self._changes.append(change)
         return change
+
+
+def flat_name(layout: Layout, path: PurePosixPath) -> PurePosixPath | None:
+    """Return the name below the dry-run directory, or None for a file that has no place there.
+
+    Certificates keep their path below the PKI, so that those of etcd are in `etcd/`; all other files stand beside them.
+    """
+    if path.is_relative_to(layout.pki):
+        return path.relative_to(layout.pki)
+    flat = {layout.kubernetes, layout.manifests, layout.kubelet}
+    return PurePosixPath(path.name) if path.parent in flat else None
+
+
+def materialise(overlay: OverlayHost, directory: PurePosixPath, *, writer: Host, copies: Iterable[PurePosixPath] = ()) -> list[Change]:
+    """Write the files of an overlay into a dry-run directory, which is made (0700) if it is not there.
+
+    `copies` are existing files that belong with them, such as a CA that was reused. Returns one Change for each file, without its
+    content; a file that has no place there is left out. All of them belong to whoever writes them.
+    """
+    writer.ensure(Directory(path=directory, mode=0o700))
+    layout = overlay.layout
+    wanted = [*(copy for path in copies if (copy := _existing(overlay, path)) is not None), *overlay.files]
+    placed = ((flat_name(layout, file.path), file) for file in wanted)
+    return [
+        writer.ensure(replace(file, path=directory / name, show=Show.SIZE, owner=None, group=None))
+        for name, file in placed
+        if name is not None
+    ]
+
+
+def _existing(overlay: OverlayHost, path: PurePosixPath) -> File | None:
+    found, content = overlay.state(path), overlay.read(path)
+    if found is None or found.kind is not Kind.FILE or content is None:
+        return None
+    return File(path=path, content=content, mode=found.mode)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
-from kubewright.host.trust import weakness
+from kubewright.host.paths import weakness
 
 _WITHIN: Final = 10.0
 """Seconds that a program may take to tell its version."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from kubewright.host.found import FileState
+from kubewright.host.states import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from kubewright.host.listeners import Listener
-    from kubewright.host.network import PortOwner
-    from kubewright.host.routes import Family, InterfaceAddress
+    from kubewright.host.network import Family, InterfaceAddress, PortOwner
 
 
 class FileReader(Protocol):

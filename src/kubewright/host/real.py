@@ -12,7 +12,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host import mounts
-from kubewright.host.decide import (
+from kubewright.host.decisions import (
     UNITS,
     decide_accounts,
     decide_directory,
@@ -29,11 +29,11 @@ from kubewright.host.decide import (
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
 from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
-from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import RealProcesses
 from kubewright.host.programs import RealPrograms
 from kubewright.host.seam import ContainerRuntime, PacketFilter, Services
+from kubewright.host.states import FileState, Kind, ServiceState
 from kubewright.host.trees import unknown_mounts
 
 
@@ -69,10 +69,9 @@ class RealHost:
     def runtime(self) -> ContainerRuntime:
         """The runtime that was given, else the one of the layout's socket, else the one whose socket is here. Raises HostError where there are several."""
         if self._runtime is None:
-            from kubewright.host.cri.runtime import CRIRuntime
-            from kubewright.host.cri.sockets import choose
+            from kubewright.host.cri.runtime import CRIRuntime, choose_socket
 
-            self._runtime = CRIRuntime(self.layout.cri_socket or choose(self.facts.detected.cri_sockets))
+            self._runtime = CRIRuntime(self.layout.cri_socket or choose_socket(self.facts.detected.cri_sockets))
         return self._runtime
 
     @cached_property
@@ -162,15 +161,15 @@ class RealHost:
         return change
 
     def remove_accounts(self, unwanted: Accounts, /) -> Change:
-        from kubewright.host import account_files, accounts
+        from kubewright.host import accounts
 
         passwd, group = unwanted.etc / accounts.PASSWD, unwanted.etc / accounts.GROUP
-        with account_files.locked(group, passwd):
-            before = {path: accounts.read(self, path) for path in (passwd, group)}
-            left = accounts.remove(before[passwd], before[group], unwanted=unwanted)
+        with accounts.lock_accounts(group, passwd):
+            before = {path: accounts.read_accounts(self, path) for path in (passwd, group)}
+            left = accounts.remove_accounts(before[passwd], before[group], unwanted=unwanted)
             for path, text in ((passwd, left.passwd), (group, left.group)):  # no user is ever without its group
                 if text != before[path]:
-                    self.files.write(account_files.replacement(path, text, self.state(path)))
+                    self.files.write(accounts.replacement(path, text, self.state(path)))
         return decide_no_accounts(left, unwanted)
 
     @cached_property
@@ -195,17 +194,17 @@ class RealHost:
         return change
 
     def _ensure_accounts(self, desired: Accounts) -> Change:
-        from kubewright.host import account_files, accounts  # for the feature gate RootlessControlPlane
+        from kubewright.host import accounts
 
         passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
-        accounts.read(self, passwd)  # whether there is one at all is told before it is locked
-        with account_files.locked(group, passwd):
+        accounts.read_accounts(self, passwd)  # whether there is one at all is told before it is locked
+        with accounts.lock_accounts(group, passwd):
             login_defs = (self.read(desired.etc / accounts.LOGIN_DEFS) or b"").decode("utf-8", errors="replace")
-            before = {path: accounts.read(self, path) for path in (group, passwd)}
-            added = accounts.add(before[passwd], before[group], login_defs=login_defs, wanted=desired)
+            before = {path: accounts.read_accounts(self, path) for path in (group, passwd)}
+            added = accounts.add_accounts(before[passwd], before[group], login_defs=login_defs, wanted=desired)
             for path, text in ((group, added.group), (passwd, added.passwd)):  # no user is ever without its group
                 if text != before[path]:
-                    self.files.write(account_files.replacement(path, text, self.state(path)))
+                    self.files.write(accounts.replacement(path, text, self.state(path)))
         return decide_accounts(added, desired)
 
     def _ensure_ownership(self, desired: Ownership) -> Change:

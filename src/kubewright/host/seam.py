@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
-from kubewright.host.containers import Container, RuntimeStatus, Sandbox
 from kubewright.host.desired import Accounts, Desired
-from kubewright.host.found import ServiceState
 from kubewright.host.readers import FileReader, Network, Programs
+from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState
 
 if TYPE_CHECKING:
     from kubewright.host.facts import Facts

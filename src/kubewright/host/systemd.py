@@ -9,9 +9,9 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.facts import BOOTED
-from kubewright.host.found import Kind, ServiceState
 from kubewright.host.programs import Commands, RealCommands
 from kubewright.host.readers import FileReader
+from kubewright.host.states import Kind, ServiceState
 
 ASKED_WITHIN: Final = 10.0
 DONE_WITHIN: Final = 120.0

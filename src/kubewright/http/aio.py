@@ -18,10 +18,9 @@ import aiohttp
 from yarl import URL
 
 from kubewright.http import failures, tracing
-from kubewright.http.addresses import origin
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
-from kubewright.http.proxies import Proxy
+from kubewright.http.proxies import Proxy, origin
 from kubewright.http.serving import serve, serve_unix
 
 __all__ = ["Streamed", "Transport", "serve", "serve_unix"]

@@ -20,11 +20,10 @@ from urllib3.util import Timeout, make_headers
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.quoting import shown_url
 from kubewright.http import failures, tracing
-from kubewright.http.addresses import origin
 from kubewright.http.deadlines import Deadline, connected, holding
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
-from kubewright.http.proxies import Proxies, Proxy
+from kubewright.http.proxies import Proxies, Proxy, origin
 
 REDIRECTS: Final = 5
 STALL: Final = 30.0

@@ -15,13 +15,13 @@ import os
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.base.records import dataclass
-from kubewright.http.deadlines import Bounded
+from kubewright.http.deadlines import Bounded, Deadline, connected, holding
 
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s0-9A-Za-z+/=]+-----END CERTIFICATE-----")
 
@@ -205,3 +205,24 @@ def _in_memory(content: bytes) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}"
     finally:
         os.close(descriptor)
+
+
+def serves(address: str, port: int, *, within: float) -> bool:
+    """Shake hands, waiting at most so many seconds. The certificate is not verified and nothing is sent."""
+    context = anonymous_context(None, verify=False)
+    with suppress(OSError), holding(Deadline(within)), connected(address, port, silence=None) as connection:
+        context.wrap_socket(connection).close()
+        return True
+    return False
+
+
+async def serves_async(address: str, port: int, *, within: float) -> bool:
+    """The asynchronous form of `serves`."""
+    import asyncio  # commands have no use for it, and it takes 15 ms
+
+    with suppress(OSError, TimeoutError):
+        async with asyncio.timeout(within):
+            _, writer = await asyncio.open_connection(address, port, ssl=anonymous_context(None, verify=False))
+        writer.transport.abort()
+        return True
+    return False

@@ -1,16 +1,17 @@
-"""The synchronous client: for commands. Thread-safe; opens nothing before the first call."""
+"""The clients of a real API server: `KubeClient` for commands, over urllib3, and `AsyncKubeClient` for daemons, over aiohttp."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.http.addresses import origin
-from kubewright.http.messages import REQUEST_TIMEOUT, Headers, Limits, Response, Transport
-from kubewright.http.proxies import Proxies
+from kubewright.http.messages import REQUEST_TIMEOUT, AsyncTransport, Headers, Limits, Response, Transport
+from kubewright.http.proxies import Proxies, origin
 from kubewright.kube import answers, core
-from kubewright.kube.api import KubeAPI
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI, KubeAPI
 from kubewright.kube.core import Call, Object, Request, Writing
 from kubewright.kube.credentials import Access, Identity
 
@@ -94,4 +95,106 @@ class KubeClient(KubeAPI):
             server_name=access.tls_server_name,
             limits=self._limits,
             clock=self._clock,
+        )
+
+
+class AsyncKubeClient(AsyncKubeAPI):
+    """Talks to one cluster as one identity.
+
+    One connection serves the calls that do not overlap, and each watch has one of its own.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        field_manager: str = core.FIELD_MANAGER,
+        timeout: float = REQUEST_TIMEOUT,
+        dry_run: bool = False,
+        proxies: Proxies | None = None,
+        limits: Limits | None = None,
+        transport: Callable[[Access], AsyncTransport] | None = None,
+    ) -> None:
+        self.access = access
+        self._server = origin(access.server)[1]
+        self._writing = Writing(field_manager=field_manager, dry_run=dry_run)
+        self._timeout = timeout
+        self._proxies = proxies or Proxies()
+        self._limits = limits
+        self._make = transport or self._default_transport
+        self._transport: AsyncTransport | None = None
+        self._headers = core.headers_for(access)
+
+    async def send(self, call: Call, /) -> Object:
+        return answers.read_object(call, await self._exchange(core.request(call, self._writing), None), server=self._server)
+
+    async def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        request = core.request(call, self._writing)
+        decoder = answers.WatchDecoder(call, server=self._server)
+        headers = {**self._headers, **request.headers}
+        # a server that was asked to end the watch, and says nothing for longer than all of it, is gone, whatever its machine answers to probes
+        seconds = call.query.get("timeoutSeconds")
+        stall = int(seconds) + self._timeout if seconds else None
+        async with self._opened().stream(request.method, request.target, headers=headers, timeout=self._timeout, stall=stall) as stream:
+            if not 200 <= stream.status < 300:
+                body = await stream.read(within=self._timeout)
+                answers.check(call, Response(status=stream.status, headers=stream.headers, body=body), server=self._server)
+            async with aclosing(stream.chunks()) as chunks:
+                async for chunk in chunks:
+                    for event in decoder.feed(chunk):
+                        yield event
+            decoder.end()
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        return await self._exchange(core.raw(method, path, body=body, headers=headers), timeout)
+
+    async def set_identity(self, identity: Identity) -> None:
+        """Be somebody else from now on: new calls use new connections; calls in flight finish, watches are cut, old connections close."""
+        self.access = self.access.as_identity(identity)
+        self._headers = core.headers_for(self.access)
+        await self.reconnect()
+
+    async def reconnect(self) -> None:
+        """Drop every connection, when what is in flight has finished: after failures that a connection of its own would not show."""
+        old, self._transport = self._transport, None
+        if old is not None:
+            await old.drain()
+
+    async def close(self) -> None:
+        """Close every connection at once; a later call opens new ones. Idempotent."""
+        old, self._transport = self._transport, None
+        if old is not None:
+            await old.close()
+
+    async def _exchange(self, request: Request, timeout: float | None) -> Response:
+        return await self._opened().request(
+            request.method,
+            request.target,
+            headers={**self._headers, **request.headers},
+            body=request.body,
+            timeout=self._timeout if timeout is None else timeout,
+        )
+
+    def _opened(self) -> AsyncTransport:
+        if self._transport is None:
+            self._transport = self._make(self.access)
+        return self._transport
+
+    def _default_transport(self, access: Access) -> AsyncTransport:
+        from kubewright.http import aio
+
+        return aio.Transport(
+            access.server,
+            context=access.context(),
+            proxy=access.proxy or self._proxies.for_url(access.server),
+            server_name=access.tls_server_name,
+            limits=self._limits,
         )

@@ -31,7 +31,7 @@ RunPlugin = Callable[[Mapping[str, object]], Identity]
 """Runs what the `exec` of a user says, for callers that allow it."""
 
 
-def places(environment: Mapping[str, str], *, home: PurePosixPath | None) -> tuple[PurePosixPath, ...]:
+def default_paths(environment: Mapping[str, str], *, home: PurePosixPath | None) -> tuple[PurePosixPath, ...]:
     """Return the files that a user means who names none: those of $KUBECONFIG, or ~/.kube/config where it is not set."""
     named = environment.get("KUBECONFIG", "")
     if named:

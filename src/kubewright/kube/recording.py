@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kubewright.base.errors import AlreadyExists, Conflict, Invalid, NotFound
+from kubewright.base.events import Line, Reporter
 from kubewright.base.records import dataclass
 from kubewright.http.messages import Headers, Response
-from kubewright.kube import core, resources
+from kubewright.kube import core, objects, resources
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object, PatchType
 from kubewright.kube.patches import NODE_LISTS, PatchError, apply_json, apply_merge, apply_strategic
@@ -27,7 +28,7 @@ READS: Final = frozenset({"get", "list"})
 
 
 @dataclass(frozen=True)
-class Action:
+class RecordedCall:
     """One call that was made, and the object as it would be stored, or as it was found."""
 
     call: Call
@@ -48,7 +49,7 @@ class RecordingKube(KubeAPI):
         self._written: dict[Key, Object | None] = {}
         self._version = 0
         self._lock = threading.RLock()
-        self.actions: builtins.list[Action] = []
+        self.actions: builtins.list[RecordedCall] = []
         self._verbs: Mapping[str, Callable[[Call], Object]] = {
             "get": self._get,
             "list": self._list,
@@ -59,7 +60,7 @@ class RecordingKube(KubeAPI):
         }
 
     @property
-    def writes(self) -> builtins.list[Action]:
+    def writes(self) -> builtins.list[RecordedCall]:
         """The calls that would change something, in order."""
         return [action for action in self.actions if action.verb not in READS]
 
@@ -84,13 +85,13 @@ class RecordingKube(KubeAPI):
 
     def _get(self, call: Call) -> Object:
         found = self._find(call)
-        self.actions.append(Action(call, found))
+        self.actions.append(RecordedCall(call, found))
         if found is None:
             raise _missing(call)
         return found
 
     def _list(self, call: Call) -> Object:
-        self.actions.append(Action(call))
+        self.actions.append(RecordedCall(call))
         selectors = {"label_selector": call.query.get("labelSelector", ""), "field_selector": call.query.get("fieldSelector", "")}
         real = self._base.list(call.resource, call.namespace, **selectors) if self._base is not None else []
         found = {_key_of(call.resource, obj): obj for obj in real}
@@ -126,7 +127,7 @@ class RecordingKube(KubeAPI):
         if self._find(call) is None:
             raise _missing(call)
         self._written[_key(call.resource, call.name, call.namespace)] = None
-        self.actions.append(Action(call))
+        self.actions.append(RecordedCall(call))
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}
 
     def _find(self, call: Call) -> Object | None:
@@ -146,7 +147,7 @@ class RecordingKube(KubeAPI):
         name, namespace = core.identity_of(obj)
         if name and (not call.subresource or call.subresource == "status"):
             self._written[_key(call.resource, name, namespace)] = result
-        self.actions.append(Action(call, dict(obj)))
+        self.actions.append(RecordedCall(call, dict(obj)))
         return result
 
 
@@ -181,3 +182,35 @@ def _key_of(resource: Resource, obj: Mapping[str, Any]) -> Key:
 def _missing(call: Call) -> NotFound:
     about = core.about(call.resource, call.name, call.namespace)
     return NotFound(f"{about} is neither in the cluster nor in the plan", code=404, reason="NotFound")
+
+
+TOPIC: Final = "dryrun"
+_WITH_OBJECT: Final = frozenset({"create", "update", "patch"})
+
+
+class DryRunKube(RecordingKube):
+    """A recording cluster that tells each call that would change something; reads are really made where there is a cluster, or answered from memory."""
+
+    def __init__(self, base: KubeAPI | None = None, *, reporter: Reporter, stand_ins: Iterable[Mapping[str, Any]] = ()) -> None:
+        super().__init__(base, stand_ins=stand_ins)
+        self._reporter = reporter
+
+    def send(self, call: Call, /) -> Object:
+        with self._lock:  # the last action is then the one of this call
+            answer = super().send(call)
+            if call.verb not in READS:
+                for text in dry_run_lines(self.actions[-1]):
+                    self._reporter.emit(Line(topic=TOPIC, text=text))
+        return answer
+
+
+def dry_run_lines(action: RecordedCall) -> list[str]:
+    """Say one call in kubeadm's words. The name is told where it is not in the object; values of Secrets are masked, unlike there."""
+    call = action.call
+    row = call.resource
+    said = [f'Would perform action {call.verb.upper()} on resource "{row.plural}" in API group "{row.group or "core"}/{row.version}"']
+    if call.name and call.verb != "create":
+        said.append(f'Resource name "{call.name}", namespace "{call.namespace or ""}"')
+    if call.verb in _WITH_OBJECT and action.result is not None:
+        said.append(f"Attached object:\n{objects.masked_yaml(action.result)}")
+    return said

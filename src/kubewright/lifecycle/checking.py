@@ -9,8 +9,8 @@ from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.layout import Layout
 from kubewright.host.seam import Host
-from kubewright.preflight import lists, running
-from kubewright.preflight.model import Report, Subject
+from kubewright.preflight import lists
+from kubewright.preflight.checks import Report, Subject, run_checks
 
 _ANY_ADDRESS = "127.0.0.1"
 """Stands for the address of a worker, which serves no API."""
@@ -48,7 +48,7 @@ def for_join(configuration: JoinConfiguration, *, host: Host, user: int, resumed
         resumed=resumed,
     )
     subject = Subject(host=host, node=registration, addresses=places, user=user)
-    return running.run(checks, subject, ignored=registration.ignore_preflight_errors)
+    return run_checks(checks, subject, ignored=registration.ignore_preflight_errors)
 
 
 def _host_of(endpoint: str) -> str:

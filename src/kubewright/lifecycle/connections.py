@@ -80,7 +80,7 @@ class Connections:
         """Make a client of etcd; one that changes no member where nothing is really done."""
         if self._mode is Mode.APPLY:
             return self._kept(reach())
-        from kubewright.etcd.recording import RecordingEtcd  # who changes something needs none
+        from kubewright.etcd.api import RecordingEtcd  # who changes something needs none
 
         return RecordingEtcd(None if self._lost is not None else self._kept(reach()))
 
@@ -100,7 +100,7 @@ class Connections:
         if self._mode is Mode.APPLY and base is not None:
             return base
         if self._narrates:
-            from kubewright.kube.dry_run import DryRunKube
+            from kubewright.kube.recording import DryRunKube
 
             return DryRunKube(base, reporter=self._reporter, stand_ins=stand_ins)
         from kubewright.kube.recording import RecordingKube

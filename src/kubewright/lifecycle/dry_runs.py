@@ -15,11 +15,11 @@ from kubewright.base.errors import UsageError
 from kubewright.base.events import Line, Reporter, Waited
 from kubewright.base.masking import mask
 from kubewright.base.waiting import Condition
-from kubewright.host import dryrun
+from kubewright.host import overlay
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
 from kubewright.host.overlay import OverlayHost
-from kubewright.host.removing import remove_tree
 from kubewright.host.seam import Host
+from kubewright.host.trees import remove_tree
 from kubewright.lifecycle.machine import Machine, is_root, state_home
 
 TOPIC: Final = "dryrun"
@@ -111,7 +111,7 @@ def directory(writer: Host, machine: Machine, *, variable: str, prefix: str) -> 
 
 def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[PurePosixPath], reporter: Reporter) -> list[Change]:
     """Write the files of an overlay into the directory, with copies of some that were there, and say so. Returns the changes there."""
-    written = dryrun.materialise(cast("OverlayHost", host), place, writer=writer, copies=copies)
+    written = overlay.materialise(cast("OverlayHost", host), place, writer=writer, copies=copies)
     announce(reporter, f'Wrote certificates, kubeconfigs, manifests and the files of the kubelet to "{place}"')
     announce(reporter, "Certificates and kubeconfigs were not printed, because they hold private keys")
     return written

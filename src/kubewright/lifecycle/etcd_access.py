@@ -9,12 +9,12 @@ from kubewright.apis.addresses import Addresses, url
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, ServerError, TooManyRequests, Unreachable
 from kubewright.base.retry import retry
+from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient
-from kubewright.etcd.failures import PASSING
 from kubewright.host.readers import FileReader
+from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import POD
-from kubewright.kube.retrying import persist
 from kubewright.manifests.etcd import CLIENT_URLS
 
 NAMESPACE: Final = "kube-system"

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.errors import HostError, UsageError
-from kubewright.host.found import FileState, Kind
 from kubewright.host.readers import FileReader
+from kubewright.host.states import FileState, Kind
 from kubewright.manifests import patches
 from kubewright.manifests.patches import NONE, Patch, Patches
 

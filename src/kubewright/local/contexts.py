@@ -24,7 +24,7 @@ from kubewright.base.waiting import PollingWaiter
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
-from kubewright.kube.kubeconfigs import places as kubeconfig_places
+from kubewright.kube.kubeconfigs import default_paths as kubeconfig_places
 from kubewright.local import record, status
 from kubewright.local.places import Places
 

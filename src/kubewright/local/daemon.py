@@ -104,7 +104,7 @@ async def _serve(places: Places) -> None:
 
 async def _head_start(machine: record.Machine) -> None:
     """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second."""
-    from kubewright.http.handshake import serves_async
+    from kubewright.http.tls import serves_async
 
     end = asyncio.get_running_loop().time() + HEAD_START
     while (left := end - asyncio.get_running_loop().time()) > 0:

@@ -17,7 +17,7 @@ from kubewright.base.records import dataclass
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.host.removing import remove_tree
+from kubewright.host.trees import remove_tree
 from kubewright.local import launch, marks
 from kubewright.local.control import Control
 from kubewright.local.places import Places

@@ -10,7 +10,7 @@ from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
 from kubewright.base.waiting import Condition
-from kubewright.etcd.members import by_peer_url
+from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle import etcd_access

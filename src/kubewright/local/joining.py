@@ -20,8 +20,8 @@ from kubewright.base.errors import Unreachable
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, replace
 from kubewright.base.retry import retry
+from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient
-from kubewright.etcd.failures import PASSING
 from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost

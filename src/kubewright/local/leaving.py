@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import Final, cast
 
 from kubewright.base.change import Action, Change
-from kubewright.etcd import removing
+from kubewright.etcd import membership
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.files import Files
-from kubewright.kube.ensure import remove_object
+from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle import etcd_access
 from kubewright.lifecycle.init.context import InitContext
@@ -52,7 +52,7 @@ def _answers(local: LocalContext, machine: Machine) -> bool:
 def _remove_member(local: LocalContext, machine: Machine) -> Change:
     """Remove the member while its etcd still runs: of two, both are needed to agree on it."""
     with closing(_etcd(local, local.record.control_plane)) as etcd:
-        return removing.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.within)
+        return membership.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.within)
 
 
 def _remove_node(local: LocalContext, machine: Machine) -> Iterable[Change]:

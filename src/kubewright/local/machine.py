@@ -10,11 +10,10 @@ import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, BinariesError, ComponentFailed, HostError, Locked
 from kubewright.base.waiting import Waiter
-from kubewright.host.containers import Container, RuntimeStatus, Sandbox
 from kubewright.host.files import Files
-from kubewright.host.found import ServiceState
 from kubewright.host.real import RealHost
 from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState
 from kubewright.local import launch, remedies
 from kubewright.local.control import Control
 from kubewright.local.places import Places

@@ -26,7 +26,7 @@ from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, serve
-from kubewright.kube.aio import AsyncKubeClient
+from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.record import Machine

@@ -13,8 +13,8 @@ from kubewright.base.errors import APIError, NotFound, Unreachable
 from kubewright.base.events import Waited
 from kubewright.base.records import replace
 from kubewright.base.retry import retry
-from kubewright.http import handshake
-from kubewright.kube.ensure import remove_object
+from kubewright.http import tls
+from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init import cluster, joining, phases
 from kubewright.lifecycle.init.context import InitContext
@@ -61,7 +61,7 @@ def serving(ctx: InitContext) -> Iterable[Waited]:
     address, port = ctx.addresses.advertise, ctx.addresses.ports.api_server
 
     def serves() -> str | None:
-        return None if handshake.serves(address, port, within=_HANDSHAKE) else f"nothing serves at port {port} of {address} yet"
+        return None if tls.serves(address, port, within=_HANDSHAKE) else f"nothing serves at port {port} of {address} yet"
 
     yield until(ctx, serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 

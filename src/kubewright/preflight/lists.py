@@ -10,9 +10,8 @@ from kubewright.apis import formats, subnets
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.layout import Layout
-from kubewright.preflight import etcd, files, kubelet, machine, network, runtime, system, versions
-from kubewright.preflight.model import Check
-from kubewright.preflight.running import PRIVILEGED
+from kubewright.preflight import components, machine, network, system
+from kubewright.preflight.checks import PRIVILEGED, Check
 
 FORWARDING: Final = {
     4: PurePosixPath("/proc/sys/net/ipv4/ip_forward"),
@@ -27,14 +26,14 @@ ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged)
 def common(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
     """What every machine is checked for, whatever becomes of it."""
     return (
-        Check(name="CRI", find=runtime.answers),
-        Check(name="ContainerRuntimeVersion", find=runtime.version),
+        Check(name="CRI", find=components.runtime_answers),
+        Check(name="ContainerRuntimeVersion", find=components.runtime_version),
         Check(name="Swap", find=machine.swap),
         *(machine.in_path(program) for program in TOOLS),
         Check(name="SystemVerification", find=system.verification),
         machine.hostname(),
-        Check(name="KubeletVersion", find=kubelet.version),
-        Check(name="Service-kubelet", find=kubelet.service),
+        Check(name="KubeletVersion", find=components.kubelet_fits),
+        Check(name="Service-kubelet", find=components.kubelet_service),
         network.port(addresses.ports.kubelet, ours="kubelet" if resumed else ""),
     )
 
@@ -73,9 +72,9 @@ def join(
     written = (layout.kubeconfig("kubelet"), layout.kubeconfig("bootstrap-kubelet"))
     return (
         ROOT,
-        *(() if resumed else map(files.available, written)),
+        *(() if resumed else map(machine.file_available, written)),
         *common(addresses, resumed=resumed),
-        *(() if control_plane or resumed else (files.available(ca_path),)),
+        *(() if control_plane or resumed else (machine.file_available(ca_path),)),
         *_towards(endpoint_host),
     )
 
@@ -86,10 +85,10 @@ def _control_plane(cluster: ClusterConfiguration, addresses: Addresses, layout: 
     return (
         Check(name="NumCPU", find=machine.cores),
         Check(name="Mem", find=machine.memory),
-        Check(name="KubernetesVersion", find=versions.kubernetes),
+        Check(name="KubernetesVersion", find=components.kubernetes_version),
         Check(name="Firewalld", find=network.firewall),
         *(network.port(number, ours=program if resumed else "") for number, program in listening.items()),
-        *(() if resumed else (files.available(layout.manifest(component)) for component in STATIC_PODS)),
+        *(() if resumed else (machine.file_available(layout.manifest(component)) for component in STATIC_PODS)),
         network.proxied_host(addresses.advertise),
         *(network.proxied_range(subnet) for subnet in _ranges(networking.service_subnet, networking.pod_subnet)),
     )
@@ -99,15 +98,15 @@ def _etcd(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *
     external = cluster.etcd.external
     if external is not None:
         paths = (external.ca_file, external.cert_file, external.key_file)
-        return tuple(files.existing(PurePosixPath(path), name="ExternalEtcdClientCertificates") for path in paths if path)
+        return tuple(machine.file_existing(PurePosixPath(path), name="ExternalEtcdClientCertificates") for path in paths if path)
     ports = (addresses.ports.etcd_client, addresses.ports.etcd_peer)
-    data = () if resumed else (files.empty(layout.etcd_data),)
+    data = () if resumed else (machine.directory_empty(layout.etcd_data),)
     return (*(network.port(number, ours=STATIC_PODS[3] if resumed else "") for number in ports), *data)
 
 
 def _external_etcd(cluster: ClusterConfiguration) -> Iterator[Check]:
     if cluster.etcd.external is not None:
-        yield etcd.external_version(cluster.etcd.external)
+        yield network.external_version(cluster.etcd.external)
 
 
 def _families(cluster: ClusterConfiguration, addresses: Addresses) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""Checks of the machine itself: processors, memory, swap, tools, names."""
+"""Checks of the machine itself: processors, memory, swap, tools, names, and files that an earlier cluster left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.preflight.model import Check, Finding, Subject, path_name, warning
+from kubewright.preflight.checks import Check, Finding, Subject, path_name, warning
 
 CORES: Final = 2
 MEMORY: Final = 1700
@@ -98,3 +98,36 @@ def hostname(resolve: Callable[[str], object] | None = None) -> Check:
 
 def _resolve(name: str) -> object:
     return socket.getaddrinfo(name, None)
+
+
+_RESET: Final = "remove what an earlier cluster left with `reset`, if it is not needed any more"
+
+
+def file_available(path: PurePosixPath) -> Check:
+    """A file that the command is going to write must not be there."""
+
+    def find(subject: Subject) -> Iterable[Finding]:
+        if subject.host.state(path) is not None:
+            yield Finding(text=f"{path} already exists", remedy=_RESET)
+
+    return Check(name=path_name("FileAvailable", path), find=find)
+
+
+def directory_empty(path: PurePosixPath) -> Check:
+    """A directory for data must not hold somebody else's."""
+
+    def find(subject: Subject) -> Iterable[Finding]:
+        if subject.host.entries(path):
+            yield Finding(text=f"{path} is not empty", remedy=_RESET)
+
+    return Check(name=path_name("DirAvailable", path), find=find)
+
+
+def file_existing(path: PurePosixPath, *, name: str) -> Check:
+    """A file that the configuration names must be there."""
+
+    def find(subject: Subject) -> Iterable[Finding]:
+        if subject.host.state(path) is None:
+            yield Finding(text=f"{path} doesn't exist", remedy="put it there, or name the right file in the configuration")
+
+    return Check(name=name, find=find)

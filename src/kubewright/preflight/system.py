@@ -10,8 +10,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
-from kubewright.preflight.kubelet import version_of
-from kubewright.preflight.model import Finding, Subject, warning
+from kubewright.preflight.checks import Finding, Subject, warning
+from kubewright.preflight.components import kubelet_version
 
 _TESTED: Final = (re.compile(r"5\.4.*"), re.compile(r"5\.10.*"), re.compile(r"5\.15.*"))
 _FIRST_MAJOR: Final = 6
@@ -127,7 +127,7 @@ def _enabled(subject: Subject, cgroups: int) -> frozenset[str]:
 def _cgroups_v1(subject: Subject) -> Finding:
     """A kubelet whose version cannot be told counts as a young one: its own check says what is wrong with it."""
     try:
-        kubelet = version_of(subject)
+        kubelet = kubelet_version(subject)
     except HostError:
         kubelet = None
     text = "cgroups v1 support is deprecated and will be removed in a future release. Please migrate to cgroups v2"

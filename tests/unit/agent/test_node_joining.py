@@ -81,7 +81,7 @@ async def test_a_forged_signature_ends_the_attempt():
         await TokenBootstrap(TYPED, TOKEN, connect=api.connect).admit()
 
 
-def wanted(name: str) -> csr.Wanted:
+def wanted(name: str) -> csr.RequestedCertificate:
     return csr.node_client(name, keys.generate(Algorithm.ECDSA_P256))
 
 

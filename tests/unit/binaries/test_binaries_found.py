@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from kubewright import binaries
 from kubewright.base.errors import BinariesError, HostError
 from kubewright.base.versions import Version
-from kubewright.binaries import Binary, Sources, elf, running, stamps
+from kubewright.binaries import Binary, Sources, inspection
+from kubewright.binaries import cache as stamps
 from kubewright.binaries.cache import Cache
 from kubewright.binaries.providing import wanted_programs
 from kubewright.binaries.settings import CACHE_VARIABLE
@@ -62,7 +63,7 @@ def test_programs_of_the_users_directory_are_used_where_they_are(tmp_path, chose
 
 def test_a_known_program_is_not_run_again(tmp_path, chosen, monkeypatch):
     first = ensure(tmp_path, chosen, binaries.DEFAULT)
-    monkeypatch.setattr(running, "check", lambda *_, **__: pytest.fail("was checked again"))
+    monkeypatch.setattr(inspection, "check_program", lambda *_, **__: pytest.fail("was checked again"))
     assert ensure(tmp_path, chosen, binaries.DEFAULT) == first
 
 
@@ -175,7 +176,7 @@ def test_a_warm_start_looks_once_at_each_program(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "stat", stat)
     opened: list[str] = []
     monkeypatch.setattr(Path, "open", lambda self, **_: opened.append(self.name) or io.FileIO(str(self)))
-    monkeypatch.setattr(running, "check", lambda *_, **__: pytest.fail("was run"))
+    monkeypatch.setattr(inspection, "check_program", lambda *_, **__: pytest.fail("was run"))
     found = binaries.locate(version="v1.36.3", sources=sources(tmp_path))
     assert len(found.found) == 5
     assert sorted(looks) == sorted(binaries.DEFAULT)
@@ -321,7 +322,7 @@ def test_locate_says_why_something_is_missing(tmp_path, chosen):
 @given(st.binary(max_size=40) | st.binary(max_size=40).map(lambda tail: b"\x7fELF\x02\x01" + tail))
 def test_any_header_gives_an_architecture_or_a_reason(header):
     try:
-        answer = elf.machine(header)
+        answer = inspection.elf_machine(header)
     except ValueError as error:
         answer = str(error)
     assert answer
@@ -329,16 +330,16 @@ def test_any_header_gives_an_architecture_or_a_reason(header):
 
 @pytest.mark.parametrize("architecture", ["amd64", "arm64"])
 def test_both_architectures_are_recognised(architecture):
-    assert elf.machine(programs.program("etcd", architecture=architecture)[: elf.HEADER_LENGTH]) == architecture
+    assert inspection.elf_machine(programs.program("etcd", architecture=architecture)[: inspection.HEADER_LENGTH]) == architecture
 
 
 def test_the_byte_order_of_the_header_is_respected():
-    assert elf.machine(b"\x7fELF\x02\x02" + bytes(10) + b"\x00\x02\x00\x16") == "s390x"
+    assert inspection.elf_machine(b"\x7fELF\x02\x02" + bytes(10) + b"\x00\x02\x00\x16") == "s390x"
 
 
 def test_a_library_is_not_a_program():
     with pytest.raises(ValueError, match="type 1"):
-        elf.machine(b"\x7fELF\x02\x01" + bytes(10) + b"\x01\x00\x3e\x00")
+        inspection.elf_machine(b"\x7fELF\x02\x01" + bytes(10) + b"\x01\x00\x3e\x00")
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
@@ -349,11 +350,11 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size
 def test_any_stamp_file_can_be_read(tmp_path_factory, content):
     path = tmp_path_factory.getbasetemp() / "any-stamps.json"
     path.write_bytes(content)
-    assert all(Version.parse(stamp.version) for stamp in stamps.load(path).values())
+    assert all(Version.parse(stamp.version) for stamp in stamps.load_records(path).values())
 
 
 def test_stamps_survive_a_round_trip(tmp_path):
-    stamp = stamps.Stamp(size=3, mtime=4, sha256="ab", version="v1.2.3", source="ü")
-    stamps.save(tmp_path / "s", {"etcd": stamp})
-    assert stamps.load(tmp_path / "s") == {"etcd": stamp}
+    stamp = stamps.FileRecord(size=3, mtime=4, sha256="ab", version="v1.2.3", source="ü")
+    stamps.save_records(tmp_path / "s", {"etcd": stamp})
+    assert stamps.load_records(tmp_path / "s") == {"etcd": stamp}
     assert len(list(tmp_path.iterdir())) == 1

@@ -23,7 +23,7 @@ from kubewright.base.errors import BinariesError, DiskFull, HostError, Kubewrigh
 from kubewright.base.events import Line, Progress, RecordingReporter, Waiting
 from kubewright.binaries import Sources, golang
 from kubewright.binaries.build import failure
-from kubewright.binaries.locking import locked
+from kubewright.binaries.files import cache_lock
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +215,7 @@ def test_a_cache_that_is_a_file_is_named(go, tmp_path):
 
 
 def test_a_silent_build_still_tells_that_it_goes_on(go, tmp_path, monkeypatch):
-    from kubewright.binaries import child
+    from kubewright.binaries import build as child
 
     monkeypatch.setattr(child, "TICK", 0.05)
     go.behave("[ $verb = build ] && sleep 0.4")
@@ -225,7 +225,7 @@ def test_a_silent_build_still_tells_that_it_goes_on(go, tmp_path, monkeypatch):
 
 
 def test_a_build_that_hangs_is_ended(go, tmp_path, monkeypatch):
-    from kubewright.binaries import child
+    from kubewright.binaries import build as child
 
     monkeypatch.setattr(child, "TICK", 0.05)
     monkeypatch.setattr(child, "LONGEST_SILENCE", 2)
@@ -261,7 +261,7 @@ def test_another_run_is_waited_for_and_named(go, tmp_path):
 
 def test_who_will_not_wait_is_told_who_is_at_work(go, tmp_path):
     with (
-        locked(tmp_path / "cache", task="fetching etcd", wait=True, clock=FakeClock(), reporter=RecordingReporter()),
+        cache_lock(tmp_path / "cache", task="fetching etcd", wait=True, clock=FakeClock(), reporter=RecordingReporter()),
         pytest.raises(Locked, match=rf"held by pid {os.getpid()} since .*: fetching etcd"),
     ):
         ensure(go, tmp_path, wait=False)
@@ -270,7 +270,7 @@ def test_who_will_not_wait_is_told_who_is_at_work(go, tmp_path):
 
 def test_nobody_waits_for_what_is_there(go, tmp_path):
     ensure(go, tmp_path)
-    with locked(tmp_path / "cache", task="x", wait=True, clock=FakeClock(), reporter=RecordingReporter()):
+    with cache_lock(tmp_path / "cache", task="x", wait=True, clock=FakeClock(), reporter=RecordingReporter()):
         assert len(ensure(go, tmp_path, wait=False)) == 1
 
 
@@ -324,9 +324,9 @@ def test_a_killed_run_leaves_nothing_half_written_and_the_next_one_finishes(go, 
 
 
 def test_a_run_that_ends_between_the_program_and_its_stamp_is_repeated(go, tmp_path, monkeypatch):
-    from kubewright.binaries import stamps
+    from kubewright.binaries import cache as stamps
 
-    save = stamps.save
+    save = stamps.save_records
     monkeypatch.setattr(stamps, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         ensure(go, tmp_path)
@@ -383,4 +383,4 @@ def test_what_go_says_leads_to_a_remedy(line, remedy):
 
 def test_go_in_its_usual_place_is_found_without_path(go, tmp_path, monkeypatch):
     monkeypatch.setattr(golang, "INSTALLED", str(go.root / "bin" / "go"))
-    assert golang.find({"PATH": "/nowhere"}, need=(1, 26, 0)).path == str(go.root / "bin" / "go")
+    assert golang.find_go({"PATH": "/nowhere"}, need=(1, 26, 0)).path == str(go.root / "bin" / "go")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import BinariesError, UsageError
 from kubewright.base.versions import RELEASES, Version
-from kubewright.binaries import modules, table
+from kubewright.binaries import golang, table
 from kubewright.binaries.artifacts import artifacts, digest_in
 from kubewright.binaries.build import linker_flags
 from kubewright.binaries.providing import wanted_programs
@@ -70,7 +70,7 @@ def test_a_mirror_has_the_files_below_the_name_of_the_host():
 
 @pytest.mark.parametrize("one", EVERYTHING, ids=lambda one: one.name)
 def test_every_program_is_a_tool_of_a_module_that_pins_its_version(one):
-    module = modules.find(one.program.family, one.version)
+    module = golang.find_module(one.program.family, one.version)
     text = (module.path / "go.mod").read_text()
     tools = re.findall(r"^(?:tool )?\t?(\S+)$", text, re.MULTILINE)
     assert one.program.package in tools
@@ -79,34 +79,34 @@ def test_every_program_is_a_tool_of_a_module_that_pins_its_version(one):
 
 
 def test_no_module_names_a_place_of_one_machine():
-    for path in modules.MODULES.rglob("go.*"):
+    for path in golang.MODULES.rglob("go.*"):
         text = path.read_text()
         assert "=> /" not in text
         assert "=> ." not in text
         assert "toolchain" not in text
-    assert {path.name for path in modules.MODULES.glob("*/*")} == {"go.mod", "go.sum"}
+    assert {path.name for path in golang.MODULES.glob("*/*")} == {"go.mod", "go.sum"}
 
 
 def test_each_minor_release_can_be_built_in_one_version():
-    built = [str(module.version) for module in modules.available(table.KUBERNETES)]
+    built = [str(module.version) for module in golang.available_modules(table.KUBERNETES)]
     assert built == ["v1.35.4", "v1.36.3", "v1.37.1"]
     assert [Version.parse(text).line for text in built] == list(RELEASES)
 
 
 def test_a_version_without_a_module_cannot_be_built_and_the_others_are_named():
     with pytest.raises(BinariesError, match=r"can be built: v1\.35\.4, v1\.36\.3, v1\.37\.1"):
-        modules.find(table.KUBERNETES, Version.parse("v1.36.1"))
+        golang.find_module(table.KUBERNETES, Version.parse("v1.36.1"))
 
 
 def test_a_broken_module_directory_does_not_count(tmp_path):
     (tmp_path / "etcd-3.6").mkdir()
     (tmp_path / "etcd-3.7").mkdir()
     (tmp_path / "etcd-3.7" / "go.mod").write_text("module x\n")
-    assert modules.available(table.ETCD, root=tmp_path) == []
+    assert golang.available_modules(table.ETCD, root=tmp_path) == []
 
 
 def test_the_linker_stamps_the_version_into_both_packages():
-    flags = linker_flags(table.KUBERNETES, modules.find(table.KUBERNETES, Version.parse("v1.36.3")))
+    flags = linker_flags(table.KUBERNETES, golang.find_module(table.KUBERNETES, Version.parse("v1.36.3")))
     assert flags.startswith("-s -w ")
     for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
         for stamp in ("gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36", "gitTreeState=clean"):
@@ -127,7 +127,7 @@ def test_the_linker_stamps_the_version_into_both_packages():
 def test_the_other_families_stamp_what_their_sources_do_not_say(family, stamp):
     [row] = [row for row in FAMILIES if row.name == family]
     version = row.version(Version.parse("v1.36.3"))
-    assert linker_flags(row, modules.find(row, version)) == f"-s -w {stamp}".strip()
+    assert linker_flags(row, golang.find_module(row, version)) == f"-s -w {stamp}".strip()
 
 
 def test_only_runc_needs_a_c_compiler():

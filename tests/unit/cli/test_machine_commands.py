@@ -14,7 +14,7 @@ from kubewright.cli import commands, machine_calls
 from kubewright.cli.join import request_of as join_request
 from kubewright.cli.main import main
 from kubewright.cli.parser import parse
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.join import request as joining
 from kubewright.lifecycle.join.phases import PHASES as JOIN
@@ -40,7 +40,7 @@ def machine(monkeypatch, tmp_path):
 
     def below(_, **__: object):
         host = RealHost(layout=Layout.below(PurePosixPath(tmp_path / "machine")), environment={})
-        host.__dict__["facts"] = Facts(detected=DETECTED, machine=Machine())
+        host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
     monkeypatch.setattr(machine_calls, "machine", below)

@@ -13,9 +13,9 @@ from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
 from kubewright.cli import machine_calls
 from kubewright.cli.main import main
-from kubewright.host.facts import Facts, Machine
-from kubewright.host.found import ServiceState
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
+from kubewright.host.states import ServiceState
 
 DETECTED = Detected(host_name="node1", cri_sockets=("unix:///no/such/socket",))
 
@@ -45,7 +45,7 @@ def root(tmp_path, monkeypatch):
 
     def machine(layout, *, files):
         host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), files=files, services=services, environment={})
-        host.__dict__["facts"] = Facts(detected=DETECTED, machine=Machine())
+        host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
     monkeypatch.setattr(machine_calls, "machine", machine)

@@ -79,7 +79,7 @@ def test_the_request_is_the_kubelets() -> None:
     assert body["spec"]["usages"] == ["digital signature", "client auth"]
     assert "expirationSeconds" not in body["spec"]
     assert base64.b64decode(body["spec"]["request"]).startswith(b"-----BEGIN CERTIFICATE REQUEST-----")
-    named = csr.Wanted(request_pem=b"x", key_pem=b"canary", signer="s", usages=(), name="mine", expiration_seconds=600)
+    named = csr.RequestedCertificate(request_pem=b"x", key_pem=b"canary", signer="s", usages=(), name="mine", expiration_seconds=600)
     assert (named.body()["metadata"], named.body()["spec"]["expirationSeconds"]) == ({"name": "mine"}, 600)
     assert "canary" not in repr(named)
 

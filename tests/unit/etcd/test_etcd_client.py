@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import APIError, Unreachable
-from kubewright.etcd import failures
+from kubewright.etcd import api
+from kubewright.etcd.api import EtcdError, Member, Status, by_peer_url, initial_cluster, quorum, refusal
 from kubewright.etcd.client import EtcdClient
-from kubewright.etcd.failures import EtcdError, refusal
-from kubewright.etcd.members import Member, Status, by_peer_url, initial_cluster, quorum
 from kubewright.http.failures import Reason, no_answer
 from kubewright.http.messages import Response
 
@@ -92,7 +91,7 @@ def test_a_member_without_quorum_or_vote_is_passed_over_and_a_refusal_is_not():
     )
     assert endpoints.client().members() == [ONE]
     endpoints = Endpoints(one=refused("etcdserver: too many learner members in cluster"), two=listed(ONE))
-    with pytest.raises(failures.TooManyLearners):
+    with pytest.raises(api.TooManyLearners):
         endpoints.client().add_learner("https://10.0.0.9:2380")
     assert len(endpoints.asked) == 1
 
@@ -102,7 +101,7 @@ def test_what_all_say_is_told():
         Endpoints(a=None, b=None).client().members()
     assert [f"https://{name}:2379" in line for name, line in zip("ab", caught.value.detail.splitlines(), strict=True)] == [True, True]
     assert "more than half of the members run" in caught.value.remedy
-    with pytest.raises(failures.NoQuorum):
+    with pytest.raises(api.NoQuorum):
         Endpoints(a=None, b=refused("etcdserver: no leader")).client().members()
     with pytest.raises(Unreachable, match="https://a:2379"):
         Endpoints(a=None).client().members()
@@ -113,22 +112,22 @@ def test_what_all_say_is_told():
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("etcdserver: can only promote a learner member which is in sync with leader", failures.LearnerNotInSync),
-        ("etcdserver: can only promote a learner member", failures.NotLearner),
-        ("etcdserver: too many learner members in cluster", failures.TooManyLearners),
-        ("etcdserver: Peer URLs already exists", failures.MemberExists),
-        ("etcdserver: member ID already exist", failures.MemberExists),
-        ("etcdserver: member not found", failures.MemberNotFound),
-        ("etcdserver: unhealthy cluster", failures.UnhealthyCluster),
-        ("etcdserver: re-configuration failed due to not enough started members", failures.UnhealthyCluster),
-        ("etcdserver: rpc not supported for learner", failures.StillLearning),
-        ("etcdserver: no leader", failures.NoQuorum),
-        ("etcdserver: leader changed", failures.NoQuorum),
-        ("etcdserver: request timed out", failures.NoQuorum),
-        ("etcdserver: request timed out, possibly due to connection lost", failures.NoQuorum),
-        ("etcdserver: server stopped", failures.NoQuorum),
-        ("context deadline exceeded", failures.NoQuorum),
-        ("etcdserver: the local member is not connected to the cluster", failures.NoQuorum),
+        ("etcdserver: can only promote a learner member which is in sync with leader", api.LearnerNotInSync),
+        ("etcdserver: can only promote a learner member", api.NotLearner),
+        ("etcdserver: too many learner members in cluster", api.TooManyLearners),
+        ("etcdserver: Peer URLs already exists", api.MemberExists),
+        ("etcdserver: member ID already exist", api.MemberExists),
+        ("etcdserver: member not found", api.MemberNotFound),
+        ("etcdserver: unhealthy cluster", api.UnhealthyCluster),
+        ("etcdserver: re-configuration failed due to not enough started members", api.UnhealthyCluster),
+        ("etcdserver: rpc not supported for learner", api.StillLearning),
+        ("etcdserver: no leader", api.NoQuorum),
+        ("etcdserver: leader changed", api.NoQuorum),
+        ("etcdserver: request timed out", api.NoQuorum),
+        ("etcdserver: request timed out, possibly due to connection lost", api.NoQuorum),
+        ("etcdserver: server stopped", api.NoQuorum),
+        ("context deadline exceeded", api.NoQuorum),
+        ("etcdserver: the local member is not connected to the cluster", api.NoQuorum),
         ("something else", EtcdError),
     ],
 )
@@ -140,7 +139,7 @@ def test_every_refusal_has_its_class_and_a_remedy(said, kind):
 
 
 def test_an_unavailable_server_is_one_without_quorum_whatever_it_says():
-    assert type(refusal({"code": 14, "message": "transport is closing"}, server="s", doing="d")) is failures.NoQuorum
+    assert type(refusal({"code": 14, "message": "transport is closing"}, server="s", doing="d")) is api.NoQuorum
 
 
 @given(

@@ -10,11 +10,8 @@ from kubewright.base.errors import Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.records import replace
 from kubewright.base.waiting import InstantWaiter, PollingWaiter
-from kubewright.etcd.failures import LearnerNotInSync, MemberNotFound, NotLearner, TooManyLearners, UnhealthyCluster
-from kubewright.etcd.joining import EtcdMember, Joining, Step, decide
-from kubewright.etcd.members import Member
-from kubewright.etcd.recording import RecordingEtcd
-from kubewright.etcd.removing import remove_member, to_remove
+from kubewright.etcd.api import LearnerNotInSync, Member, MemberNotFound, NotLearner, RecordingEtcd, TooManyLearners, UnhealthyCluster
+from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member, to_remove
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
 MINE = EtcdMember(name="two", peer_url="https://10.0.0.2:2380")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.host import cri
-from kubewright.host.cri import logs
+from kubewright.host.cri import runtime
 
 PLACE = Path(cri.__file__).parent
 SOURCE = Path("kubewright/host/cri/api.proto")
@@ -31,7 +31,7 @@ LINES = st.lists(st.text(st.characters(exclude_characters="\n\r\v\f\x1c\x1d\x1e\
 @given(LINES)
 def test_whole_lines_come_back_as_they_were_written(lines):
     content = "".join(f"2026-11-21T00:00:00.0Z stdout F {line}\n" for line in lines).encode()
-    assert logs.texts(content) == lines
+    assert runtime.log_texts(content) == lines
 
 
 @given(st.lists(st.text("ab ", min_size=1, max_size=5), min_size=1), st.sampled_from(["stdout", "stderr"]))
@@ -39,9 +39,9 @@ def test_parts_of_a_line_are_joined_with_those_of_its_own_stream(parts, stream):
     other = {"stdout": "stderr", "stderr": "stdout"}[stream]
     rows = [row for part in parts[:-1] for row in (f"t {stream} P {part}", f"t {other} F x")]
     content = "\n".join([*rows, f"t {stream} F {parts[-1]}"]).encode()
-    assert logs.texts(content) == ["x"] * (len(parts) - 1) + ["".join(parts)]
+    assert runtime.log_texts(content) == ["x"] * (len(parts) - 1) + ["".join(parts)]
 
 
 @given(st.binary(max_size=200))
 def test_what_is_no_log_is_left_out(content):
-    assert all(isinstance(line, str) for line in logs.texts(content))
+    assert all(isinstance(line, str) for line in runtime.log_texts(content))

@@ -18,13 +18,13 @@ from cri_kit import CALLS, FakeRuntime, serving
 
 from kubewright.base.change import Action
 from kubewright.base.errors import DiskFull, HostError, RuntimeSilent, RuntimeUnavailable
-from kubewright.host.containers import Condition, Container, ContainerState, Image, Sandbox
 from kubewright.host.cri import api_pb2 as api
 from kubewright.host.cri import client as client_module
 from kubewright.host.cri import failures
 from kubewright.host.cri.client import Client
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import Condition, Container, ContainerState, Image, Sandbox
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kubewright.apis.layout import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError, TryAgain
 from kubewright.host import accounts
-from kubewright.host.accounts import Ids, Limits, add, find
+from kubewright.host.accounts import Ids, Limits, add_accounts, find_accounts
 from kubewright.host.desired import Accounts, File, Ownership
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
@@ -28,25 +28,25 @@ GROUP = "root:x:0:\nother:x:102:\n"
 
 
 def test_the_lowest_free_numbers_are_taken():
-    added = add(PASSWD, GROUP, login_defs="", wanted=WANTED)
+    added = add_accounts(PASSWD, GROUP, login_defs="", wanted=WANTED)
     assert added.passwd == PASSWD + "a:x:101:100:::/bin/false\nb:x:102:101:::/bin/false\n"
     assert added.group == GROUP + "a:x:100:a\nb:x:101:b\nboth:x:103:a,b\n"
 
 
 def test_what_is_there_stays_and_nothing_is_added_twice():
-    once = add(PASSWD, GROUP, login_defs="", wanted=WANTED)
-    again = add(once.passwd, once.group, login_defs="", wanted=WANTED)
+    once = add_accounts(PASSWD, GROUP, login_defs="", wanted=WANTED)
+    again = add_accounts(once.passwd, once.group, login_defs="", wanted=WANTED)
     assert (again.passwd, again.group, again.users, again.groups) == (once.passwd, once.group, (), ())
 
 
 def test_a_file_without_a_last_line_break_gets_one():
-    assert add(PASSWD.rstrip(), "", login_defs="", wanted=WANTED).passwd.count("\n") == 4
+    assert add_accounts(PASSWD.rstrip(), "", login_defs="", wanted=WANTED).passwd.count("\n") == 4
 
 
 def test_ranges_come_from_login_defs():
     text = "# SYS_UID_MIN 5\nSYS_UID_MIN\t\t 201\nSYS_UID_MAX 300\nSYS_GID_MIN 400\nUID_MIN 1000\n"
     assert Limits.parse(text) == Limits((201, 300), (400, 999))
-    assert "\na:x:201:400:" in add(PASSWD, GROUP, login_defs=text, wanted=WANTED).passwd
+    assert "\na:x:201:400:" in add_accounts(PASSWD, GROUP, login_defs=text, wanted=WANTED).passwd
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_ranges_come_from_login_defs():
 )
 def test_what_does_not_fit_is_named(passwd, group, login_defs, what):
     with pytest.raises(HostError, match=what) as caught:
-        add(passwd, group, login_defs=login_defs, wanted=WANTED)
+        add_accounts(passwd, group, login_defs=login_defs, wanted=WANTED)
     assert caught.value.remedy
 
 
 @given(st.text(alphabet="ab:x01\n,-", max_size=60), st.text(alphabet="ab:x01\n,-", max_size=60))
 def test_any_files_are_kept_as_their_beginning_or_refused(passwd, group):
     try:
-        added = add(passwd, group, login_defs="", wanted=WANTED)
+        added = add_accounts(passwd, group, login_defs="", wanted=WANTED)
     except HostError:
         return
     assert added.passwd.startswith(passwd)
@@ -94,10 +94,10 @@ def wanted(host):
 
 
 def test_a_machine_gets_them_once(host):
-    assert find(host, host.layout.etc, WANTED) is None
+    assert find_accounts(host, host.layout.etc, WANTED) is None
     change = host.ensure(wanted(host))
     assert (change.action, change.reason) == (Action.CREATE, "user a, user b, group a, group b, group both")
-    assert find(host, host.layout.etc, WANTED) == Ids(users={"a": 101, "b": 102}, groups={"a": 100, "b": 101, "both": 103})
+    assert find_accounts(host, host.layout.etc, WANTED) == Ids(users={"a": 101, "b": 102}, groups={"a": 100, "b": 101, "both": 103})
     assert not host.ensure(wanted(host))
     assert Path(host.layout.etc / "passwd").stat().st_mode & 0o777 == 0o640
 
@@ -105,8 +105,8 @@ def test_a_machine_gets_them_once(host):
 def test_a_plan_tells_the_same_and_leaves_the_files(host):
     plan = OverlayHost(host)
     assert plan.ensure(wanted(host)) == OverlayHost(host).ensure(wanted(host))
-    assert find(plan, host.layout.etc, WANTED) is not None
-    assert find(host, host.layout.etc, WANTED) is None
+    assert find_accounts(plan, host.layout.etc, WANTED) is not None
+    assert find_accounts(host, host.layout.etc, WANTED) is None
     assert not plan.ensure(wanted(host))
 
 
@@ -202,7 +202,7 @@ def test_accounts_are_removed_and_every_other_line_stays():
     passwd = "root:x:0:0::/root:/bin/sh\n# a remark\nkubeadm-etcd:x:100:100:::/bin/false\nkubeadm-etcd2:x:101:101:::/bin/sh\nbroken\n"
     group = "root:x:0:\nkubeadm-etcd:x:100:kubeadm-etcd\nreaders:x:102:a,b\n"
     unwanted = Accounts(users=("kubeadm-etcd", "kubeadm-kas"), groups={"kubeadm-etcd": (), "readers": ()})
-    left = accounts.remove(passwd, group, unwanted=unwanted)
+    left = accounts.remove_accounts(passwd, group, unwanted=unwanted)
     assert left.passwd == "root:x:0:0::/root:/bin/sh\n# a remark\nkubeadm-etcd2:x:101:101:::/bin/sh\nbroken\n"
     assert left.group == "root:x:0:\n"
     assert (left.users, left.groups) == (("kubeadm-etcd",), ("kubeadm-etcd", "readers"))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Lifetime
 from kubewright.base.errors import HostError
-from kubewright.host.decide import DIFF_LIMIT, decide_directory, decide_file, decide_removal, decide_service, service_verbs
+from kubewright.host.decisions import DIFF_LIMIT, decide_directory, decide_file, decide_removal, decide_service, service_verbs
 from kubewright.host.desired import Directory, File, Service, Show
-from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.states import FileState, Kind, ServiceState
 
 PATH = PurePosixPath("/etc/kubernetes/manifests/etcd.yaml")
 CREATE, UPDATE, NONE, DELETE = Action.CREATE, Action.UPDATE, Action.NONE, Action.DELETE

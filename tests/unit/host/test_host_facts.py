@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError
-from kubewright.host.facts import CA_DIRECTORIES, CRI_SOCKETS, Machine, count_cores, detect, gather, machine, os_image
-from kubewright.host.found import FileState, Kind
+from kubewright.host.facts import CA_DIRECTORIES, CRI_SOCKETS, MachineInfo, count_cores, detect, gather, machine, os_image
 from kubewright.host.real import RealHost
+from kubewright.host.states import FileState, Kind
 
 
 class Files:
@@ -62,7 +62,7 @@ FULL = {
 
 
 def test_a_machine_is_described():
-    assert machine(Files(FULL), architecture="amd64") == Machine(
+    assert machine(Files(FULL), architecture="amd64") == MachineInfo(
         cores=5,
         memory=2048 * 1024,
         swap=1024 * 1024,

@@ -22,8 +22,8 @@ from kubewright.base.errors import DiskFull, HostError
 from kubewright.host import files as module
 from kubewright.host.desired import Directory, File
 from kubewright.host.files import LEFTOVER, Files
-from kubewright.host.found import Kind
 from kubewright.host.processes import Identity
+from kubewright.host.states import Kind
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

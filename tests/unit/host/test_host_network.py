@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import PortInUse
 from kubewright.host.listeners import Listener, choose_loopback, choose_ports, parse_address, parse_listeners
-from kubewright.host.network import PortOwner, RealNetwork, port_in_use
-from kubewright.host.routes import (
+from kubewright.host.network import (
     InterfaceAddress,
+    PortOwner,
+    RealNetwork,
     choose_default,
     default_interfaces,
     interface_address,
     loopback_global,
     parse_inet6,
+    port_in_use,
 )
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import HostError
+from kubewright.host.paths import weakness
 from kubewright.host.programs import RealCommands, RealPrograms
-from kubewright.host.trust import weakness
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away, and is refused programs")

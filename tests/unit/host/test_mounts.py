@@ -31,17 +31,17 @@ def line(path: PurePosixPath) -> bytes:
 
 @given(PATHS)
 def test_a_path_is_read_as_it_was_escaped(path):
-    assert mounts.places(line(path)) == [path]
+    assert mounts.mount_points(line(path)) == [path]
 
 
 def test_an_escape_stands_for_a_byte_and_not_for_a_character():
-    (found,) = mounts.places(b"tmpfs /a/caf\\303\\251\\040\xe9 tmpfs rw 0 0\n")
+    (found,) = mounts.mount_points(b"tmpfs /a/caf\\303\\251\\040\xe9 tmpfs rw 0 0\n")
     assert os.fsencode(found) == b"/a/caf\xc3\xa9 \xe9"
 
 
 @given(st.lists(PATHS, max_size=6))
 def test_every_line_is_one_mount_in_the_order_of_the_table(paths):
-    assert mounts.places(b"".join(map(line, paths))) == paths
+    assert mounts.mount_points(b"".join(map(line, paths))) == paths
 
 
 @given(st.binary(max_size=200))

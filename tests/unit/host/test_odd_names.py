@@ -13,14 +13,12 @@ import pytest
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.host.desired import File
-from kubewright.host.dryrun import materialise
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
-from kubewright.host.network import RealNetwork
-from kubewright.host.overlay import OverlayHost
+from kubewright.host.network import RealNetwork, default_interfaces, parse_inet6
+from kubewright.host.overlay import OverlayHost, materialise
 from kubewright.host.processes import RealProcesses
 from kubewright.host.real import RealHost
-from kubewright.host.routes import default_interfaces, parse_inet6
 
 NAMES = [b"caf\xe9", b"\xff\xfe", "é".encode(), "a\u2003b".encode(), "a\u2028b".encode(), b"a\x1cb"]
 

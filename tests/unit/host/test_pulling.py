@@ -10,10 +10,9 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.events import Progress, RecordingReporter, SilentReporter
-from kubewright.host.containers import Sandbox
-from kubewright.host.cri.sockets import choose
-from kubewright.host.pulling import Policy, Pull, pull_images
-from kubewright.host.sandboxes import remove_sandboxes
+from kubewright.host.cri.runtime import choose_socket
+from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images, remove_sandboxes
+from kubewright.host.states import Sandbox
 
 
 class Images:
@@ -79,9 +78,9 @@ def pull(runtime, *images: str, reporter=None, **how: object):
 @pytest.mark.parametrize(
     ("policy", "told", "changes"),
     [
-        (Policy.ALWAYS, ["a", "b"], [("a", Action.CREATE), ("b", Action.CREATE)]),
-        (Policy.IF_NOT_PRESENT, ["b"], [("a", Action.NONE), ("b", Action.CREATE)]),
-        (Policy.NEVER, [], []),
+        (PullPolicy.ALWAYS, ["a", "b"], [("a", Action.CREATE), ("b", Action.CREATE)]),
+        (PullPolicy.IF_NOT_PRESENT, ["b"], [("a", Action.NONE), ("b", Action.CREATE)]),
+        (PullPolicy.NEVER, [], []),
     ],
 )
 @pytest.mark.parametrize("serial", [True, False])
@@ -92,7 +91,7 @@ def test_the_policy_decides_what_is_pulled(policy, told, changes, serial):
 
 
 def test_policies_are_those_of_the_configuration():
-    assert {policy.value for policy in Policy} == {"Always", "IfNotPresent", "Never"}
+    assert {policy.value for policy in PullPolicy} == {"Always", "IfNotPresent", "Never"}
 
 
 @pytest.mark.parametrize("serial", [True, False])
@@ -187,9 +186,9 @@ def test_a_sandbox_that_cannot_be_removed_does_not_keep_the_others():
 
 
 def test_several_runtimes_are_an_error_that_lists_them():
-    assert choose([]) == "unix:///var/run/containerd/containerd.sock"
-    assert choose(["unix:///a"]) == "unix:///a"
+    assert choose_socket([]) == "unix:///var/run/containerd/containerd.sock"
+    assert choose_socket(["unix:///a"]) == "unix:///a"
     with pytest.raises(HostError) as caught:
-        choose(["unix:///a", "unix:///b"])
+        choose_socket(["unix:///a", "unix:///b"])
     assert caught.value.detail == "unix:///a, unix:///b"
     assert "--cri-socket" in caught.value.remedy

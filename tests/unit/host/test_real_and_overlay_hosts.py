@@ -17,16 +17,14 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.host import facts
 from kubewright.host.certificates import HostCertificateStore
-from kubewright.host.containers import Container, ContainerState, RuntimeStatus, Sandbox
 from kubewright.host.desired import Directory, File, Service
-from kubewright.host.dryrun import flat_name, materialise
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.files import Files
-from kubewright.host.found import Kind, ServiceState
-from kubewright.host.overlay import OverlayHost
+from kubewright.host.overlay import OverlayHost, flat_name, materialise
 from kubewright.host.processes import Identity
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host, RuntimeVersion
+from kubewright.host.states import Container, ContainerState, Kind, RuntimeStatus, Sandbox, ServiceState
 
 
 class Manager:
@@ -326,7 +324,7 @@ def test_an_overlay_sends_no_signal(host):
 
 
 def test_facts_may_be_given(host):
-    facts = Facts(detected=Detected(host_name="node1", default_ipv4="10.98.0.11"), machine=Machine())
+    facts = Facts(detected=Detected(host_name="node1", default_ipv4="10.98.0.11"), machine=MachineInfo())
     assert OverlayHost(host, facts=facts).facts is facts
     assert OverlayHost(host).facts is host.facts
     assert host.facts.machine.cores > 0

@@ -13,10 +13,10 @@ from kubewright.base.errors import HostError
 from kubewright.host import systemd
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
-from kubewright.host.found import FileState, Kind, ServiceState
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.programs import Ended, RealCommands
 from kubewright.host.real import RealHost
+from kubewright.host.states import FileState, Kind, ServiceState
 from kubewright.host.systemd import Systemd
 
 

@@ -18,8 +18,7 @@ from kubewright.host import trees
 from kubewright.host.desired import Ownership
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
-from kubewright.host.removing import remove_tree
-from kubewright.host.trees import Work
+from kubewright.host.trees import Work, remove_tree
 
 DEEP = 1200
 NAME = "n" * 100

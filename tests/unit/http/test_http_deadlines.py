@@ -17,10 +17,10 @@ from scripted_server import Raw, ScriptedServer, answer, lines_answer
 
 from kubewright.http import aio, loop, sync, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.http.handshake import serves, serves_async
 from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies, Proxy
 from kubewright.http.sync import Downloads
+from kubewright.http.tls import serves, serves_async
 
 TIMEOUT = 0.15
 LONGER = (TIMEOUT, 1.0, 5.0)

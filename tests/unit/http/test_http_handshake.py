@@ -10,7 +10,7 @@ import threading
 import pytest
 import trustme
 
-from kubewright.http.handshake import serves, serves_async
+from kubewright.http.tls import serves, serves_async
 
 
 @pytest.fixture(params=["sync", "async"])

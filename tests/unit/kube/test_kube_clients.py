@@ -14,11 +14,9 @@ from kubewright.base.clock import FakeClock
 from kubewright.http import loop
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube import resources
-from kubewright.kube.aio import AsyncKubeClient
-from kubewright.kube.answers import EventType
-from kubewright.kube.client import KubeClient
+from kubewright.kube.answers import EventType, persist
+from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
-from kubewright.kube.retrying import persist
 
 MakeServer = Callable[..., ScriptedServer]
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"}}

@@ -10,9 +10,7 @@ from kubewright.base import errors
 from kubewright.base.change import Action, Lifetime
 from kubewright.base.records import replace
 from kubewright.kube import resources
-from kubewright.kube.comparing import contains
-from kubewright.kube.ensure import Object, Write, decide, ensure_object, remove_object
-from kubewright.kube.nodes import NodeMarks, ensure_node_marks
+from kubewright.kube.objects import DesiredObject, NodeMarks, Write, contains, decide, ensure_node_marks, ensure_object, remove_object
 from kubewright.kube.recording import RecordingKube
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns"}, "data": {"a": "1"}}
@@ -30,25 +28,25 @@ def labelled(labels: dict) -> dict:
 @pytest.mark.parametrize(
     ("found", "desired", "action"),
     [
-        (None, Object(CM), Action.CREATE),
-        (STORED, Object(CM), Action.NONE),
-        (stored(data={"a": "1", "jws-kubeconfig-abcdef": "x"}), Object(CM), Action.NONE),
-        (stored(data={"a": "2"}), Object(CM), Action.UPDATE),
-        (stored(data=None), Object(CM), Action.UPDATE),
-        (stored(data={"a": "2"}), Object(CM, write=Write.CREATE_ONLY), Action.NONE),
-        (None, Object(CM, write=Write.CREATE_ONLY), Action.CREATE),
-        (stored(data={"a": "2", "b": "3"}), Object(CM, write=Write.MUTATE_DATA_KEYS), Action.UPDATE),
+        (None, DesiredObject(CM), Action.CREATE),
+        (STORED, DesiredObject(CM), Action.NONE),
+        (stored(data={"a": "1", "jws-kubeconfig-abcdef": "x"}), DesiredObject(CM), Action.NONE),
+        (stored(data={"a": "2"}), DesiredObject(CM), Action.UPDATE),
+        (stored(data=None), DesiredObject(CM), Action.UPDATE),
+        (stored(data={"a": "2"}), DesiredObject(CM, write=Write.CREATE_ONLY), Action.NONE),
+        (None, DesiredObject(CM, write=Write.CREATE_ONLY), Action.CREATE),
+        (stored(data={"a": "2", "b": "3"}), DesiredObject(CM, write=Write.MUTATE_DATA_KEYS), Action.UPDATE),
         (
             stored(data={"a": "1", "b": "3"}),
-            Object({**CM, "data": {"a": "1", "b": "9"}}, write=Write.MUTATE_DATA_KEYS, keys=("a",)),
+            DesiredObject({**CM, "data": {"a": "1", "b": "9"}}, write=Write.MUTATE_DATA_KEYS, keys=("a",)),
             Action.NONE,
         ),
-        (labelled({"x": "y"}), Object(CM), Action.NONE),
-        (labelled({"x": "y"}), Object({**CM, "metadata": {**CM["metadata"], "labels": {"x": "z"}}}), Action.UPDATE),
-        (STORED, Object({**CM, "metadata": {**CM["metadata"], "creationTimestamp": None}, "status": {"x": 1}}), Action.NONE),
+        (labelled({"x": "y"}), DesiredObject(CM), Action.NONE),
+        (labelled({"x": "y"}), DesiredObject({**CM, "metadata": {**CM["metadata"], "labels": {"x": "z"}}}), Action.UPDATE),
+        (STORED, DesiredObject({**CM, "metadata": {**CM["metadata"], "creationTimestamp": None}, "status": {"x": 1}}), Action.NONE),
     ],
 )
-def test_what_happens_to_an_object(found: dict | None, desired: Object, action: Action) -> None:
+def test_what_happens_to_an_object(found: dict | None, desired: DesiredObject, action: Action) -> None:
     change = decide(found, desired).change
     assert change.action is action
     assert bool(change.diff) is (action is not Action.NONE)
@@ -61,7 +59,7 @@ def test_what_is_put_keeps_what_others_added() -> None:
         "immutable": False,
         "metadata": {**STORED["metadata"], "labels": {"theirs": "1"}, "annotations": {"note": "n"}, "ownerReferences": [{"uid": "o"}]},
     }
-    body = decide(found, Object({**CM, "metadata": {**CM["metadata"], "labels": {"ours": "2"}}})).body
+    body = decide(found, DesiredObject({**CM, "metadata": {**CM["metadata"], "labels": {"ours": "2"}}})).body
     assert body["metadata"]["labels"] == {"theirs": "1", "ours": "2"}
     assert body["metadata"]["annotations"] == {"note": "n"}
     assert (body["metadata"]["resourceVersion"], body["metadata"]["ownerReferences"]) == ("7", [{"uid": "o"}])
@@ -70,7 +68,7 @@ def test_what_is_put_keeps_what_others_added() -> None:
 
 
 def test_only_the_named_data_key_is_set() -> None:
-    decision = decide(stored(data={"a": "2", "b": "3"}), Object(CM, write=Write.MUTATE_DATA_KEYS))
+    decision = decide(stored(data={"a": "2", "b": "3"}), DesiredObject(CM, write=Write.MUTATE_DATA_KEYS))
     assert decision.body["data"] == {"a": "1", "b": "3"}
     assert '+  a: "1"' in decision.change.diff
     assert "b:" not in [line.strip() for line in decision.change.diff.splitlines() if line[:1] in "+-"]
@@ -102,7 +100,7 @@ def test_defaults_of_the_server_are_no_part_of_the_diff() -> None:
         "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 53}]},
     }
     found = {**desired, "spec": {"clusterIP": "10.96.0.10", "ports": [{"port": 54, "protocol": "TCP"}], "sessionAffinity": "None"}}
-    diff = decide(found, Object(desired)).change.diff
+    diff = decide(found, DesiredObject(desired)).change.diff
     assert [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in {"+++", "---"}] == ["-  - port: 54", "+  - port: 53"]
 
 
@@ -121,7 +119,7 @@ def test_a_secret_is_never_shown() -> None:
         "metadata": {**secret["metadata"], "resourceVersion": "1"},
     }
     del old["stringData"]
-    made, changed = decide(None, Object(secret)), decide(old, Object(secret))
+    made, changed = decide(None, DesiredObject(secret)), decide(old, DesiredObject(secret))
     assert made.body["data"]["token"] == canary
     assert changed.change.action is Action.UPDATE
     for diff in (made.change.diff, changed.change.diff):
@@ -132,7 +130,7 @@ def test_a_secret_is_never_shown() -> None:
 
 def test_a_second_ensure_writes_nothing() -> None:
     api = RecordingKube()
-    desired = Object(CM, lifetime=Lifetime.EPHEMERAL)
+    desired = DesiredObject(CM, lifetime=Lifetime.EPHEMERAL)
     changes = [ensure_object(api, desired), ensure_object(api, desired)]
     assert [change.action for change in changes] == [Action.CREATE, Action.NONE]
     assert changes[0].lifetime is Lifetime.EPHEMERAL
@@ -155,10 +153,10 @@ class Busy(RecordingKube):
 
 def test_a_conflict_is_answered_by_looking_again() -> None:
     api = Busy(3, errors.Conflict)
-    assert ensure_object(api, Object(CM)).action is Action.UPDATE
+    assert ensure_object(api, DesiredObject(CM)).action is Action.UPDATE
     assert [action.verb for action in api.actions] == ["get", "get", "get", "get", "update"]
     with pytest.raises(errors.Conflict):
-        ensure_object(Busy(4, errors.Conflict), Object(CM))
+        ensure_object(Busy(4, errors.Conflict), DesiredObject(CM))
 
 
 def test_what_was_created_meanwhile_is_looked_at() -> None:
@@ -170,7 +168,7 @@ def test_what_was_created_meanwhile_is_looked_at() -> None:
             return super().send(call)
 
     api = Race()
-    assert ensure_object(api, Object(CM)).action is Action.UPDATE
+    assert ensure_object(api, DesiredObject(CM)).action is Action.UPDATE
     assert api.get(resources.CONFIG_MAP, "c", "ns")["data"] == {"a": "1"}
 
 

@@ -12,7 +12,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, UsageError, ValidationError
 from kubewright.http.proxies import Proxy
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate, Identity, Impersonation
-from kubewright.kube.kubeconfigs import access_from_kubeconfig, first_existing, load_access, places
+from kubewright.kube.kubeconfigs import access_from_kubeconfig, default_paths, first_existing, load_access
 
 HOME = PurePosixPath("/home/jane")
 FILES = {
@@ -133,9 +133,9 @@ def test_a_file_is_read_with_what_it_refers_to() -> None:
 
 
 def test_which_file_is_meant() -> None:
-    assert places({}, home=HOME) == (HOME / ".kube/config",)
-    assert places({}, home=None) == ()
-    assert places({"KUBECONFIG": "/a::/b:/a"}, home=HOME) == (PurePosixPath("/a"), PurePosixPath("/b"))
+    assert default_paths({}, home=HOME) == (HOME / ".kube/config",)
+    assert default_paths({}, home=None) == ()
+    assert default_paths({"KUBECONFIG": "/a::/b:/a"}, home=HOME) == (PurePosixPath("/a"), PurePosixPath("/b"))
     assert first_existing((PurePosixPath("/a"), PurePosixPath("/abs/me.key")), read=FILES.get) == PurePosixPath("/abs/me.key")
     with pytest.raises(CertificateError) as caught:
         first_existing((PurePosixPath("/a"), PurePosixPath("/b")), read=FILES.get)

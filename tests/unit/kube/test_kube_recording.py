@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubewright.base import errors
-from kubewright.kube import dry_run, resources
+from kubewright.kube import recording, resources
 from kubewright.kube.recording import RecordingKube
 
 CM = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "ns", "labels": {"a": "1"}}, "data": {"k": "v"}}
@@ -82,7 +82,7 @@ def test_the_words_are_those_of_kubeadm() -> None:
     api.create(NODE)
     api.delete(resources.NODE, "n1")
     api.list(resources.CLUSTER_ROLE_BINDING)
-    lines = [dry_run.lines(action) for action in api.actions]
+    lines = [recording.dry_run_lines(action) for action in api.actions]
     assert lines[0] == [
         'Would perform action CREATE on resource "configmaps" in API group "core/v1"',
         'Attached object:\napiVersion: v1\ndata:\n  k: v\nkind: ConfigMap\nmetadata:\n  labels:\n    a: "1"\n  name: c\n  namespace: ns\n',
@@ -97,6 +97,6 @@ def test_the_words_are_those_of_kubeadm() -> None:
 def test_secrets_are_masked() -> None:
     api = RecordingKube()
     api.create(SECRET)
-    text = "\n".join(dry_run.lines(api.writes[0]))
+    text = "\n".join(recording.dry_run_lines(api.writes[0]))
     assert "Y2FuYXJ5" not in text
     assert "\n  k: <masked>" in text

@@ -12,9 +12,8 @@ from kubewright.base import errors
 from kubewright.base.randomness import SeededRandom
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube import resources
-from kubewright.kube.answers import EventType, WatchEvent
-from kubewright.kube.retrying import persist_async
-from kubewright.kube.watching import Informer
+from kubewright.kube.answers import EventType, WatchEvent, persist_async
+from kubewright.kube.informers import Informer
 
 pytestmark = pytest.mark.looptime
 

@@ -14,7 +14,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.events import SilentReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli.main import main
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.certs import source
 from kubewright.lifecycle.certs.places import Places
@@ -35,7 +35,7 @@ class Machine1(RealHost):
 
     @property
     def facts(self):
-        return Facts(detected=DETECTED, machine=Machine())
+        return Facts(detected=DETECTED, machine=MachineInfo())
 
 
 @dataclass

@@ -11,11 +11,11 @@ from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.files import Files
-from kubewright.host.found import ServiceState
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
+from kubewright.host.states import ServiceState
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import machine
 from kubewright.lifecycle.connections import Mode
@@ -91,7 +91,7 @@ class Box:
 
     def machine(self, layout, *, files=None):
         host = RealHost(layout=layout, services=self.services, files=Files(durable=False), environment={})
-        host.__dict__["facts"] = Facts(detected=self.detected, machine=Machine())
+        host.__dict__["facts"] = Facts(detected=self.detected, machine=MachineInfo())
         return host
 
     def whole(self, **more: object):

@@ -13,7 +13,7 @@ from init_kit import Box
 from kubewright.base import records, yaml
 from kubewright.base.errors import APIError, Forbidden, HostError, Unauthorized
 from kubewright.base.events import PhaseFinished, PhaseStarted
-from kubewright.host.found import ServiceState
+from kubewright.host.states import ServiceState
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.recording import RecordingKube

@@ -14,14 +14,12 @@ from kubewright.base.errors import HostError
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.etcd.members import Member
-from kubewright.etcd.recording import RecordingEtcd
-from kubewright.host.containers import Sandbox
-from kubewright.host.facts import Facts, Machine
+from kubewright.etcd.api import Member, RecordingEtcd
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.files import Files
-from kubewright.host.found import ServiceState
 from kubewright.host.packet_filter import Rules
 from kubewright.host.real import RealHost
+from kubewright.host.states import Sandbox, ServiceState
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import machine as lifecycle
 from kubewright.lifecycle.connections import Mode
@@ -116,7 +114,7 @@ class ResetHost(RealHost):
 
     @property
     def facts(self):
-        return Facts(detected=DETECTED, machine=Machine())
+        return Facts(detected=DETECTED, machine=MachineInfo())
 
     @property
     def packet_filter(self):

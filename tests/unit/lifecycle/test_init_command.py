@@ -11,7 +11,7 @@ from kubewright.apis.layout import Layout
 from kubewright.base import yaml
 from kubewright.cli import machine_calls
 from kubewright.cli.main import main
-from kubewright.host.decide import roots
+from kubewright.host.decisions import roots
 from kubewright.lifecycle.init.operation import INIT
 from kubewright.lifecycle.machine import LOCK
 from operation_kit import Below

@@ -13,8 +13,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.host.real import RealHost
-from kubewright.kube.dry_run import DryRunKube, lines
-from kubewright.kube.recording import RecordingKube
+from kubewright.kube.recording import DryRunKube, RecordingKube, lines
 from kubewright.kube.resources import CLUSTER_ROLE_BINDING, named
 from kubewright.lifecycle import dry_runs, machine
 from kubewright.lifecycle.init.operation import INIT

@@ -22,8 +22,8 @@ from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import LOCK
 from kubewright.pki import bundles
-from kubewright.preflight import lists, runtime
-from kubewright.preflight.model import Check
+from kubewright.preflight import components, lists
+from kubewright.preflight.checks import Check
 
 FILE_PHASES = ("certs", "kubeconfig", "etcd/local", "control-plane")
 
@@ -147,7 +147,7 @@ def test_checks_are_told_and_images_pulled_before_anything_is_made(box, monkeypa
         return host
 
     box.machine = with_runtime
-    monkeypatch.setattr(lists, "init", lambda *_, resumed: [Check(name="ContainerRuntimeVersion", find=runtime.version)])
+    monkeypatch.setattr(lists, "init", lambda *_, resumed: [Check(name="ContainerRuntimeVersion", find=components.runtime_version)])
     changes = box.act(asked(only=("preflight",)))
     assert names(changes) == [f"image {image}" for image in pulled]
     assert len(pulled) == 6

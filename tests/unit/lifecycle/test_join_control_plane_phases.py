@@ -17,9 +17,8 @@ from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreac
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.waiting import InstantWaiter, PollingWaiter
-from kubewright.etcd.members import Member, Status
-from kubewright.etcd.recording import RecordingEtcd
-from kubewright.host.containers import Container, ContainerState
+from kubewright.etcd.api import Member, RecordingEtcd, Status
+from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import downloading, ending, kubelet, learning, local_endpoint, turns
 from kubewright.lifecycle.steps.shared_files import shared_files

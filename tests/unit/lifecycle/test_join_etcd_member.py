@@ -16,10 +16,8 @@ from kubewright.base.errors import HostError, NotFound, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.interrupts import Stopped
 from kubewright.base.waiting import PollingWaiter
-from kubewright.etcd.failures import NoQuorum
-from kubewright.etcd.members import Member, Status
-from kubewright.etcd.recording import RecordingEtcd
-from kubewright.host.decide import decide_emptying
+from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
+from kubewright.host.decisions import decide_emptying
 from kubewright.lifecycle.join import etcd_member, learning
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))

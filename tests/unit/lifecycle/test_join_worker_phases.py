@@ -27,7 +27,7 @@ from kubewright.base.errors import (
 from kubewright.base.events import Line, PhaseSkipped, Waited, Waiting
 from kubewright.base.interrupts import Stopped
 from kubewright.base.records import replace
-from kubewright.host.found import ServiceState
+from kubewright.host.states import ServiceState
 from kubewright.http import sync
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
@@ -36,7 +36,7 @@ from kubewright.lifecycle.join.context import WORKER
 from kubewright.lifecycle.reasons import watching
 from kubewright.pki.pins import PinMismatch
 from kubewright.preflight import lists
-from kubewright.preflight.model import Check, Finding
+from kubewright.preflight.checks import Check, Finding
 
 CA = "pki/ca.crt"
 

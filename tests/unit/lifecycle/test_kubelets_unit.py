@@ -14,7 +14,7 @@ from init_kit import Box, asked
 from kubewright.apis.layout import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
-from kubewright.host.facts import Facts, Machine
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.steps import kubelet
@@ -36,7 +36,7 @@ class _Overlay(OverlayHost):
     """A machine on which nothing is really written, with or without systemd and a kubelet."""
 
     def __init__(self, base: Host, *, systemd: bool, programs: Programs) -> None:
-        super().__init__(base, facts=Facts(detected=base.facts.detected, machine=Machine(), user=0, systemd=systemd))
+        super().__init__(base, facts=Facts(detected=base.facts.detected, machine=MachineInfo(), user=0, systemd=systemd))
         self.given = programs
 
     @property

@@ -12,7 +12,7 @@ from kubewright.base.errors import ConfigurationChanged, HostError, Locked
 from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import File
 from kubewright.host.locks import Lock
-from kubewright.kube.ensure import Object, ensure_object
+from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.connections import Mode
@@ -35,7 +35,7 @@ def file(ctx):
 
 def publish(ctx):
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greeting", "namespace": "default"}, "data": {"text": ctx.text}}
-    yield ensure_object(ctx.bound.connections.kube(None), Object(body))
+    yield ensure_object(ctx.bound.connections.kube(None), DesiredObject(body))
 
 
 def configure(request, machine):

@@ -13,7 +13,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, HostError, UsageError
 from kubewright.base.records import replace
 from kubewright.cli.main import main
-from kubewright.host.found import FileState, Kind
+from kubewright.host.states import FileState, Kind
 from kubewright.kube.resources import named
 from kubewright.lifecycle import patching
 

@@ -14,9 +14,8 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ComponentFailed, HostError, RuntimeUnavailable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.waiting import PollingWaiter
-from kubewright.host.containers import Container, ContainerState, Sandbox
-from kubewright.host.found import ServiceState
 from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
 from kubewright.lifecycle.reasons import giving_up, looking, telling, words
 from kubewright.lifecycle.reasons.seen import Component
 from kubewright.lifecycle.reasons.watching import Watching

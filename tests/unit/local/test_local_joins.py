@@ -15,7 +15,7 @@ from kubewright.base.errors import HostError, Interrupted
 from kubewright.base.events import Changed, Line, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.etcd.recording import RecordingEtcd
+from kubewright.etcd.api import RecordingEtcd
 from kubewright.lifecycle.join import phases
 from kubewright.local import configuration
 from kubewright.local.context import Invitation

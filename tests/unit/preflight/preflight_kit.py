@@ -10,11 +10,10 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, LocalEtcd,
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field, replace
-from kubewright.host.containers import Condition, RuntimeStatus
-from kubewright.host.facts import Facts, Machine
-from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.network import PortOwner
-from kubewright.preflight.model import Subject
+from kubewright.host.states import Condition, FileState, Kind, RuntimeStatus, ServiceState
+from kubewright.preflight.checks import Subject
 
 OPTIONS = (
     *(
@@ -87,7 +86,7 @@ class FakeNetwork:
 @dataclass()
 class FakeHost:
     files: dict[str, str] = field(default_factory=lambda: dict(GOOD))
-    machine: Machine = Machine(cores=2, memory=2 * 1024**3, kernel="6.1.0")
+    machine: MachineInfo = MachineInfo(cores=2, memory=2 * 1024**3, kernel="6.1.0")
     services: dict[str, ServiceState] = field(default_factory=lambda: {"kubelet": ServiceState(running=False)})
     runtime: FakeRuntime = field(default_factory=FakeRuntime)
     programs: FakePrograms = field(default_factory=FakePrograms)

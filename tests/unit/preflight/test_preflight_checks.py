@@ -13,21 +13,20 @@ from kubewright.apis.kubeadm.types import Etcd, ExternalEtcd, Networking, NodeRe
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CheckFailed, RuntimeUnavailable
 from kubewright.base.records import replace
-from kubewright.host.containers import Condition
-from kubewright.host.facts import Machine
-from kubewright.host.found import ServiceState
+from kubewright.host.facts import MachineInfo
 from kubewright.host.network import PortOwner
+from kubewright.host.states import Condition, ServiceState
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Response
-from kubewright.preflight import etcd, lists, machine, running
-from kubewright.preflight.model import Check, Severity
+from kubewright.preflight import lists, machine, network
+from kubewright.preflight.checks import Check, Severity, run_checks
 
 INIT = lists.init(CLUSTER, ADDRESSES, LAYOUT)
 OWNER = PortOwner(user=0, pid=7, program="nc")
 
 
 def found(host=None, checks=INIT, ignored=(), **changes: object):
-    report = running.run(checks, subject(host, **changes), ignored=ignored)
+    report = run_checks(checks, subject(host, **changes), ignored=ignored)
     return {(result.name, one.severity.value) for result in report.results for one in result.findings}
 
 
@@ -40,7 +39,7 @@ def having(path, text):
 
 
 def test_a_good_machine_passes_every_check_in_kubeadms_order():
-    report = running.run(INIT, subject())
+    report = run_checks(INIT, subject())
     assert [result.name for result in report.results] == [
         *("IsPrivilegedUser", "NumCPU", "Mem", "KubernetesVersion", "Firewalld", "Port-6443", "Port-10259", "Port-10257"),
         *(
@@ -64,8 +63,8 @@ def test_a_good_machine_passes_every_check_in_kubeadms_order():
 
 
 BAD = {
-    "one processor": (FakeHost(machine=Machine(cores=1, memory=2 * 1024**3, kernel="6.1.0")), "NumCPU", "error"),
-    "little memory": (FakeHost(machine=Machine(cores=2, memory=1699 * 1024**2, kernel="6.1.0")), "Mem", "error"),
+    "one processor": (FakeHost(machine=MachineInfo(cores=1, memory=2 * 1024**3, kernel="6.1.0")), "NumCPU", "error"),
+    "little memory": (FakeHost(machine=MachineInfo(cores=2, memory=1699 * 1024**2, kernel="6.1.0")), "Mem", "error"),
     "firewall": (
         FakeHost(services={"firewalld": ServiceState(running=True), "kubelet": ServiceState(running=False)}),
         "Firewalld",
@@ -91,7 +90,7 @@ BAD = {
     ),
     "no cp": (FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.36.3", "losetup": "", "mount": ""})), "FileExisting-cp", "error"),
     "old kernel": (
-        FakeHost(files={**GOOD, "/boot/config-4.19.0": KERNEL_CONFIG}, machine=Machine(cores=2, memory=2 * 1024**3, kernel="4.19.0")),
+        FakeHost(files={**GOOD, "/boot/config-4.19.0": KERNEL_CONFIG}, machine=MachineInfo(cores=2, memory=2 * 1024**3, kernel="4.19.0")),
         "SystemVerification",
         "warning",
     ),
@@ -144,7 +143,7 @@ def test_what_a_machine_lacks_is_found_and_nothing_else(case):
 def test_a_port_in_use_is_named_with_who_has_it(port):
     host = FakeHost()
     host.network.taken = {port: OWNER}
-    [result] = [one for one in running.run(INIT, subject(host)).results if one.findings]
+    [result] = [one for one in run_checks(INIT, subject(host)).results if one.findings]
     assert (result.name, result.findings[0].text) == (f"Port-{port}", f"Port {port} is in use by nc (pid 7)")
     assert "kill 7" in result.findings[0].remedy
 
@@ -202,7 +201,7 @@ def test_the_first_version_of_cgroups_stops_young_kubelets_only():
 
 def test_the_first_version_of_cgroups_needs_its_own_options_and_controllers():
     host = v1(text="cpu\t1\t1\t1\ncpuset\t1\t1\t0\n", kubelet="Kubernetes v1.34.1")
-    [result] = [one for one in running.run(INIT, subject(host)).results if one.findings]
+    [result] = [one for one in run_checks(INIT, subject(host)).results if one.findings]
     assert result.findings[0].text == "missing required cgroups: cpuacct cpuset devices freezer memory pids"
     for option in V1_OPTIONS:
         host = v1(kubelet="Kubernetes v1.34.1")
@@ -222,7 +221,7 @@ def test_a_packed_kernel_configuration_is_read_and_a_broken_one_is_told():
 
 def test_proxies_that_would_be_asked_for_the_clusters_addresses_are_warned_of():
     environment = {"HTTPS_PROXY": "http://user:secret@proxy.test:3128", "NO_PROXY": "192.0.2.0/24"}
-    report = running.run(INIT, subject(FakeHost(proxies=environment)))
+    report = run_checks(INIT, subject(FakeHost(proxies=environment)))
     told = [(result.name, one.severity, one.text) for result in report.results for one in result.findings]
     assert [row[:2] for row in told] == [("HTTPProxyCIDR", Severity.WARNING)]
     assert "proxy.test" in told[0][2]
@@ -236,7 +235,7 @@ def test_a_name_that_nobody_can_resolve_is_warned_of():
 
     names = found(checks=[machine.hostname(fail)], node=NodeRegistration(name="node1"))
     assert names == {("Hostname", "warning")}
-    report = running.run([machine.hostname(lambda _: None)], subject(node=NodeRegistration(name="-x-")))
+    report = run_checks([machine.hostname(lambda _: None)], subject(node=NodeRegistration(name="-x-")))
     assert [len(result.findings) for result in report.results] == [1]
 
 
@@ -247,33 +246,33 @@ def test_a_later_minor_release_than_ours_is_warned_of():
 
 
 def test_without_root_nothing_else_is_looked_at():
-    report = running.run(INIT, subject(FakeHost(services={}), user=1000))
+    report = run_checks(INIT, subject(FakeHost(services={}), user=1000))
     assert [result.name for result in report.results] == ["IsPrivilegedUser"]
     with pytest.raises(CheckFailed, match="preflight checks failed"):
         report.require_passed()
-    assert len(running.run(INIT, subject(user=1000), ignored=["isprivilegeduser"]).results) == len(INIT)
+    assert len(run_checks(INIT, subject(user=1000), ignored=["isprivilegeduser"]).results) == len(INIT)
 
 
 @pytest.mark.parametrize("ignored", [["SWAP", "numcpu"], ["all"], ["NumCPU"]])
 def test_ignored_checks_still_run_and_their_errors_become_warnings(ignored):
-    host = FakeHost(machine=Machine(cores=1, memory=2 * 1024**3, kernel="6.1.0"))
-    report = running.run(INIT, subject(host), ignored=ignored)
+    host = FakeHost(machine=MachineInfo(cores=1, memory=2 * 1024**3, kernel="6.1.0"))
+    report = run_checks(INIT, subject(host), ignored=ignored)
     report.require_passed()
     [result] = [one for one in report.results if one.findings]
     assert (result.name, result.ignored, len(result.warnings), len(result.errors)) == ("NumCPU", True, 1, 0)
 
 
 def test_every_error_is_told_at_once_with_its_remedy():
-    host = FakeHost(machine=Machine(cores=1, memory=1, kernel="6.1.0"))
+    host = FakeHost(machine=MachineInfo(cores=1, memory=1, kernel="6.1.0"))
     with pytest.raises(CheckFailed) as caught:
-        running.run(INIT, subject(host)).require_passed()
+        run_checks(INIT, subject(host)).require_passed()
     assert [line.split("]")[0] for line in caught.value.detail.splitlines()] == ["[ERROR NumCPU", "[ERROR Mem"]
     assert "more processors" in caught.value.detail
     assert "--ignore-preflight-errors" in caught.value.remedy
 
 
 def test_a_report_has_a_json_form():
-    report = running.run(INIT, subject(FakeHost(services={})))
+    report = run_checks(INIT, subject(FakeHost(services={})))
     rows = json.loads(json.dumps([result.as_map() for result in report.results]))
     assert len(rows) == len(INIT)
     [row] = [row for row in rows if row["findings"]]
@@ -349,7 +348,7 @@ def test_external_etcd_is_asked_for_its_version_four_times(answers, expected, sl
             raise answer
         return answer
 
-    [result] = running.run([etcd.external_version(EXTERNAL, ask=ask, clock=clock)], subject()).results
+    [result] = run_checks([network.external_version(EXTERNAL, ask=ask, clock=clock)], subject()).results
     assert (len(result.findings), clock.monotonic(), left) == (expected, slept, [])
 
 
@@ -357,6 +356,6 @@ def test_a_check_that_cannot_look_is_an_error_of_its_own():
     def broken(_):
         raise RuntimeUnavailable("nobody answers", remedy="start it")
 
-    report = running.run([Check(name="One", find=broken), Check(name="Two", find=lambda _: ())], subject())
+    report = run_checks([Check(name="One", find=broken), Check(name="Two", find=lambda _: ())], subject())
     assert [(result.name, len(result.errors)) for result in report.results] == [("One", 1), ("Two", 0)]
     assert report.results[0].errors[0].remedy == "start it"

@@ -16,11 +16,11 @@ from google.protobuf.message import Message
 
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
-from kubewright.host.containers import Condition, Container, ContainerState, Image, Sandbox
 from kubewright.host.cri import api_pb2 as api
 from kubewright.host.cri import failures
 from kubewright.host.cri.failures import Refusal
 from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import Condition, Container, ContainerState, Image, Sandbox
 
 CALL_TIMEOUT: Final = 2.0
 ENDING: Final = 15.0

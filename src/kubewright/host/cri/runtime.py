@@ -5,19 +5,59 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from kubewright.apis.layout import CRI_SOCKET
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError, KubewrightError, RuntimeUnavailable
-from kubewright.host.containers import Container, ContainerState, Image, RuntimeStatus, Sandbox
-from kubewright.host.cri import failures, logs
+from kubewright.host.cri import failures
+from kubewright.host.states import Container, ContainerState, Image, RuntimeStatus, Sandbox
 
 if TYPE_CHECKING:
     from kubewright.host.cri.client import Client
     from kubewright.host.seam import RuntimeVersion
+
+
+def choose_socket(found: Sequence[str]) -> str:
+    """Return the one socket that was found, the default where there is none. Raises HostError that lists several."""
+    if len(found) > 1:
+        raise HostError(
+            "there are several container runtimes on this machine",
+            detail=", ".join(found),
+            remedy="name the socket of the one to use with --cri-socket or nodeRegistration.criSocket",
+        )
+    return found[0] if found else CRI_SOCKET
+
+
+TAIL: Final = 64 * 1024
+"""Bytes at the end of a log that are looked at."""
+
+_PARTIAL: Final = "P"
+
+
+def log_texts(content: bytes) -> list[str]:
+    """Return the lines that a container wrote, in order. What is cut off at the beginning, or is no such line, is left out."""
+    return list(_joined(content.decode("utf-8", errors="replace").splitlines()))
+
+
+def _joined(lines: list[str]) -> Iterator[str]:
+    """Join partial lines, of stdout and stderr apart."""
+    begun: dict[str, str] = {}
+    for line in lines:
+        fields = line.split(" ", 3)
+        if len(fields) < 3 or fields[1] not in {"stdout", "stderr"}:
+            continue
+        _, stream, tags, *rest = fields
+        text = begun.pop(stream, "") + "".join(rest)
+        if tags.split(":")[0] == _PARTIAL:
+            begun[stream] = text
+        else:
+            yield text
+    yield from begun.values()
+
 
 _SCHEME: Final = "unix://"
 _POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
@@ -89,7 +129,7 @@ class CRIRuntime:
         try:
             lives = self.client.containers({_POD_NAMESPACE: _STATIC_PODS, _CONTAINER_NAME: pod})
             paths = (path for container in lives if (path := self.client.log_path(container.id)))
-            said = (logs.texts(self._tail(PurePosixPath(path))) for path in paths)
+            said = (log_texts(self._tail(PurePosixPath(path))) for path in paths)
             return next((lines for lines in said if lines), [])[-count:]
         except (KubewrightError, OSError):
             return []
@@ -134,7 +174,7 @@ def sandbox_image(config: str) -> str:
 def _read_tail(path: PurePosixPath) -> bytes:
     with Path(path).open("rb") as stream:
         stream.seek(0, 2)
-        stream.seek(max(0, stream.tell() - logs.TAIL))
+        stream.seek(max(0, stream.tell() - TAIL))
         return stream.read()
 
 

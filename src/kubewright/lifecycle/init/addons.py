@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed, NotFound
-from kubewright.kube import core, ensure
+from kubewright.kube import core
+from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
@@ -38,8 +39,8 @@ def coredns(ctx: InitContext) -> Iterable[Change]:
     """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (spec/kubeadm.md 7.5)."""
     wanted = objects.dns(ctx.configuration, replicas=_replicas(ctx))
     for body in with_patches(wanted, ctx.patched):
-        write = ensure.Write.CREATE_ONLY if _has_corefile(ctx, body) else ensure.Write.REPLACE
-        yield ensure.ensure_object(ctx.api, ensure.Object(body, write=write))
+        write = Write.CREATE_ONLY if _has_corefile(ctx, body) else Write.REPLACE
+        yield ensure_object(ctx.api, DesiredObject(body, write=write))
     ctx.say("addons", "Applied essential addon: CoreDNS")
 
 

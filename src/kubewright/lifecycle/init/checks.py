@@ -9,12 +9,12 @@ from kubewright.apis.kubeadm.image_names import images
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.base.events import Checked
-from kubewright.host.pulling import Policy, Pull, pull_images
+from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.steps import certificates
-from kubewright.preflight import lists, running
-from kubewright.preflight.model import Report, Subject
+from kubewright.preflight import lists
+from kubewright.preflight.checks import Report, Subject, run_checks
 
 
 def named(ctx: InitContext) -> Iterable[Change]:
@@ -38,7 +38,7 @@ def checked(ctx: InitContext) -> Iterable[Change]:
     report.require_passed()
     ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
-    how = Pull(policy=Policy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
     yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)
     ctx.bound.begin()  # not before: with the name of an image that does not exist, another configuration has to be possible
 
@@ -49,4 +49,4 @@ def examine(configuration: Configuration, *, host: Host, user: int, resumed: boo
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
     subject = Subject(host=host, node=registration, addresses=addresses, cluster=cluster, user=user)
     checks = lists.init(cluster, addresses, host.layout, resumed=resumed)
-    return running.run(checks, subject, ignored=registration.ignore_preflight_errors)
+    return run_checks(checks, subject, ignored=registration.ignore_preflight_errors)

@@ -10,7 +10,7 @@ from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.durations import HOUR, Duration
 from kubewright.base.events import Waited
-from kubewright.kube import ensure
+from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.steps import node_marking
@@ -25,7 +25,7 @@ def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     ctx.say("upload-config", "Storing the configuration in ConfigMap kubeadm-config of namespace kube-system")
     yield from apply(ctx, objects.cluster_admins())
     stored, *rights = objects.kubeadm_config(ctx.configuration)
-    yield ensure.ensure_object(ctx.api, ensure.Object(stored, write=ensure.Write.MUTATE_DATA_KEYS))
+    yield ensure_object(ctx.api, DesiredObject(stored, write=Write.MUTATE_DATA_KEYS))
     yield from apply(ctx, rights)
 
 
@@ -38,7 +38,7 @@ def upload_kubelet(ctx: InitContext) -> Iterable[Change]:
 def apply(ctx: InitContext, wanted: Iterable[Mapping[str, Any]]) -> Iterable[Change]:
     """Ensure objects in order, one change each."""
     for body in wanted:
-        yield ensure.ensure_object(ctx.api, ensure.Object(body))
+        yield ensure_object(ctx.api, DesiredObject(body))
 
 
 def upload_certs(ctx: InitContext) -> Iterable[Change]:
@@ -54,14 +54,14 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
         usages=(),
         groups=(),
     )
-    yield ensure.ensure_object(ctx.api, ensure.Object(secrets.secret_object(owner, clock=ctx.clock), lifetime=Lifetime.EPHEMERAL))
+    yield ensure_object(ctx.api, DesiredObject(secrets.secret_object(owner, clock=ctx.clock), lifetime=Lifetime.EPHEMERAL))
     stored = ctx.api.get(named("Secret"), secrets.name_of(tokens.parse(owner.token).id), "kube-system")
     key = sealing.parse_key(ctx.certificate_key)
     sealed = {name: sealing.seal(content, key, random=ctx.random) for name, content in _shared_files(ctx).items()}
     metadata = stored["metadata"]
     # A server gives every object a uid; in a plan nobody does, and kubeadm's dry run leaves it empty as well.
     secret, *rights = objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata.get("uid") or ""))
-    yield ensure.ensure_object(ctx.api, ensure.Object(secret, lifetime=Lifetime.EPHEMERAL))
+    yield ensure_object(ctx.api, DesiredObject(secret, lifetime=Lifetime.EPHEMERAL))
     yield from apply(ctx, rights)
     ctx.say("upload-certs", f"Using certificate key:\n{ctx.certificate_key if ctx.show_certificate_key else '<value withheld>'}")
 

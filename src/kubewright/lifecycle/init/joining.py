@@ -8,7 +8,7 @@ from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.errors import NotFound
 from kubewright.base.records import replace
-from kubewright.kube import ensure
+from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
@@ -42,7 +42,7 @@ def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterabl
     """Make the Secrets of tokens. A token without expiry is durable, the others are not."""
     for token in tokens:
         lifetime = Lifetime.EPHEMERAL if token.ttl or token.expires else Lifetime.DURABLE
-        yield ensure.ensure_object(ctx.api, ensure.Object(secrets.secret_object(token, clock=ctx.clock), lifetime=lifetime))
+        yield ensure_object(ctx.api, DesiredObject(secrets.secret_object(token, clock=ctx.clock), lifetime=lifetime))
 
 
 def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
@@ -53,7 +53,7 @@ def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
     signing = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
     signed = cluster_info.signed(body, signing, now=ctx.clock.now()) or body
     lifetime = Lifetime.EPHEMERAL if _published(ctx) == _data(body).get(cluster_info.KUBECONFIG) else Lifetime.DURABLE
-    return ensure.ensure_object(ctx.api, ensure.Object(signed, write=ensure.Write.MUTATE_DATA_KEYS, lifetime=lifetime))
+    return ensure_object(ctx.api, DesiredObject(signed, write=Write.MUTATE_DATA_KEYS, lifetime=lifetime))
 
 
 def _published(ctx: InitContext) -> object:

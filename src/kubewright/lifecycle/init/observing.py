@@ -13,9 +13,9 @@ from kubewright.base.quoting import shown_url
 from kubewright.base.records import replace
 from kubewright.base.waiting import PollingWaiter
 from kubewright.host.seam import Host
+from kubewright.kube.answers import worth_retrying
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import named
-from kubewright.kube.retrying import worth_retrying
 from kubewright.lifecycle import administrators, adopting, machine_record
 from kubewright.lifecycle.operation import Bound
 

@@ -13,8 +13,8 @@ from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.lifecycle import checking
 from kubewright.lifecycle.ahead import Ahead
 from kubewright.lifecycle.join import reading, registration
-from kubewright.preflight import lists, running
-from kubewright.preflight.model import Report, Subject
+from kubewright.preflight import lists
+from kubewright.preflight.checks import Report, Subject, run_checks
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -102,13 +102,13 @@ def _control_plane(ctx: JoinContext, *, user: int) -> Report:
         resumed=ctx.resumed,
     )
     subject = Subject(host=ctx.host, node=registration, addresses=ctx.addresses, cluster=ctx.cluster, user=user)
-    return running.run(more, subject, ignored=registration.ignore_preflight_errors)
+    return run_checks(more, subject, ignored=registration.ignore_preflight_errors)
 
 
 def _images(ctx: JoinContext) -> Iterable[Change]:
-    from kubewright.host.pulling import Policy, Pull, pull_images
+    from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
 
     ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
-    how = Pull(policy=Policy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
     yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)

@@ -9,9 +9,8 @@ from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError, KubewrightError
 from kubewright.base.events import Waited, Warned
-from kubewright.etcd.joining import EtcdMember, Joining, Step, decide
-from kubewright.etcd.members import by_peer_url, initial_cluster, quorum
-from kubewright.etcd.removing import remove_member
+from kubewright.etcd.api import by_peer_url, initial_cluster, quorum
+from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member
 from kubewright.host.desired import Directory
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.join import ending, learning

@@ -15,9 +15,9 @@ from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.events import Waited
-from kubewright.etcd.members import by_peer_url
-from kubewright.host.containers import ContainerState
+from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Directory, File
+from kubewright.host.states import ContainerState
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.join import ending, local_endpoint
 from kubewright.lifecycle.steps import static_pods

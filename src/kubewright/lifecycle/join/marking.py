@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
 from kubewright.base.events import Waited
-from kubewright.kube import ensure
+from kubewright.kube import objects
 from kubewright.lifecycle.steps import node_marking
 from kubewright.manifests import rbac
 
@@ -23,4 +23,4 @@ def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:
     yield from node_marking.mark(ctx, look=ctx.admin, write=ctx.api)
     for body in rbac.grants(rbac.Purpose.JOINING):
         if body["metadata"]["name"] == _KUBELETS:
-            yield ensure.ensure_object(ctx.api, ensure.Object(body))
+            yield objects.ensure_object(ctx.api, objects.DesiredObject(body))

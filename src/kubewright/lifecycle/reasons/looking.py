@@ -7,9 +7,8 @@ from typing import Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, KubewrightError
-from kubewright.host.containers import Container, ContainerState, Sandbox
-from kubewright.host.found import ServiceState
 from kubewright.host.seam import Host
+from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
 from kubewright.lifecycle.reasons.seen import Component, Seen
 from kubewright.lifecycle.reasons.words import complaints
 

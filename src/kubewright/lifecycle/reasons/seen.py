@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kubewright.base.records import dataclass
-from kubewright.host.containers import Container, ContainerState
-from kubewright.host.found import ServiceState
+from kubewright.host.states import Container, ContainerState, ServiceState
 
 
 @dataclass(frozen=True, kw_only=True)

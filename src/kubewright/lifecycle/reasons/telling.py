@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.base.durations import format_seconds
-from kubewright.host.containers import Container, ContainerState
-from kubewright.host.found import ServiceState
+from kubewright.host.states import Container, ContainerState, ServiceState
 from kubewright.lifecycle.reasons import words
 from kubewright.lifecycle.reasons.seen import Component, Seen
 

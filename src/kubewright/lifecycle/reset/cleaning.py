@@ -52,7 +52,7 @@ def remove_pods(ctx: ResetContext) -> Iterator[Change]:
     """
     ctx.tell("", "Would remove Kubernetes-managed containers")
     known = not isinstance(ctx.remains.pods, HostError)
-    from kubewright.host.sandboxes import remove_sandboxes
+    from kubewright.host.runtime_tasks import remove_sandboxes
 
     try:
         removals = remove_sandboxes(ctx.host.runtime, clock=ctx.clock)

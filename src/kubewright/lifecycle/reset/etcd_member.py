@@ -44,7 +44,7 @@ def empty_data(ctx: ResetContext) -> Iterator[Change]:
 
 
 def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Iterator[Change]:
-    from kubewright.etcd.removing import remove_member
+    from kubewright.etcd.membership import remove_member
 
     within = min(PATIENCE, ctx.configuration.timeouts.etcd_api_call.seconds)
     etcd: Etcd | None = None

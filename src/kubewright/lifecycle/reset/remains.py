@@ -11,15 +11,15 @@ from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError, RuntimeSilent
 from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
-from kubewright.host.found import ServiceState
 from kubewright.host.seam import Host
+from kubewright.host.states import ServiceState
 from kubewright.lifecycle.ahead import Ahead
 from kubewright.lifecycle.reset.traces import Member, Traces
 from kubewright.lifecycle.reset.trying import looked
 
 if TYPE_CHECKING:
-    from kubewright.host.containers import Sandbox
     from kubewright.host.packet_filter import Rules
+    from kubewright.host.states import Sandbox
 
 SERVICE: Final = "kubelet"
 KUBECONFIGS: Final = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")

@@ -11,7 +11,7 @@ from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.base.events import Warned
 from kubewright.host.desired import Directory, File, Service
-from kubewright.host.found import ServiceState
+from kubewright.host.states import ServiceState
 from kubewright.lifecycle.context import MachineContext
 from kubewright.lifecycle.reasons import looking
 from kubewright.manifests import kubelet, kubelet_unit, patches

@@ -8,7 +8,7 @@ from kubewright.base.change import Change
 from kubewright.base.errors import APIError
 from kubewright.base.events import Waited
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.nodes import NodeMarks, ensure_node_marks
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.context import MachineContext
 from kubewright.manifests import kubelet, node

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubewright.apis.kubeadm import features
 from kubewright.base.change import Change
-from kubewright.host.accounts import find
+from kubewright.host.accounts import find_accounts
 from kubewright.lifecycle.context import MachineContext
 from kubewright.manifests import rootless
 
@@ -24,7 +24,7 @@ def harden(ctx: MachineContext, component: str, pod: Body) -> Generator[Change, 
         return pod
     wanted = rootless.accounts(ctx.layout)
     yield ctx.host.ensure(wanted)
-    ids = find(ctx.host, ctx.layout.etc, wanted)
+    ids = find_accounts(ctx.host, ctx.layout.etc, wanted)
     topic = "etcd" if component == "etcd" else "control-plane"
     if ids is None:
         ctx.say(topic, f'Would update the static pod manifest of "{component}" to run as non-root')

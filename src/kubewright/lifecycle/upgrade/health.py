@@ -9,8 +9,7 @@ from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.upgrade.observing import CONTROL_PLANE
-from kubewright.preflight.model import Finding, Report, Result
-from kubewright.preflight.running import ALL
+from kubewright.preflight.checks import ALL, Finding, Report, Result
 
 LABEL: Final = "node-role.kubernetes.io/control-plane"
 

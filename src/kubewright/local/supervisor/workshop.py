@@ -11,7 +11,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError
 from kubewright.base.events import Event
 from kubewright.base.records import dataclass
-from kubewright.host.removing import remove_tree
+from kubewright.host.trees import remove_tree
 from kubewright.local.supervisor.health import Attempts
 from kubewright.local.supervisor.hostpaths import ensure_host_path
 from kubewright.local.supervisor.identities import COMPONENT, LAUNCH, MACHINE, MANIFEST, Mark

@@ -1,14 +1,16 @@
-"""The shape of a check: a name that can be ignored, and a function that yields what it found."""
+"""The shape of a check (a name that can be ignored, and a function that yields what it found), and running checks at the same time."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
+from typing import Final
 
 from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
-from kubewright.base.errors import CheckFailed
+from kubewright.base.errors import CheckFailed, KubewrightError
 from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
 
@@ -101,3 +103,34 @@ def path_name(kind: str, path: PurePosixPath) -> str:
 def warning(text: str, *, remedy: str) -> Finding:
     """Make a finding that is only told."""
     return Finding(text=text, remedy=remedy, severity=Severity.WARNING)
+
+
+ALL: Final = "all"
+PRIVILEGED: Final = "IsPrivilegedUser"
+_WORKERS: Final = 8
+
+
+def run_checks(checks: Sequence[Check], subject: Subject, *, ignored: Iterable[str] = ()) -> Report:
+    """Run checks. `ignored` holds names in any case, or `all`.
+
+    Whether the command runs as root comes first and alone: without that the others would only find that they may not look.
+    """
+    names = {name.lower() for name in ignored}
+
+    def result(check: Check) -> Result:
+        return Result(name=check.name, findings=_findings(check, subject), ignored=ALL in names or check.name.lower() in names)
+
+    first = [result(check) for check in checks if check.name == PRIVILEGED]
+    if any(one.errors for one in first):
+        return Report(results=first)
+    rest = [check for check in checks if check.name != PRIVILEGED]
+    with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="preflight") as pool:
+        return Report(results=[*first, *pool.map(result, rest)])
+
+
+def _findings(check: Check, subject: Subject) -> list[Finding]:
+    """A check that cannot be made found something too: that stops the command, and does not hide what the others found."""
+    try:
+        return list(check.find(subject))
+    except KubewrightError as error:
+        return [Finding(text=str(error), remedy=error.remedy or "see why this cannot be read, then run the same command again")]

@@ -1,30 +1,34 @@
-"""Getting images: which of them, how often it is tried, one after the other or all at once. As kubeadm's check ImagePull does it."""
+"""What is done with many things of a container runtime: getting images, as kubeadm's check ImagePull does, and removing all pods, as `reset` does."""
 
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
+from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.events import Progress, Reporter
 from kubewright.base.records import dataclass
-from kubewright.base.retry import retry, steady
+from kubewright.base.retry import Backoff, retry, steady
+from kubewright.host.failures import expected
 from kubewright.host.seam import ContainerRuntime
+from kubewright.host.states import Sandbox
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+
 T = TypeVar("T")
 
-ATTEMPTS: Final = 5
+PULL_ATTEMPTS: Final = 5
 """How often an image is looked for, and how often it is pulled, without a pause between (kubeadm's PullImageRetry)."""
 
 
-class Policy(enum.Enum):
+class PullPolicy(enum.Enum):
     """When an image is pulled."""
 
     ALWAYS = "Always"
@@ -36,9 +40,9 @@ class Policy(enum.Enum):
 class Pull:
     """How images are got. Not `serial`: all at the same time."""
 
-    policy: Policy = Policy.IF_NOT_PRESENT
+    policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
     serial: bool = True
-    attempts: int = ATTEMPTS
+    attempts: int = PULL_ATTEMPTS
 
 
 def pull_images(images: Sequence[str], *, runtime: ContainerRuntime, how: Pull, clock: Clock, reporter: Reporter) -> Iterator[Change]:
@@ -47,7 +51,7 @@ def pull_images(images: Sequence[str], *, runtime: ContainerRuntime, how: Pull, 
     One after the other ends with the error of the first image that cannot be had. All at once tries every one of them and then raises one
     HostError that names all that failed. A caller that stops early should close the runtime, which ends what is under way.
     """
-    if how.policy is Policy.NEVER:
+    if how.policy is PullPolicy.NEVER:
         return
     one = _Puller(runtime, how=how, clock=clock, reporter=reporter, total=len(images))
     if how.serial or len(images) < 2:
@@ -76,7 +80,7 @@ class _Puller:
         return change
 
     def _get(self, image: str) -> Change:
-        if self._how.policy is Policy.IF_NOT_PRESENT and self._tried(lambda: self._runtime.has_image(image)):
+        if self._how.policy is PullPolicy.IF_NOT_PRESENT and self._tried(lambda: self._runtime.has_image(image)):
             return Change(target=f"image {image}", action=Action.NONE)
         return self._tried(lambda: self._runtime.pull(image))
 
@@ -120,3 +124,56 @@ def _threads(images: Sequence[str], get: Callable[[str], Change]) -> Iterator[li
         yield [executor.submit(get, image) for image in images]
     finally:
         executor.shutdown(wait=False, cancel_futures=True)  # after an interrupt nobody waits for a registry
+
+
+REMOVE_ATTEMPTS: Final = 12
+"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started
+cannot be removed before it has started, which takes seconds on a busy machine."""
+_PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
+
+THREADS: Final = 8
+"""How many are stopped at the same time: each takes as long as its processes take to end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removal:
+    """What became of one sandbox: a change, or the error of the last attempt."""
+
+    sandbox: Sandbox
+    change: Change | None = None
+    error: KubewrightError | None = None
+
+
+def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = REMOVE_ATTEMPTS) -> list[Removal]:
+    """Stop and remove every sandbox, several at a time; one that cannot be removed does not keep the others.
+
+    Returns them in the order of their list, which is asked for again while the runtime gives no answer. Raises HostError if there is none.
+    """
+    listed = retry(runtime.sandboxes, clock=clock, on=RuntimeSilent, attempts=attempts, backoff=_PAUSES)
+    waiting = dict(enumerate(listed))
+    removed: dict[int, Removal] = {}
+
+    def work() -> None:
+        while waiting:
+            try:
+                number, sandbox = waiting.popitem()
+            except KeyError:  # another thread took the last one
+                return
+            removed[number] = _remove(sandbox, runtime=runtime, clock=clock, attempts=attempts)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(waiting)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [removed[number] for number in sorted(removed)]
+
+
+def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock, attempts: int) -> Removal:
+    def remove() -> Change:
+        return runtime.remove_sandbox(sandbox)
+
+    try:
+        return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=attempts, backoff=_PAUSES))
+    except Exception as error:  # it ends neither this thread nor the others
+        return Removal(sandbox=sandbox, error=expected(error))

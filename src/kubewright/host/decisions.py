@@ -10,10 +10,11 @@ from kubewright.apis.layout import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Accounts, Directory, File, Ownership, Service, Show
-from kubewright.host.found import FileState, Kind, ServiceState
+from kubewright.host.states import FileState, Kind, ServiceState
 
 if TYPE_CHECKING:
     from kubewright.host.accounts import Added, Left
+
 
 DIFF_LIMIT: Final = 256 * 1024
 """Bytes above which a file is told by its size: difflib takes seconds for more."""

@@ -1,25 +1,74 @@
-"""Asking a program for its version, and the checks that come before: the last step before a binary is trusted."""
+"""Whether a file is a program that can be used: its kind, its mode, its architecture, and the version that it says it has."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+import struct
 from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError
 from kubewright.base.versions import Version
-from kubewright.binaries import elf
-from kubewright.binaries.table import Tolerance
-from kubewright.binaries.wanted import Wanted, native_architecture
+from kubewright.binaries.table import Tolerance, Wanted, native_architecture
+
+HEADER_LENGTH: Final = 20
+MACHINES: Final = {
+    3: "386",
+    8: "mips",
+    20: "ppc",
+    21: "ppc64le",
+    22: "s390x",
+    40: "arm",
+    62: "amd64",
+    183: "arm64",
+    243: "riscv64",
+    258: "loong64",
+}
+_BYTE_ORDERS: Final = {1: "<", 2: ">"}
+_EXECUTABLE_TYPES: Final = frozenset({2, 3})  # ET_EXEC, and ET_DYN for position-independent programs
+
+
+def elf_machine(header: bytes) -> str:
+    """Return Go's name of the architecture that a program is for.
+
+    `header` is at least the first 20 bytes of the file. Raises ValueError, saying what the file is instead.
+    """
+    if header[:4] != b"\x7fELF":
+        raise ValueError(_not_elf(header))
+    order = _BYTE_ORDERS.get(header[5]) if len(header) >= HEADER_LENGTH else None
+    if order is None:
+        raise ValueError("a damaged ELF file")
+    kind, number = struct.unpack_from(f"{order}HH", header, 16)
+    if kind not in _EXECUTABLE_TYPES:
+        raise ValueError(f"an ELF file that is not a program (type {kind})")
+    return MACHINES.get(number, f"ELF machine {number}")
+
+
+def is_script(header: bytes) -> bool:
+    """Tell whether the file begins with `#!`: it has no architecture of its own."""
+    return header[:2] == b"#!"
+
+
+def _not_elf(header: bytes) -> str:
+    if not header:
+        return "an empty file"
+    if is_script(header):
+        return "a script"
+    if header[:2] == b"MZ":
+        return "a Windows program"
+    if header[:4] in {b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}:
+        return "a macOS program"
+    return "not an ELF program"
+
 
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 ANSWER_LIMIT: Final = 20.0
 """Seconds within which a program has to say its version: generous, because it may be read from a slow disk for the first time."""
 
 
-def check(path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Tolerance = Tolerance.EXACT) -> Version:
+def check_program(path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Tolerance = Tolerance.EXACT) -> Version:
     """Require a program that can be used, and return the version that it says it is.
 
     Looks at the kind of file, its mode and its ELF header, then runs it to ask for its version (not when it is for another architecture
@@ -42,11 +91,11 @@ def check(path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Toler
 
 def check_architecture(header: bytes, wanted: Wanted, *, path: Path, scripts: bool = False) -> None:
     """Require the first bytes of a program for the wanted architecture. Raises BinariesError, naming both."""
-    if scripts and elf.is_script(header):
+    if scripts and is_script(header):
         return
     remedy = f"put {wanted.name} for linux/{wanted.architecture} there"
     try:
-        found = elf.machine(header)
+        found = elf_machine(header)
     except ValueError as error:
         raise BinariesError(f"{path} is {error}, not a program for linux/{wanted.architecture}", remedy=remedy) from error
     if found != wanted.architecture:
@@ -102,7 +151,7 @@ def _damaged(path: Path) -> str:
 
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(elf.HEADER_LENGTH)
+        return file.read(HEADER_LENGTH)
 
 
 def _cannot_run(error: OSError, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Reaching the directory of a file step by step, so that nobody else can lead us somewhere else on the way.
+"""Which paths can be trusted, and opening a directory step by step, so that nobody else can lead us somewhere else on the way.
 
 Every directory on the way belongs to somebody we trust: root, ourselves, or whoever owns `/` (root as a user namespace shows it).
 A symbolic link on the way is followed only if it belongs to one of them; `/var/run` and a PKI that an administrator moved are such links.
@@ -37,7 +37,7 @@ def checked(path: PurePosixPath) -> PurePosixPath:
 
 
 @contextmanager
-def directory(path: PurePosixPath, *, make: int | None = None, above: int = OUTER_MODE, durable: bool = False) -> Iterator[int]:
+def open_directory(path: PurePosixPath, *, make: int | None = None, above: int = OUTER_MODE, durable: bool = False) -> Iterator[int]:
     """Open a directory for the block; the value can be listed, synced and given as `dir_fd`.
 
     With `make`, missing directories are made: the last one with that mode, others with that of `above`.
@@ -53,7 +53,7 @@ def directory(path: PurePosixPath, *, make: int | None = None, above: int = OUTE
             if isinstance(found, str):
                 if (links := links + 1) > MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                left[:0] = [(part, None) for part in parts(found)]
+                left[:0] = [(part, None) for part in steps(found)]
                 if not found.startswith("/"):
                     continue
                 found, at = os.open("/", _FOLLOW), PurePosixPath("/")
@@ -75,7 +75,7 @@ def trusted_users() -> frozenset[int]:
     return frozenset({0, os.geteuid(), os.lstat("/").st_uid})
 
 
-def parts(target: str) -> list[str]:
+def steps(target: str) -> list[str]:
     """Return the steps that the target of a link takes, from `/` or from where the link is."""
     return [part for part in target.split("/") if part not in {"", "."}]
 
@@ -140,3 +140,43 @@ def _foreign(path: PurePosixPath, kind: str, owner: int) -> HostError:
         detail=f"user {owner} could put something else in the place of what user {os.geteuid()} writes below it",
         remedy=f"choose another directory, or take it over with `chown -h {os.geteuid()} {path}`",
     )
+
+
+_GROUP, _EVERYBODY = 0o020, 0o002
+
+
+def weakness(path: PurePosixPath) -> str:
+    """Say what lets others change what stands at a path, links followed, or put something else in its place; '' if nothing does.
+
+    What is not there is nobody's. Raises OSError where the system refuses to look, ELOOP for links in a circle.
+    """
+    trusted = trusted_users()
+    here, left, links = PurePosixPath("/"), steps(str(path)), 0
+    fault = _fault(here, os.lstat(here), trusted, last=not left)
+    while left and not fault:
+        name = left.pop(0)
+        at = here.parent if name == ".." else here / name
+        try:
+            found = os.lstat(at)
+        except FileNotFoundError:
+            return ""
+        fault = _fault(at, found, trusted, last=not left)
+        if not stat.S_ISLNK(found.st_mode):
+            here = at
+            continue
+        if (links := links + 1) > MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        target = os.readlink(at)  # noqa: PTH115 - a text, not a path: it is taken to pieces
+        here = PurePosixPath("/") if target.startswith("/") else here
+        left[:0] = steps(target)
+    return fault
+
+
+def _fault(path: PurePosixPath, found: os.stat_result, trusted: frozenset[int], *, last: bool) -> str:
+    if found.st_uid not in trusted:
+        return f"{path} belongs to user {found.st_uid}"
+    if stat.S_ISLNK(found.st_mode):  # its mode means nothing
+        return ""
+    others = found.st_mode & _EVERYBODY or (found.st_mode & _GROUP and found.st_gid not in {0, found.st_uid})
+    passed_by = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and not last
+    return f"others may write to {path} (mode {stat.S_IMODE(found.st_mode):04o})" if others and not passed_by else ""

@@ -1,0 +1,274 @@
+"""Objects as desired state, Nodes' marks among them: look, compare by meaning, act, and report one Change. A second time nothing is written.
+
+The server adds defaults, drops what is empty, and keeps its own fields; none of these is a difference. kubeadm creates, and on "already
+exists" replaces (kubeadm.md 7.0). Here what is there is read first, and changed by PUT of the raw map that was read, so a field that we do
+not know is never lost and a change in between is noticed.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Action, Change, Lifetime, unified_diff
+from kubewright.base.errors import AlreadyExists, Conflict, NotFound
+from kubewright.base.masking import MASK, mask
+from kubewright.base.records import dataclass, field
+from kubewright.kube import core, resources
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.patches import NODE_LISTS, strategic_diff
+from kubewright.kube.resources import Resource
+
+_SERVERS_OWN: Final = frozenset({"managedFields", "uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"})
+"""Fields of metadata that the server writes."""
+_DATA: Final = ("data", "binaryData", "stringData")
+_METADATA_MAPS: Final = ("labels", "annotations")
+_CHANGED: Final = f"{MASK} (changed)"
+
+
+def contains(found: object, desired: object) -> bool:
+    """Whether everything desired is in what was found. Maps may hold more; lists must match element by element; empty and absent are one."""
+    if isinstance(desired, Mapping) and isinstance(found, Mapping):
+        return all(contains(found.get(key), value) for key, value in desired.items())
+    if isinstance(desired, list) and isinstance(found, list):
+        return len(desired) == len(found) and all(map(contains, found, desired))
+    if _empty(desired) and _empty(found):
+        return True
+    return type(desired) is type(found) and desired == found
+
+
+def _empty(value: object) -> bool:
+    """Whether Go's omitempty leaves the value out."""
+    return value is None or value is False or value in ("", 0) or (isinstance(value, (Mapping, list)) and not value)
+
+
+def normal(body: Mapping[str, Any]) -> Object:
+    """Return a desired object as the server would store it: without status and server's fields, `stringData` as `data`."""
+    result = {key: value for key, value in body.items() if key not in {"status", "stringData"}}
+    result["metadata"] = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _SERVERS_OWN}
+    texts = body.get("stringData") or {}
+    if texts:
+        result["data"] = {**(body.get("data") or {}), **{key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}}
+    return result
+
+
+def replaced(found: Mapping[str, Any], desired: Mapping[str, Any]) -> Object:
+    """Return the object to PUT: the raw map that was found, with each field of the desired one in its place.
+
+    Labels, annotations and fields that nobody asked for stay; what is desired replaces what was there as a whole (kubeadm replaces the
+    entire object, and loses what others added). The resourceVersion stays: a change in between is a Conflict.
+    """
+    metadata = {**(found.get("metadata") or {})}
+    for key, value in desired["metadata"].items():
+        metadata[key] = {**(metadata.get(key) or {}), **value} if key in _METADATA_MAPS and isinstance(value, Mapping) else value
+    return {**found, **desired, "metadata": metadata}
+
+
+def difference(found: Mapping[str, Any] | None, desired: Mapping[str, Any], *, name: str) -> str:
+    """Return the diff between two objects as YAML, without what the server adds, secrets masked; None stands for no object."""
+    before = _shown(found) if found is not None else {}
+    after = _shown(desired if found is None else _overlaid(found, desired))
+    if str(desired.get("kind")) == "Secret":
+        texts = [yaml.dump(value) if value else "" for value in (_masked(before, {}), _masked(after, before))]
+    else:
+        texts = [mask(yaml.dump(value)) if value else "" for value in (before, after)]
+    return unified_diff(texts[0], texts[1], name=name)
+
+
+def masked_yaml(obj: Mapping[str, Any]) -> str:
+    """Return an object as YAML without what is secret."""
+    return mask(yaml.dump(dict(obj)))  # knows what a Secret is
+
+
+def _shown(obj: Mapping[str, Any]) -> Object:
+    return normal(obj)
+
+
+def _overlaid(found: Mapping[str, Any], desired: Mapping[str, Any]) -> Object:
+    """Lay the desired object over the found one, so that the server's defaults do not show up as differences; data counts as a whole."""
+    result = _overlay(found, normal(desired))
+    return {**result, **{key: desired[key] for key in _DATA if key in desired}} if isinstance(result, dict) else dict(desired)
+
+
+def _overlay(found: object, desired: object) -> Any:
+    if contains(found, desired):
+        return found
+    if isinstance(found, Mapping) and isinstance(desired, Mapping):
+        changed = {key: value for key, value in desired.items() if not contains(found.get(key), value)}
+        return {**found, **{key: _overlay(found.get(key), value) for key, value in changed.items()}}
+    if isinstance(found, list) and isinstance(desired, list) and len(found) == len(desired):
+        return list(map(_overlay, found, desired))
+    return desired
+
+
+def _masked(obj: Object, before: Object) -> Object:
+    """Hide a Secret's values; one that differs from before says so, which `mask` could not leave readable."""
+    known = before.get("data") or {}
+
+    def hidden(key: str, value: object) -> str:
+        return MASK if not before or known.get(key) == value else _CHANGED
+
+    shown = {key: value for key, value in obj.items() if key not in _DATA}
+    shown |= {field: {key: hidden(key, value) for key, value in obj[field].items()} for field in _DATA if obj.get(field)}
+    notes = core.metadata(obj).get("annotations") or {}
+    if notes:  # one of kubectl's holds the whole object
+        shown["metadata"] = {**shown["metadata"], "annotations": {key: mask(str(value)) for key, value in notes.items()}}
+    return shown
+
+
+_ATTEMPTS: Final = 4
+"""How often an object that changes under our hands is read again."""
+
+
+class Write(enum.Enum):
+    """What may be done to an object that is already there."""
+
+    REPLACE = "replace"
+    """Make what is desired so; keep what nobody asked for."""
+    CREATE_ONLY = "create only"
+    """Leave it as it is."""
+    MUTATE_DATA_KEYS = "mutate data keys"
+    """Set the named keys of `data`; everything else stays (kubeadm-config)."""
+
+
+@dataclass(frozen=True)
+class DesiredObject:
+    """An API object that should be there. `keys` are the data keys of MUTATE_DATA_KEYS, by default all of the body's."""
+
+    body: Mapping[str, Any]
+    write: Write = field(default=Write.REPLACE, kw_only=True)
+    lifetime: Lifetime = field(default=Lifetime.DURABLE, kw_only=True)
+    keys: tuple[str, ...] = field(default=(), kw_only=True)
+    resource: Resource | None = field(default=None, kw_only=True)
+    """The row of a kind that the table does not know."""
+
+    @property
+    def target(self) -> str:
+        """What messages call it: `configmap kube-system/kubeadm-config`."""
+        return core.about_object(self.body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What has to happen, and what to send."""
+
+    change: Change
+    body: core.Object
+
+
+def decide(found: Mapping[str, Any] | None, desired: DesiredObject) -> Decision:
+    """Compare what was found (None: nothing) with what is desired. Pure."""
+    wanted = normal(desired.body)
+    if found is None:
+        return _decision(desired, Action.CREATE, wanted, diff=difference(None, wanted, name=desired.target))
+    if desired.write is Write.CREATE_ONLY:
+        return _decision(desired, Action.NONE, dict(found), reason="it is there and is left as it is")
+    if desired.write is Write.MUTATE_DATA_KEYS:
+        given = wanted.get("data") or {}
+        part = {key: given[key] for key in desired.keys or tuple(given)}
+        wanted = {**found, "data": {**(found.get("data") or {}), **part}, "metadata": {}}
+    if contains(found, wanted):
+        return _decision(desired, Action.NONE, dict(found))
+    body = replaced(found, wanted)
+    return _decision(desired, Action.UPDATE, body, diff=difference(found, body, name=desired.target))
+
+
+def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
+    """Make an object be there as desired, and say what that took.
+
+    Somebody who creates, changes or deletes it at the same moment is answered by looking again, a few times; then the error stands.
+    """
+    row = desired.resource or resources.of(desired.body)
+    name, namespace = core.identity_of(desired.body)
+
+    def look() -> core.Object | None:
+        try:
+            return api.get(row, name, namespace)
+        except NotFound:
+            return None
+
+    return _settle(look, lambda found: decide(found, desired), lambda decision: _apply(api, decision, row))
+
+
+def remove_object(api: KubeAPI, resource: Resource, name: str, namespace: str | None = None) -> Change:
+    """Make an object be gone, and say what that took."""
+    target = core.about(resource, name, namespace)
+    try:
+        found = api.get(resource, name, namespace)
+        api.delete(resource, name, namespace, uid=str(core.metadata(found).get("uid") or ""))
+    except NotFound:
+        return Change(target=target, action=Action.NONE)
+    return Change(target=target, action=Action.DELETE)
+
+
+def _settle(
+    look: Callable[[], core.Object | None],
+    choose: Callable[[core.Object | None], Decision],
+    act: Callable[[Decision], None],
+) -> Change:
+    for attempt in range(_ATTEMPTS):
+        decision = choose(look())
+        if not decision.change:
+            break
+        try:
+            act(decision)
+            break
+        except (AlreadyExists, Conflict, NotFound):
+            if attempt == _ATTEMPTS - 1:
+                raise
+    return decision.change
+
+
+def _apply(api: KubeAPI, decision: Decision, row: Resource) -> None:
+    if decision.change.action is Action.CREATE:
+        api.create(decision.body, resource=row)
+    else:
+        api.update(decision.body, resource=row)
+
+
+def _decision(desired: DesiredObject, action: Action, body: core.Object, *, diff: str = "", reason: str = "") -> Decision:
+    change = Change(target=desired.target, action=action, diff=diff, reason=reason, lifetime=desired.lifetime)
+    return Decision(change=change, body=body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeMarks:
+    """What a Node should carry. Taints come first, then those that are there already; a label or annotation of None is removed."""
+
+    name: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, Any]] = ()
+
+
+def marked(node: Mapping[str, Any], marks: NodeMarks) -> Object:
+    """Return a Node with its marks. Pure; the same object where it has them."""
+    metadata, spec = dict(node.get("metadata") or {}), dict(node.get("spec") or {})
+    for key, given in (("labels", marks.labels), ("annotations", marks.annotations)):
+        merged = {**(metadata.get(key) or {}), **given}
+        if given:
+            metadata[key] = {name: value for name, value in merged.items() if value is not None}
+    present = list(spec.get("taints") or [])
+    if any(not _has(present, taint) for taint in marks.taints):
+        spec["taints"] = [*marks.taints, *(taint for taint in present if not _has(marks.taints, taint))]
+    return {**node, "metadata": metadata, "spec": spec}
+
+
+def ensure_node_marks(api: KubeAPI, marks: NodeMarks) -> Change:
+    """Patch a Node so that it carries its marks, and say what that took. Raises NotFound while it has not registered."""
+    found = api.get(resources.NODE, marks.name)
+    wanted = marked(found, marks)
+    body = strategic_diff(found, wanted, lists=NODE_LISTS)
+    target = f"node {marks.name}"
+    if not body:
+        return Change(target=target, action=Action.NONE)
+    api.patch(resources.NODE, marks.name, body, type="strategic")
+    return Change(target=target, action=Action.UPDATE, diff=difference(found, wanted, name=target))
+
+
+def _has(taints: Sequence[Mapping[str, Any]], taint: Mapping[str, Any]) -> bool:
+    return any(contains(one, taint) and contains(taint, one) for one in taints)
