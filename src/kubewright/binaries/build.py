@@ -1,4 +1,7 @@
-"""Building programs with Go from the modules of this package: static, stripped, stamped with their version, the same bytes everywhere."""
+"""Building programs with Go from the modules of this package: static, stripped, stamped with their version, the same bytes everywhere.
+
+A build is a child process that is read line by line, never outlives us, and whose last words are kept.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,19 @@ TICK: Final = 1.0
 LONGEST_SILENCE: Final = 1800
 """Ticks without a line after which the child is given up: linking the largest program takes one minute on a slow machine."""
 KEPT_LINES: Final = 200
+
+_PACKAGE: Final = re.compile(r"[\w.~/+-]+")  # what `go build -v` prints for a package that it compiles
+_DOWNLOADING: Final = "go: downloading "
+_LAST_LINES: Final = 12
+
+# What a line of Go's output means, and what to do about it.
+_REMEDIES: Final = (
+    (re.compile(r"signal: killed"), "the machine has too little memory for the linker: 4 GB are needed"),
+    (re.compile(r"dial tcp|i/o timeout|no such host|proxyconnect|module lookup disabled|connection refused"),
+     "let Go reach a module proxy (GOPROXY), or provide the binaries"),
+    (re.compile(r"checksum mismatch|SECURITY ERROR"), "the module proxy serves other code than the release's: do not use it"),
+    (re.compile(r"pkg-config|C compiler|gcc"), "install gcc, libc6-dev, libseccomp-dev and pkg-config"),
+)  # fmt: skip
 
 
 class Child:
@@ -92,20 +108,6 @@ class Child:
                     line(text)
                 if not data:
                     return
-
-
-_PACKAGE: Final = re.compile(r"[\w.~/+-]+")  # what `go build -v` prints for a package that it compiles
-_DOWNLOADING: Final = "go: downloading "
-_LAST_LINES: Final = 12
-
-# What a line of Go's output means, and what to do about it.
-_REMEDIES: Final = (
-    (re.compile(r"signal: killed"), "the machine has too little memory for the linker: 4 GB are needed"),
-    (re.compile(r"dial tcp|i/o timeout|no such host|proxyconnect|module lookup disabled|connection refused"),
-     "let Go reach a module proxy (GOPROXY), or provide the binaries"),
-    (re.compile(r"checksum mismatch|SECURITY ERROR"), "the module proxy serves other code than the release's: do not use it"),
-    (re.compile(r"pkg-config|C compiler|gcc"), "install gcc, libc6-dev, libseccomp-dev and pkg-config"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,8 @@ from kubewright.binaries.table import Binary, Refusal, Wanted
 
 SCHEMA: Final = 1
 
+RECORDS: Final = "stamps.json"
+
 
 @dataclass(frozen=True, kw_only=True)
 class FileRecord:
@@ -79,9 +81,6 @@ def _record(value: object) -> FileRecord | None:
     except ValueError:
         return None
     return FileRecord(size=value["size"], mtime=value["mtime"], sha256=value["sha256"], version=value["version"], source=value["source"])
-
-
-RECORDS: Final = "stamps.json"
 
 
 class Cache:

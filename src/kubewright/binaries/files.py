@@ -24,6 +24,10 @@ CHUNK: Final = 1 << 20
 WORK_PREFIX: Final = "work-"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
+LOCK_NAME: Final = "lock"
+LOCK_PATIENCE: Final = 7200.0
+"""Seconds to wait for another run: more than any build takes."""
+
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
@@ -144,11 +148,6 @@ def remove_stale(root: Path) -> list[Path]:
 def _remove(path: Path) -> None:
     with suppress(HostError):  # what stays is in nobody's way, and is tried again by the next run
         remove_tree(PurePosixPath(path))
-
-
-LOCK_NAME: Final = "lock"
-LOCK_PATIENCE: Final = 7200.0
-"""Seconds to wait for another run: more than any build takes."""
 
 
 @contextmanager

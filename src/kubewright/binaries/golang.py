@@ -35,6 +35,10 @@ _KEPT: Final = frozenset(
     }
 )  # fmt: skip
 
+MODULES: Final = Path(__file__).parent / "modules"
+MODULE_FILES: Final = ("go.mod", "go.sum")
+_GO: Final = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?", re.MULTILINE)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Go:
@@ -109,11 +113,6 @@ def build_environment(environment: Mapping[str, str], *, family: Family, archite
         "CGO_ENABLED": "1" if family.cgo else "0",
         **({"GOPROXY": "off"} if offline else {}),
     }
-
-
-MODULES: Final = Path(__file__).parent / "modules"
-MODULE_FILES: Final = ("go.mod", "go.sum")
-_GO: Final = re.compile(r"^go (\d+)\.(\d+)(?:\.(\d+))?", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,10 @@ MACHINES: Final = {
 _BYTE_ORDERS: Final = {1: "<", 2: ">"}
 _EXECUTABLE_TYPES: Final = frozenset({2, 3})  # ET_EXEC, and ET_DYN for position-independent programs
 
+_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
+ANSWER_LIMIT: Final = 20.0
+"""Seconds within which a program has to say its version: generous, because it may be read from a slow disk for the first time."""
+
 
 def elf_machine(header: bytes) -> str:
     """Return Go's name of the architecture that a program is for.
@@ -61,11 +65,6 @@ def _not_elf(header: bytes) -> str:
     if header[:4] in {b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}:
         return "a macOS program"
     return "not an ELF program"
-
-
-_VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
-ANSWER_LIMIT: Final = 20.0
-"""Seconds within which a program has to say its version: generous, because it may be read from a slow disk for the first time."""
 
 
 def check_program(path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Tolerance = Tolerance.EXACT) -> Version:

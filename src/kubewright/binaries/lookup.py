@@ -1,4 +1,8 @@
-"""Where binaries are found without fetching anything: the user's directory, then the cache."""
+"""Where binaries are found without fetching anything: the user's own directory (`--binaries-dir`), then the cache.
+
+What is in the user's directory was chosen: something unfit in it is an error, never passed over. A program is checked when it is first
+used; what was found is kept in the cache, so that later runs cost one stat per program.
+"""
 
 from __future__ import annotations
 

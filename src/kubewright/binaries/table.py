@@ -1,6 +1,7 @@
-"""Which programs there are, and how each is had: one row per program, one row per family of programs with a common version.
+"""Which programs there are, how each is had, and the values that all sources share: what is asked for and what is handed out.
 
-Adding a program is one row here and one `tool` line in its module's go.mod.
+One row per program, one row per family of programs with a common version. Adding a program is one row here and one `tool` line in its
+module's go.mod.
 """
 
 from __future__ import annotations

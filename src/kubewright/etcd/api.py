@@ -1,4 +1,7 @@
-"""The seam of etcd: what is asked of a cluster about its members, their states and errors, and the recording etcd of plans."""
+"""The seam of etcd: what is asked of a cluster about its members, their states and errors, and the recording etcd of plans.
+
+etcd's own words are the only thing that tells many of its refusals apart.
+"""
 
 from __future__ import annotations
 

@@ -30,6 +30,10 @@ from kubewright.etcd.api import (
 
 PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
 
+_LOOK: Final = 0.05
+_LOOK_AT_MOST: Final = 0.1
+_QUEUE_AT_MOST: Final = 0.5
+
 
 def to_remove(members: Sequence[Member], peer_url: str) -> Member | None:
     """Return the member with a peer URL if it can go; None if it is not there, or is the only one: etcd without members is no etcd."""
@@ -60,11 +64,6 @@ def _remove(etcd: Etcd, peer_url: str) -> Change:
 def target(peer_url: str, *, name: str = "") -> str:
     """Return what changes call a member: `member two at https://10.0.0.2:2380`."""
     return f"member {name} at {peer_url}" if name else f"member {peer_url}"
-
-
-_LOOK: Final = 0.05
-_LOOK_AT_MOST: Final = 0.1
-_QUEUE_AT_MOST: Final = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,8 @@ _FIELDS: Final = {PASSWD: 7, GROUP: 4}
 _DEFAULT: Final = (100, 999)
 _REMEDY: Final = "mend or remove the entry, then run the same command again"
 
+_OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -203,9 +205,6 @@ def _appended(text: str, lines: Sequence[str]) -> str:
     if not lines:
         return text
     return text + ("" if text.endswith("\n") or not text else "\n") + "\n".join(lines) + "\n"
-
-
-_OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager

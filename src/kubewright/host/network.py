@@ -1,4 +1,4 @@
-"""The network of this machine: addresses of interfaces and the default route (pure functions over what /proc shows), and who holds which port.
+"""The network of this machine: addresses of interfaces, the default route, and who holds which port. From /proc and ioctl only; nothing is changed or sent.
 
 The choice of an address is that of apimachinery's util/net (ResolveBindAddress, ChooseHostInterface), which kubeadm and the kubelet use.
 """
@@ -26,6 +26,16 @@ _UP: Final = 0x1
 _LOOPBACK: Final = 0x8
 _TENTATIVE_OR_FAILED: Final = 0x40 | 0x08
 _ANY_6: Final = "0" * 32
+
+_SIOCGIFCONF: Final = 0x8912
+_SIOCGIFFLAGS: Final = 0x8913
+_REQUEST: Final = 40
+"""Bytes of a `struct ifreq` on 64-bit Linux: 16 of name, 24 of value."""
+_MOST_ADDRESSES: Final = 1024
+_EPHEMERAL: Final = 32768
+"""Where Linux starts to hand out ports to outgoing connections, unless it is told otherwise."""
+_LOOKS: Final = 3
+"""How often it is looked who holds a port: a process that comes or ends meanwhile is not seen the first time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,17 +109,6 @@ def loopback_global(addresses: Iterable[InterfaceAddress]) -> str | None:
     """Return a usable address of the loopback interface, IPv4 first, or None."""
     found = sorted((address for address in addresses if address.loopback and address.usable), key=lambda address: address.family)
     return found[0].address if found else None
-
-
-_SIOCGIFCONF: Final = 0x8912
-_SIOCGIFFLAGS: Final = 0x8913
-_REQUEST: Final = 40
-"""Bytes of a `struct ifreq` on 64-bit Linux: 16 of name, 24 of value."""
-_MOST_ADDRESSES: Final = 1024
-_EPHEMERAL: Final = 32768
-"""Where Linux starts to hand out ports to outgoing connections, unless it is told otherwise."""
-_LOOKS: Final = 3
-"""How often it is looked who holds a port: a process that comes or ends meanwhile is not seen the first time."""
 
 
 @dataclass(frozen=True, kw_only=True)

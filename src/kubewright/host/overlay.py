@@ -1,6 +1,7 @@
 """A host on which nothing is really done: what is written lies over another host and is read back from here.
 
-Plans and dry runs are runs against it. The decisions are those of the real host, so that a plan tells what a run would do.
+Plans and dry runs are runs against it. The decisions are those of the real host, so that a plan tells what a run would do. A dry run then
+writes the files of its overlay into kubeadm's dry-run directory, where they lie flat (spec/kubeadm.md 2.5).
 """
 
 from __future__ import annotations

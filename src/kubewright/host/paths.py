@@ -3,6 +3,9 @@
 Every directory on the way belongs to somebody we trust: root, ourselves, or whoever owns `/` (root as a user namespace shows it).
 A symbolic link on the way is followed only if it belongs to one of them; `/var/run` and a PKI that an administrator moved are such links.
 What it leads through obeys the same rules, step by step.
+
+What decides about us, or is run as root, may be changed by nobody else (`weakness`). There, a directory on the way that others may write to
+is a fault as well, unless it is sticky, as /tmp is: then only the owner of an entry can replace it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ MOST_LINKS: Final = 40
 """Links on one way: Linux follows no more (path_resolution(7))."""
 OUTER_MODE: Final = 0o755
 """Mode of directories that are made above that of a file."""
+
+_GROUP, _EVERYBODY = 0o020, 0o002
 
 
 def checked(path: PurePosixPath) -> PurePosixPath:
@@ -140,9 +145,6 @@ def _foreign(path: PurePosixPath, kind: str, owner: int) -> HostError:
         detail=f"user {owner} could put something else in the place of what user {os.geteuid()} writes below it",
         remedy=f"choose another directory, or take it over with `chown -h {os.geteuid()} {path}`",
     )
-
-
-_GROUP, _EVERYBODY = 0o020, 0o002
 
 
 def weakness(path: PurePosixPath) -> str:

@@ -27,6 +27,14 @@ T = TypeVar("T")
 PULL_ATTEMPTS: Final = 5
 """How often an image is looked for, and how often it is pulled, without a pause between (kubeadm's PullImageRetry)."""
 
+REMOVE_ATTEMPTS: Final = 12
+"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started
+cannot be removed before it has started, which takes seconds on a busy machine."""
+_PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
+
+THREADS: Final = 8
+"""How many are stopped at the same time: each takes as long as its processes take to end."""
+
 
 class PullPolicy(enum.Enum):
     """When an image is pulled."""
@@ -124,15 +132,6 @@ def _threads(images: Sequence[str], get: Callable[[str], Change]) -> Iterator[li
         yield [executor.submit(get, image) for image in images]
     finally:
         executor.shutdown(wait=False, cancel_futures=True)  # after an interrupt nobody waits for a registry
-
-
-REMOVE_ATTEMPTS: Final = 12
-"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started
-cannot be removed before it has started, which takes seconds on a busy machine."""
-_PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
-
-THREADS: Final = 8
-"""How many are stopped at the same time: each takes as long as its processes take to end."""
 
 
 @dataclass(frozen=True, kw_only=True)

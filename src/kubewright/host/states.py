@@ -7,6 +7,9 @@ from typing import Final
 
 from kubewright.base.records import dataclass
 
+READY: Final = "RuntimeReady"
+"""The condition without which no container starts. `NetworkReady` is false until there is a pod network."""
+
 
 class Kind(enum.Enum):
     """What stands at a path."""
@@ -45,10 +48,6 @@ class ServiceState:
     again: bool = False
     restarts: int = 0
     since: float = 0.0
-
-
-READY: Final = "RuntimeReady"
-"""The condition without which no container starts. `NetworkReady` is false until there is a pod network."""
 
 
 @dataclass(frozen=True, kw_only=True)

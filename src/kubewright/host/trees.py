@@ -28,6 +28,9 @@ Failed = Callable[[HostError], None]
 Act = Callable[[int, str], None]
 """Does something to a name in an open directory, as the system does: what it raises is OSError."""
 
+NAMED_REFUSALS: Final = 8
+"""How many things that could not be removed are named."""
+
 
 def fail(error: HostError) -> None:
     """End a walk with the first thing that cannot be done."""
@@ -216,10 +219,6 @@ def _mount(opened: int) -> str:
         told = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
         return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")
     return ""
-
-
-NAMED_REFUSALS: Final = 8
-"""How many things that could not be removed are named."""
 
 
 def _unlink(parent: int, name: str) -> None:

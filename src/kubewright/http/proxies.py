@@ -1,6 +1,7 @@
-"""Which proxy a URL goes through: the decision of Go's golang.org/x/net/http/httpproxy, so that both tools take the same way.
+"""What a server's base URL may look like, and which proxy a URL goes through.
 
-Ranges of addresses are Kubernetes' own addition (apimachinery, `NewProxierWithNoProxyCIDR`): there leading zeros are allowed, on both sides.
+The choice of a proxy is that of Go's golang.org/x/net/http/httpproxy, so that both tools take the same way. Ranges of addresses are
+Kubernetes' own addition (apimachinery, `NewProxierWithNoProxyCIDR`): there leading zeros are allowed, on both sides.
 
 Pure: the environment is an argument.
 """
@@ -17,6 +18,11 @@ from kubewright.apis import formats, subnets
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass
 from kubewright.base.secrecy import remember
+
+_SCHEMES: Final = ("http", "https")
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def origin(url: str, *, what: str = "the server's address") -> tuple[str, str, str]:
@@ -36,12 +42,6 @@ def origin(url: str, *, what: str = "the server's address") -> tuple[str, str, s
         raise UsageError(f"{what} may hold only a host, a port and a path", remedy="write it like https://10.0.0.1:6443")
     shown = f"[{host}]" if ":" in host else host
     return parts.scheme, f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else ""), parts.path.rstrip("/")
-
-
-_SCHEMES: Final = ("http", "https")
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-
-_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,11 @@
-"""Reading what the API answers: objects, Status errors, pages, watch lines. Pure; an answer of any shape ends in a value or in our error tree."""
+"""Reading what the API answers: objects, Status errors, pages, watch lines; and whether the same call is worth another try.
+
+Reading is pure; an answer of any shape ends in a value or in our error tree. kubeadm retries every API error each 500 ms for
+`timeouts.kubernetesAPICall`; we stop at once for errors that no waiting mends, and begin with shorter pauses.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -52,6 +55,15 @@ _REMEDIES: Final[dict[type[errors.StatusError], str]] = {
     errors.TooManyRequests: "the server asks to wait: try again later",
     errors.ServerError: "look at the API server's log",
 }
+
+T = TypeVar("T")
+
+API_CALL_TIMEOUT: Final = 60.0
+"""kubeadm's default of timeouts.kubernetesAPICall, in seconds."""
+PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
+
+_FINAL_CODES: Final = frozenset({400, 405, 406, 413, 415, 422})
+_FINAL_REASONS: Final = frozenset({Reason.UNTRUSTED, Reason.REDIRECTED, Reason.CLOSED})
 
 
 class EventType(enum.Enum):
@@ -226,16 +238,6 @@ def _printable(text: str) -> str:
     return "".join(mark if mark.isprintable() else " " for mark in text[:4096])
 
 
-T = TypeVar("T")
-
-API_CALL_TIMEOUT: Final = 60.0
-"""kubeadm's default of timeouts.kubernetesAPICall, in seconds."""
-PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
-
-_FINAL_CODES: Final = frozenset({400, 405, 406, 413, 415, 422})
-_FINAL_REASONS: Final = frozenset({Reason.UNTRUSTED, Reason.REDIRECTED, Reason.CLOSED})
-
-
 def worth_retrying(error: Exception) -> bool:
     """Whether the same call may succeed later: also 401, 403 and 404, because rights and namespaces appear while a cluster starts."""
     if isinstance(error, NoAnswer):
@@ -256,6 +258,8 @@ async def persist_async(
     call: Callable[[], Awaitable[T]], *, within: float = API_CALL_TIMEOUT, on: Callable[[Exception], bool] = worth_retrying
 ) -> T:
     """The asynchronous form of `persist`."""
+    import asyncio  # commands have no use for it, and it takes 15 ms
+
     loop = asyncio.get_running_loop()
     end = loop.time() + within
     pauses = PAUSES.pauses()

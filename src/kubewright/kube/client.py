@@ -17,7 +17,7 @@ from kubewright.kube.credentials import Access, Identity
 
 
 class KubeClient(KubeAPI):
-    """Talks to one cluster as one identity.
+    """Talks to one cluster as one identity. Thread-safe; opens nothing before the first call.
 
     `timeout` is what one request may take, in seconds; `dry_run` asks the server to pretend on every write. Proxies are those given:
     the environment is read by whoever owns it.
@@ -99,7 +99,7 @@ class KubeClient(KubeAPI):
 
 
 class AsyncKubeClient(AsyncKubeAPI):
-    """Talks to one cluster as one identity.
+    """Talks to one cluster as one identity. Light enough for hundreds of them in one process; belongs to one event loop.
 
     One connection serves the calls that do not overlap, and each watch has one of its own.
     """

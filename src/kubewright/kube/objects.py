@@ -29,6 +29,9 @@ _DATA: Final = ("data", "binaryData", "stringData")
 _METADATA_MAPS: Final = ("labels", "annotations")
 _CHANGED: Final = f"{MASK} (changed)"
 
+_ATTEMPTS: Final = 4
+"""How often an object that changes under our hands is read again."""
+
 
 def contains(found: object, desired: object) -> bool:
     """Whether everything desired is in what was found. Maps may hold more; lists must match element by element; empty and absent are one."""
@@ -118,10 +121,6 @@ def _masked(obj: Object, before: Object) -> Object:
     if notes:  # one of kubectl's holds the whole object
         shown["metadata"] = {**shown["metadata"], "annotations": {key: mask(str(value)) for key, value in notes.items()}}
     return shown
-
-
-_ATTEMPTS: Final = 4
-"""How often an object that changes under our hands is read again."""
 
 
 class Write(enum.Enum):

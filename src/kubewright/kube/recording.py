@@ -1,7 +1,7 @@
 """A cluster that remembers what would be written to it, for plans and dry runs. Writes nothing anywhere.
 
 Reads see earlier writes first, then a real cluster where there is one, then stand-ins that the caller declares, as in kubeadm's dry run
-(kubeadm.md 2.5).
+(kubeadm.md 2.5), in whose words a dry run tells each call.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ Key = tuple[str, str, str | None, str]
 """Group, plural, namespace, name."""
 
 READS: Final = frozenset({"get", "list"})
+
+TOPIC: Final = "dryrun"
+_WITH_OBJECT: Final = frozenset({"create", "update", "patch"})
 
 
 @dataclass(frozen=True)
@@ -182,10 +185,6 @@ def _key_of(resource: Resource, obj: Mapping[str, Any]) -> Key:
 def _missing(call: Call) -> NotFound:
     about = core.about(call.resource, call.name, call.namespace)
     return NotFound(f"{about} is neither in the cluster nor in the plan", code=404, reason="NotFound")
-
-
-TOPIC: Final = "dryrun"
-_WITH_OBJECT: Final = frozenset({"create", "update", "patch"})
 
 
 class DryRunKube(RecordingKube):

@@ -14,6 +14,10 @@ from kubewright.base.errors import CheckFailed, KubewrightError
 from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
 
+ALL: Final = "all"
+PRIVILEGED: Final = "IsPrivilegedUser"
+_WORKERS: Final = 8
+
 
 class Severity(enum.Enum):
     """What a finding does to the command: errors stop it unless their check is ignored."""
@@ -103,11 +107,6 @@ def path_name(kind: str, path: PurePosixPath) -> str:
 def warning(text: str, *, remedy: str) -> Finding:
     """Make a finding that is only told."""
     return Finding(text=text, remedy=remedy, severity=Severity.WARNING)
-
-
-ALL: Final = "all"
-PRIVILEGED: Final = "IsPrivilegedUser"
-_WORKERS: Final = 8
 
 
 def run_checks(checks: Sequence[Check], subject: Subject, *, ignored: Iterable[str] = ()) -> Report:

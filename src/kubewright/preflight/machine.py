@@ -17,6 +17,8 @@ _MIB: Final = 1024 * 1024
 _SWAPS: Final = PurePosixPath("/proc/swaps")
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
+_RESET: Final = "remove what an earlier cluster left with `reset`, if it is not needed any more"
+
 
 def privileged(subject: Subject) -> Iterable[Finding]:
     """Only root may change a machine."""
@@ -98,9 +100,6 @@ def hostname(resolve: Callable[[str], object] | None = None) -> Check:
 
 def _resolve(name: str) -> object:
     return socket.getaddrinfo(name, None)
-
-
-_RESET: Final = "remove what an earlier cluster left with `reset`, if it is not needed any more"
 
 
 def file_available(path: PurePosixPath) -> Check:

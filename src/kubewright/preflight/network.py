@@ -22,6 +22,15 @@ _UNPROXIED: Final = "add it to NO_PROXY, or unset the proxy for this command"
 _FIREWALL: Final = "firewalld"
 _NAME: Final = 15
 
+OLDEST: Final = Version.parse("3.5.24-0")
+_TRIES: Final = 4
+_PAUSE: Final = 5.0
+_PATIENCE: Final = 10.0
+_REMEDY: Final = "see that it answers there, and that the three certificate files of etcd.external are the right ones"
+
+Ask = Callable[[str, ExternalEtcd, Subject], Response]
+"""GETs `/version` of one endpoint. Raises KubewrightError for no answer."""
+
 
 def port(number: int, *, ours: str = "") -> Check:
     """Nobody may listen there, but for a program of `ours` that an earlier run has started."""
@@ -78,16 +87,6 @@ def proxied_range(subnet: str) -> Check:
             )
 
     return Check(name="HTTPProxyCIDR", find=find)
-
-
-OLDEST: Final = Version.parse("3.5.24-0")
-_TRIES: Final = 4
-_PAUSE: Final = 5.0
-_PATIENCE: Final = 10.0
-_REMEDY: Final = "see that it answers there, and that the three certificate files of etcd.external are the right ones"
-
-Ask = Callable[[str, ExternalEtcd, Subject], Response]
-"""GETs `/version` of one endpoint. Raises KubewrightError for no answer."""
 
 
 def external_version(external: ExternalEtcd, *, ask: Ask | None = None, clock: Clock | None = None) -> Check:

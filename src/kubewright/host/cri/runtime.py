@@ -1,4 +1,7 @@
-"""A machine's container runtime behind its CRI socket, as the seam has it. gRPC is loaded at the first call."""
+"""A machine's container runtime behind its CRI socket, as the seam has it, and which socket that is. gRPC is loaded at the first call.
+
+Logs are in the format of the CRI: one line per write, `TIME STREAM TAG TEXT`, where the tag P means that the line goes on in the next.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,17 @@ if TYPE_CHECKING:
     from kubewright.host.cri.client import Client
     from kubewright.host.seam import RuntimeVersion
 
+TAIL: Final = 64 * 1024
+"""Bytes at the end of a log that are looked at."""
+
+_PARTIAL: Final = "P"
+
+_SCHEME: Final = "unix://"
+_POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
+_STATIC_PODS: Final = "kube-system"
+_CONTAINER_NAME: Final = "io.kubernetes.container.name"
+"""Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
+
 
 def choose_socket(found: Sequence[str]) -> str:
     """Return the one socket that was found, the default where there is none. Raises HostError that lists several."""
@@ -30,12 +44,6 @@ def choose_socket(found: Sequence[str]) -> str:
             remedy="name the socket of the one to use with --cri-socket or nodeRegistration.criSocket",
         )
     return found[0] if found else CRI_SOCKET
-
-
-TAIL: Final = 64 * 1024
-"""Bytes at the end of a log that are looked at."""
-
-_PARTIAL: Final = "P"
 
 
 def log_texts(content: bytes) -> list[str]:
@@ -57,13 +65,6 @@ def _joined(lines: list[str]) -> Iterator[str]:
         else:
             yield text
     yield from begun.values()
-
-
-_SCHEME: Final = "unix://"
-_POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
-_STATIC_PODS: Final = "kube-system"
-_CONTAINER_NAME: Final = "io.kubernetes.container.name"
-"""Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
 
 
 class CRIRuntime:
