@@ -23,7 +23,7 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.init import printing
 from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.phases import PHASES as INIT
-from kubewright.lifecycle.machine import MachineInfo as Whole
+from kubewright.lifecycle.machine import Machine as Whole
 from operation_kit import NoCluster, run_phases
 
 FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=MachineInfo())

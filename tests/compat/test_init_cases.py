@@ -31,7 +31,7 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.machine import MachineInfo as Whole
+from kubewright.lifecycle.machine import Machine as Whole
 from kubewright.pki import bundles, certificates, keys, pairs, pem, summaries
 from operation_kit import Below, NoCluster, run_phases
 

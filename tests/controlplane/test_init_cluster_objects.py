@@ -31,7 +31,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import observing
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.machine import MachineInfo as Whole
+from kubewright.lifecycle.machine import Machine as Whole
 from kubewright.lifecycle.operation import bind, run
 from kubewright.pki import sealing
 from kubewright.tokens import cluster_info, parse

@@ -327,10 +327,10 @@ def test_a_run_that_ends_between_the_program_and_its_stamp_is_repeated(go, tmp_p
     from kubewright.binaries import cache as stamps
 
     save = stamps.save_records
-    monkeypatch.setattr(stamps, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(stamps, "save_records", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         ensure(go, tmp_path)
-    monkeypatch.setattr(stamps, "save", save)
+    monkeypatch.setattr(stamps, "save_records", save)
     assert binaries.locate(("kubectl",), version="v1.36.3", sources=sources(tmp_path)).missing
     assert ensure(go, tmp_path)["kubectl"].version == "v1.36.3"
     assert len(go.builds()) == 2

@@ -110,7 +110,7 @@ class Services:
 
 @pytest.fixture
 def units(tmp_path, monkeypatch):
-    for module in ("real", "decide"):
+    for module in ("real", "decisions"):
         monkeypatch.setattr(f"kubewright.host.{module}.UNITS", PurePosixPath(tmp_path / "system"))
     for name in ("kubelet.service", "kubelet.service.d/10-kubeadm.conf", "other.service", "more.d/a.conf", "more.d/b.conf"):
         (tmp_path / "system" / name).parent.mkdir(parents=True, exist_ok=True)

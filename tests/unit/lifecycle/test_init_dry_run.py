@@ -13,7 +13,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.host.real import RealHost
-from kubewright.kube.recording import DryRunKube, RecordingKube, lines
+from kubewright.kube.recording import DryRunKube, RecordingKube, dry_run_lines
 from kubewright.kube.resources import CLUSTER_ROLE_BINDING, named
 from kubewright.lifecycle import dry_runs, machine
 from kubewright.lifecycle.init.operation import INIT
@@ -152,7 +152,7 @@ def test_requests_are_told_in_kubeadms_words(box):
 def test_values_of_secrets_are_masked_in_requests():
     kube = RecordingKube()
     kube.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "n"}, "data": {"key": "c2VjcmV0LXZhbHVl"}})
-    text = "\n".join(lines(kube.actions[0]))
+    text = "\n".join(dry_run_lines(kube.actions[0]))
     assert "c2VjcmV0LXZhbHVl" not in text
     assert "key:" in text
 
