@@ -15,8 +15,7 @@ from agent_cluster import AgentCluster, agent_cluster, stop_serving
 
 from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodePhase
-from kubewright.agent.profile import simulated_machine
-from kubewright.agent.status import NodeFacts
+from kubewright.agent.profile import NodeFacts, simulated_machine
 from kubewright.base import errors
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources

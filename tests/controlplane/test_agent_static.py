@@ -15,9 +15,8 @@ from kubewright.agent.home_files import DirectoryHome
 from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.logs import LogOptions, NoLog
 from kubewright.agent.node import NodeAgent, Seams
-from kubewright.agent.profile import simulated_machine
+from kubewright.agent.profile import NodeFacts, simulated_machine
 from kubewright.agent.static_pods import StaticPod
-from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.kube import resources

@@ -19,7 +19,11 @@ import trustme
 from kubewright.base import yaml
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import SilentReporter
-from kubewright.local.supervisor import DOWN, ComponentPhase, Mark, NodeFacts, ProbeIdentity, Supervisor, sweep
+from kubewright.local.supervisor.identities import Mark
+from kubewright.local.supervisor.leftovers import sweep
+from kubewright.local.supervisor.model import ComponentPhase, NodeFacts, ProbeIdentity
+from kubewright.local.supervisor.stopping import DOWN
+from kubewright.local.supervisor.supervisor import Supervisor
 from loopback import free_address, is_free
 
 PORTS = {"client": 2379, "peer": 2380, "metrics": 2381}

@@ -6,17 +6,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kubewright.agent import certificates
 from kubewright.agent.home import Home
-from kubewright.agent.requests import Single
+from kubewright.agent.joining import Bootstrap
+from kubewright.agent.requests import Issuer, Single
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams
 from kubewright.agent.timings import Timings
 from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError
 from kubewright.discovery import csr
-from kubewright.discovery.csr import RequestedCertificate
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.pki import bundles, keys, pairs
@@ -33,25 +33,6 @@ _LONGEST_SLEEP = 3600.0
 """Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
 _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not know the rights of bootstrap tokens"
 """What people are told of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
-
-
-class Issuer(Protocol):
-    """Who is asked for a certificate."""
-
-    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
-        """Ask, wait for the answer for so many seconds, and return the certificate as PEM."""
-        ...
-
-
-class Bootstrap(Protocol):
-    """How to reach a cluster before there is a certificate. Implemented in `joining`."""
-
-    async def admit(self) -> tuple[Access, Issuer]:
-        """Find the cluster, know that it is the right one, and return where it is and who there may be asked for a certificate.
-
-        Called anew for each attempt. Raises TrustError, APIError, or whatever else of the error tree says why not.
-        """
-        ...
 
 
 class Identity:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
 
-from kubewright.agent.identity import Issuer
-from kubewright.agent.requests import Desk
+from kubewright.agent.requests import Desk, Issuer
 from kubewright.agent.seams import Connect, connect
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import Question
@@ -20,8 +20,19 @@ from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
 
 
+class Bootstrap(Protocol):
+    """How to reach a cluster before there is a certificate."""
+
+    async def admit(self) -> tuple[Access, Issuer]:
+        """Find the cluster, know that it is the right one, and return where it is and who there may be asked for a certificate.
+
+        Called anew for each attempt. Raises TrustError, APIError, or whatever else of the error tree says why not.
+        """
+        ...
+
+
 class Known:
-    """A cluster that was found and checked before. Implements `identity.Bootstrap`."""
+    """A cluster that was found and checked before. Implements `Bootstrap`."""
 
     def __init__(self, access: Access, *, connect: Connect = connect) -> None:
         self._access = access.as_identity(Anonymous())
@@ -34,7 +45,7 @@ class Known:
 class TokenBootstrap:
     """Finds a cluster through its cluster-info, believes it because of the token's signature and the pins, and asks with the token.
 
-    Implements `identity.Bootstrap`. Every machine looks for itself and checks the signature of what it finds; only connections, and the
+    Implements `Bootstrap`. Every machine looks for itself and checks the signature of what it finds; only connections, and the
     reading of a text that is the same, are shared by those that join with the same token.
     """
 

@@ -9,16 +9,17 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 
 from kubewright.agent.home import Home
-from kubewright.agent.identity import Bootstrap, Identity
+from kubewright.agent.identity import Identity
+from kubewright.agent.joining import Bootstrap
 from kubewright.agent.leasing import LeaseKeeper
 from kubewright.agent.mirroring import Mirrors
 from kubewright.agent.podlife import Rules
 from kubewright.agent.pods import Pods
 from kubewright.agent.presence import Presence
+from kubewright.agent.profile import NodeFacts
 from kubewright.agent.rounds import Rounds, Tasks
 from kubewright.agent.seams import Seams
 from kubewright.agent.static_pods import StaticPods
-from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.events import State
 from kubewright.base.records import dataclass

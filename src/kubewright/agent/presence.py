@@ -7,9 +7,9 @@ import logging
 from collections.abc import Callable
 
 from kubewright.agent import conditions, registration, reporting, status
+from kubewright.agent.profile import NodeFacts
 from kubewright.agent.reporting import Report
 from kubewright.agent.seams import Seams
-from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
@@ -136,7 +136,7 @@ class Presence:
                 return
 
     async def _register_once(self) -> Object:
-        first = status.first_node(self._facts, now=self._now())
+        first = registration.first_node(self._facts, now=self._now())
         try:
             created = await self._api().create(first)
         except (AlreadyExists, Conflict, Forbidden):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import kubewright
+from kubewright.agent.labels import check_labels
 from kubewright.base.records import dataclass, field, replace
 
 GIB: Final = 1 << 30
@@ -57,6 +58,26 @@ class MachineProfile:
         """Return the profile with identifiers of its own, the same ones for the same node name each time."""
         identity = hashlib.sha256(f"kubewright node {name}".encode()).digest()
         return replace(self, machine_id=identity[:16].hex(), system_uuid=str(uuid.UUID(bytes=identity[16:])))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeFacts:
+    """What an agent knows about its node and the cluster cannot tell it. Constant while the agent runs.
+
+    Raises ValidationError for labels that a node may not give itself.
+    """
+
+    name: str
+    profile: MachineProfile
+    addresses: tuple[str, ...]
+    """InternalIPs, the first one preferred: at most two, of different families. A local cluster's are loopback addresses."""
+    kubelet_port: int = 10250
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """Key, value and effect of each start-up taint; an agent cannot change them after registration (NodeRestriction)."""
+
+    def __post_init__(self) -> None:
+        check_labels(dict(self.labels))
 
 
 def simulated_machine(

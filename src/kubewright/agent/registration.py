@@ -1,17 +1,35 @@
-"""Registration: what an agent corrects on a Node that exists already (kubelet v1.36: kubelet_node_status.go). Pure."""
+"""Registration: the Node that an agent creates, and what it corrects on one that exists already (kubelet v1.36: kubelet_node_status.go). Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubewright.agent.labels import RECONCILED
-from kubewright.agent.status import ATTACH_DETACH, copied
+from kubewright.agent.labels import RECONCILED, default_labels
+from kubewright.agent.profile import SIMULATED, NodeFacts
+from kubewright.agent.status import compute, copied
 
 JsonMap = dict[str, Any]
 
+ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 _RESOURCE_MAPS: Final = ("capacity", "allocatable")
 _HUGE: Final = "hugepages-"
+
+
+def first_node(facts: NodeFacts, *, now: str) -> JsonMap:
+    """Return the Node object that registration sends, complete status included."""
+    profile = facts.profile
+    own = default_labels(host_name=facts.name, operating_system=profile.operating_system, architecture=profile.architecture)
+    annotations = {ATTACH_DETACH: "true", **({SIMULATED: profile.simulated} if profile.simulated else {})}
+    node: JsonMap = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": facts.name, "labels": {**own, **dict(facts.labels)}, "annotations": annotations},
+        "spec": {},
+    }
+    if facts.taints:
+        node["spec"]["taints"] = [{"key": key, "value": value, "effect": effect} for key, value, effect in facts.taints]
+    return compute(node, facts, now=now)
 
 
 def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> JsonMap | None:

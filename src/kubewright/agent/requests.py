@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
+from typing import Protocol
 
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, WaitTimeout
 from kubewright.discovery import csr
@@ -16,6 +17,14 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+
+
+class Issuer(Protocol):
+    """Who is asked for a certificate."""
+
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
+        """Ask, wait for the answer for so many seconds, and return the certificate as PEM."""
+        ...
 
 
 class Single:

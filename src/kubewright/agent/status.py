@@ -6,32 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubewright.agent import conditions, labels, resources
-from kubewright.agent.profile import SIMULATED, MachineProfile
+from kubewright.agent.profile import NodeFacts
 from kubewright.base.records import dataclass
 
 JsonMap = dict[str, Any]
-
-ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeFacts:
-    """What an agent knows about its node and the cluster cannot tell it. Constant while the agent runs.
-
-    Raises ValidationError for labels that a node may not give itself.
-    """
-
-    name: str
-    profile: MachineProfile
-    addresses: tuple[str, ...]
-    """InternalIPs, the first one preferred: at most two, of different families. A local cluster's are loopback addresses."""
-    kubelet_port: int = 10250
-    labels: tuple[tuple[str, str], ...] = ()
-    taints: tuple[tuple[str, str, str], ...] = ()
-    """Key, value and effect of each start-up taint; an agent cannot change them after registration (NodeRestriction)."""
-
-    def __post_init__(self) -> None:
-        labels.check_labels(dict(self.labels))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,22 +46,6 @@ def pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:
     spec = node.get("spec", {})
     one = spec.get("podCIDR")
     return tuple(spec.get("podCIDRs") or ((one,) if one else ()))
-
-
-def first_node(facts: NodeFacts, *, now: str) -> JsonMap:
-    """Return the Node object that registration sends, complete status included."""
-    profile = facts.profile
-    own = labels.default_labels(host_name=facts.name, operating_system=profile.operating_system, architecture=profile.architecture)
-    annotations = {ATTACH_DETACH: "true", **({SIMULATED: profile.simulated} if profile.simulated else {})}
-    node: JsonMap = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": facts.name, "labels": {**own, **dict(facts.labels)}, "annotations": annotations},
-        "spec": {},
-    }
-    if facts.taints:
-        node["spec"]["taints"] = [{"key": key, "value": value, "effect": effect} for key, value, effect in facts.taints]
-    return compute(node, facts, now=now)
 
 
 def set_addresses(draft: Draft) -> None:

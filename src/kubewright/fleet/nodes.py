@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.agent.home_files import DirectoryHome
-from kubewright.agent.identity import Bootstrap, is_usable
+from kubewright.agent.identity import is_usable
+from kubewright.agent.joining import Bootstrap
 from kubewright.agent.node import NodeAgent, NodeView, Seams
 from kubewright.agent.podlife import Rules
-from kubewright.agent.status import NodeFacts
+from kubewright.agent.profile import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.base.errors import UsageError
 from kubewright.host.files import Files

@@ -19,8 +19,7 @@ from kubewright.lifecycle.machine import LONG
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
 from kubewright.local import remedies
-from kubewright.local.control import Answer, Control
-from kubewright.local.machine import Daemon
+from kubewright.local.control import Answer, Control, Daemon
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from kubewright.base.errors import HostError, Unreachable
+from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, Unreachable
+from kubewright.base.waiting import Waiter
 from kubewright.http import unix
+from kubewright.local import launch, remedies
 from kubewright.local.places import Places
 
 Answer = dict[str, Any]
 STOP_WITHIN: Final = 15.0
 """Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
+LISTENS_WITHIN: Final = 20.0
+"""Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 END_WITHIN: Final = 60.0
 """Seconds after which machines that are to end hang: unlike with `stop`, nobody ends them without the daemon."""
 
@@ -97,3 +103,74 @@ class Control:
             )
         found: Answer = json.loads(answer.body)
         return found
+
+
+class Daemon:
+    """The cluster's daemon, as `up` sees it: started early, waited for late."""
+
+    def __init__(self, places: Places, *, control: Control | None = None) -> None:
+        self._places = places
+        self._control = control or Control(places)
+        self._process: launch.Started | None = None
+        self._retry_is_due = False
+
+    @property
+    def log(self) -> Path:
+        """Where it writes what it has to say."""
+        return self._places.daemon_log
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started here and lives, or is there from before."""
+        if self._process is not None and self._process.poll() != Locked.exit_code:  # that one: another was there before it
+            return self._process.poll() is None
+        return launch.identity(self._places) is not None
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if not self.runs:
+            self._process = launch.spawn(self._places)
+
+    def retry(self) -> None:
+        """Start components at once that wait for the end of their back-off: what they lacked may have come."""
+        self._retry_is_due = True
+        self.retried()
+
+    def retried(self) -> bool:
+        """Whether it knows of the last `retry`; it is told again where it did not answer. Until then components fail for old reasons."""
+        if self._retry_is_due:
+            try:
+                self._control.retry()
+            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will tell
+                return False
+            except HostError:  # it refuses: it is from before an update
+                pass
+            self._retry_is_due = False
+        return True
+
+    def require_alive(self) -> None:
+        """Raise ComponentFailed, with its last words, if it has ended."""
+        if not self.runs:
+            code = "" if self._process is None else _how(self._process.returncode)
+            words = launch.last_lines(self._places.daemon_log)
+            raise ComponentFailed(
+                f"the daemon of cluster {self._places.name!r} ended{code}",
+                detail="\n".join(words),
+                remedy=f"{remedies.of(words, f'see {self._places.daemon_log}')}, then run `kubewright up` again",
+            )
+
+    def serving(self, *, waiter: Waiter) -> Control:
+        """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
+
+        def ready() -> str | None:
+            self.require_alive()
+            return None if self._control.answers() else "it does not listen yet"
+
+        there = launch.identity(self._places)
+        remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
+        waiter.until(ready, within=LISTENS_WITHIN, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
+        return self._control
+
+
+def _how(code: int) -> str:
+    return f" with exit code {code}" if code >= 0 else f", killed by {signal.Signals(-code).name}"

@@ -21,8 +21,8 @@ from kubewright.host.trees import remove_tree
 from kubewright.local import launch, marks
 from kubewright.local.control import Control
 from kubewright.local.places import Places
-from kubewright.local.supervisor import sweep
 from kubewright.local.supervisor.identities import search
+from kubewright.local.supervisor.leftovers import sweep
 
 _KEPT: Final = ("cluster.json", "contexts.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")

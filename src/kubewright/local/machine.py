@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 
 import kubewright
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import APIError, BinariesError, ComponentFailed, HostError, Locked
-from kubewright.base.waiting import Waiter
+from kubewright.base.errors import APIError, BinariesError, HostError
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState
-from kubewright.local import launch, remedies
-from kubewright.local.control import Control
+from kubewright.local import launch
+from kubewright.local.control import Control, Daemon
 from kubewright.local.places import Places
-
-LISTENS_WITHIN = 20.0
-"""Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 
 KUBELET = "kubelet"
 """The one service of a local machine. The cluster's daemon stands for it, for all machines."""
@@ -36,77 +31,6 @@ def local_machine(
         runtime=_Programs(places.logs(name), programs),
         environment={},
     )
-
-
-class Daemon:
-    """The cluster's daemon, as `up` sees it: started early, waited for late."""
-
-    def __init__(self, places: Places, *, control: Control | None = None) -> None:
-        self._places = places
-        self._control = control or Control(places)
-        self._process: launch.Started | None = None
-        self._retry_is_due = False
-
-    @property
-    def log(self) -> Path:
-        """Where it writes what it has to say."""
-        return self._places.daemon_log
-
-    @property
-    def runs(self) -> bool:
-        """Whether it was started here and lives, or is there from before."""
-        if self._process is not None and self._process.poll() != Locked.exit_code:  # that one: another was there before it
-            return self._process.poll() is None
-        return launch.identity(self._places) is not None
-
-    def start(self) -> None:
-        """Start it, unless it runs."""
-        if not self.runs:
-            self._process = launch.spawn(self._places)
-
-    def retry(self) -> None:
-        """Start components at once that wait for the end of their back-off: what they lacked may have come."""
-        self._retry_is_due = True
-        self.retried()
-
-    def retried(self) -> bool:
-        """Whether it knows of the last `retry`; it is told again where it did not answer. Until then components fail for old reasons."""
-        if self._retry_is_due:
-            try:
-                self._control.retry()
-            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will tell
-                return False
-            except HostError:  # it refuses: it is from before an update
-                pass
-            self._retry_is_due = False
-        return True
-
-    def require_alive(self) -> None:
-        """Raise ComponentFailed, with its last words, if it has ended."""
-        if not self.runs:
-            code = "" if self._process is None else _how(self._process.returncode)
-            words = launch.last_lines(self._places.daemon_log)
-            raise ComponentFailed(
-                f"the daemon of cluster {self._places.name!r} ended{code}",
-                detail="\n".join(words),
-                remedy=f"{remedies.of(words, f'see {self._places.daemon_log}')}, then run `kubewright up` again",
-            )
-
-    def serving(self, *, waiter: Waiter) -> Control:
-        """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
-
-        def ready() -> str | None:
-            self.require_alive()
-            return None if self._control.answers() else "it does not listen yet"
-
-        there = launch.identity(self._places)
-        remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
-        waiter.until(ready, within=LISTENS_WITHIN, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
-        return self._control
-
-
-def _how(code: int) -> str:
-    return f" with exit code {code}" if code >= 0 else f", killed by {signal.Signals(-code).name}"
 
 
 class _Services:

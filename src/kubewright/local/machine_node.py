@@ -11,13 +11,12 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.agent.home_files import DirectoryHome
-from kubewright.agent.identity import Bootstrap, Issuer
+from kubewright.agent.joining import Bootstrap
 from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodeAgent, Seams
-from kubewright.agent.profile import MachineProfile
-from kubewright.agent.requests import Desk
+from kubewright.agent.profile import MachineProfile, NodeFacts
+from kubewright.agent.requests import Desk, Issuer
 from kubewright.agent.seams import connect
-from kubewright.agent.status import NodeFacts
 from kubewright.agent.timings import Timings
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
@@ -31,7 +30,7 @@ from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.record import Machine
 from kubewright.local.static_pods import ComponentLogs, SupervisedPods
-from kubewright.local.supervisor import Supervisor
+from kubewright.local.supervisor.supervisor import Supervisor
 
 KUBELET: Final = "kubelet"
 BOOTSTRAP: Final = "bootstrap-kubelet"

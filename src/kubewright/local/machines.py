@@ -13,7 +13,10 @@ from kubewright.local.flags import START_AFTER
 from kubewright.local.launch import Launch
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.supervisor import DOWN, ComponentState, Mark, NodeFacts, ProbeIdentity, Supervisor
+from kubewright.local.supervisor.identities import Mark
+from kubewright.local.supervisor.model import ComponentState, NodeFacts, ProbeIdentity
+from kubewright.local.supervisor.stopping import DOWN
+from kubewright.local.supervisor.supervisor import Supervisor
 
 
 class Machines:

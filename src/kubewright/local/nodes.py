@@ -11,8 +11,7 @@ from typing import Any
 
 from kubewright.agent.joining import TokenBootstrap
 from kubewright.agent.node import NodeAgent, NodeView, Seams
-from kubewright.agent.profile import MachineProfile, simulated_machine
-from kubewright.agent.status import NodeFacts
+from kubewright.agent.profile import MachineProfile, NodeFacts, simulated_machine
 from kubewright.agent.timings import Timings
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.fleet.nodes import Fleet

@@ -16,7 +16,8 @@ from kubewright.local.machines import Machines
 from kubewright.local.nodes import LocalNodes
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
-from kubewright.local.supervisor import ComponentPhase, ComponentState, readable
+from kubewright.local.supervisor.lastwords import readable
+from kubewright.local.supervisor.model import ComponentPhase, ComponentState
 
 LONGEST_WAIT: Final = 5.0
 """Seconds that a caller may have the daemon wait before it answers."""

@@ -9,7 +9,8 @@ from typing import Any
 from kubewright.agent.logs import LogOptions, NoLog
 from kubewright.agent.static_pods import StaticPod
 from kubewright.local.pods import container_statuses
-from kubewright.local.supervisor import ComponentState, Supervisor
+from kubewright.local.supervisor.model import ComponentState
+from kubewright.local.supervisor.supervisor import Supervisor
 
 
 class SupervisedPods:

@@ -20,8 +20,8 @@ from kubewright.host.locks import Lock
 from kubewright.host.network import RealNetwork
 from kubewright.local import choosing, launch, preflight, programs, record
 from kubewright.local.claims import Claims
+from kubewright.local.control import Daemon
 from kubewright.local.launch import Launch
-from kubewright.local.machine import Daemon
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
 

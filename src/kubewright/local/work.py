@@ -19,8 +19,8 @@ from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.lifecycle.machine import LONG, Machine
 from kubewright.local.context import WatchfulWaiter, require_alive
-from kubewright.local.control import Answer, Control
-from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.control import Answer, Control, Daemon
+from kubewright.local.machine import local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord
 

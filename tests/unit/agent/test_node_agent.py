@@ -13,7 +13,7 @@ from agent_values import facts, stored
 from fake_api import Call, FakeAPI
 from fake_controllers import START, Controllers
 
-from kubewright.agent import lease, status
+from kubewright.agent import lease, registration
 from kubewright.agent.home import MemoryHome
 from kubewright.agent.node import NodePhase
 from kubewright.agent.timings import Timings
@@ -165,7 +165,7 @@ async def test_a_new_node_takes_one_post_and_one_patch():
 @pytest.mark.parametrize("error", [None, Forbidden("no", code=403)], ids=["409", "403"])
 async def test_an_existing_node_that_fits_is_read_and_not_corrected(error: Any):
     api = FakeAPI()
-    api.put(stored(status.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
+    api.put(stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
     if error is not None:
         api.fail("create", "nodes", error=error)
     async with running(agent_of(api, home=joined())) as agent:
@@ -179,7 +179,7 @@ async def test_an_existing_node_that_fits_is_read_and_not_corrected(error: Any):
 
 async def test_an_existing_node_is_corrected_where_the_rules_say_so():
     api = FakeAPI()
-    existing = stored(status.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24")
+    existing = stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24")
     existing["metadata"]["labels"]["kubernetes.io/hostname"] = "wrong"
     existing["metadata"]["labels"]["theirs"] = "stays"
     api.put(existing)
@@ -268,7 +268,7 @@ async def test_a_lease_that_cannot_be_created_does_not_keep_the_node_from_being_
 
 async def test_a_node_that_was_there_renews_its_lease_at_once():
     api = FakeAPI()
-    api.put(stored(status.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
+    api.put(stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
     api.put(lease.new_lease(api.get(NODE, "node-1"), duration=40, now="2026-01-01T00:00:00.000000Z"))
     async with running(agent_of(api, home=joined())) as agent:
         await agent.ready.wait()

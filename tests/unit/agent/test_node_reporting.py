@@ -5,7 +5,7 @@ from typing import Any
 
 from agent_values import LATER, NOW, facts, stored
 
-from kubewright.agent import reporting, status
+from kubewright.agent import registration, reporting, status
 from kubewright.agent.reporting import Report
 from kubewright.agent.timings import Timings
 from kubewright.base.randomness import SeededRandom
@@ -13,7 +13,7 @@ from kubewright.kube.patches import node_status_patch
 
 
 def node(**spec: Any):
-    return stored(status.first_node(facts(), now=NOW), **spec)
+    return stored(registration.first_node(facts(), now=NOW), **spec)
 
 
 def ready_node():

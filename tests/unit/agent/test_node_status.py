@@ -11,7 +11,7 @@ from kubewright.base.errors import ValidationError
 
 
 def test_the_first_object_has_a_complete_status_with_conditions_in_order():
-    node = status.first_node(facts(labels=(("example.org/x", "y"),), taints=(("k", "v", "NoSchedule"),)), now=NOW)
+    node = registration.first_node(facts(labels=(("example.org/x", "y"),), taints=(("k", "v", "NoSchedule"),)), now=NOW)
     assert [(row["type"], row["status"], row["reason"]) for row in node["status"]["conditions"]] == [
         ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
         ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
@@ -33,13 +33,13 @@ def test_the_first_object_has_a_complete_status_with_conditions_in_order():
 
 
 def test_a_node_without_taints_has_no_taint_list_and_a_simulated_one_says_so():
-    node = status.first_node(facts(profile=machine(simulated="machine,pods")), now=NOW)
+    node = registration.first_node(facts(profile=machine(simulated="machine,pods")), now=NOW)
     assert node["spec"] == {}
     assert node["metadata"]["annotations"]["kubewright.dev/simulated"] == "machine,pods"
 
 
 def test_a_node_is_ready_once_it_has_a_pod_range():
-    first = status.first_node(facts(), now=NOW)
+    first = registration.first_node(facts(), now=NOW)
     waiting = conditions.find(first["status"]["conditions"], "Ready")
     assert waiting is not None
     assert "podCIDR" in waiting["message"]
@@ -62,7 +62,7 @@ def test_a_node_with_a_label_that_it_may_not_have_is_not_even_made():
 
 
 def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
-    node = stored(status.first_node(facts(), now=NOW), podCIDR="10.128.0.0/24")
+    node = stored(registration.first_node(facts(), now=NOW), podCIDR="10.128.0.0/24")
     node["status"]["capacity"]["example.org/gpu"] = "2"
     node["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False"})
     before = copy.deepcopy(node)
@@ -105,12 +105,12 @@ def test_missing_capacity_is_an_error_of_its_own():
 
 
 def test_an_existing_node_that_fits_is_not_touched():
-    first = status.first_node(facts(), now=NOW)
+    first = registration.first_node(facts(), now=NOW)
     assert registration.reconcile(stored(first, podCIDR="10.128.0.0/24"), first) is None
 
 
 def test_exactly_the_reconciled_fields_of_an_existing_node_change():
-    first = status.first_node(facts(labels=(("topology.kubernetes.io/zone", "a"),)), now=NOW)
+    first = registration.first_node(facts(labels=(("topology.kubernetes.io/zone", "a"),)), now=NOW)
     existing = stored(first, providerID="cloud://1", unschedulable=True, taints=[{"key": "own", "effect": "NoSchedule"}])
     existing["metadata"]["labels"].update({"topology.kubernetes.io/zone": "old", "example.org/theirs": "stays"})
     existing["metadata"]["annotations"] = {"theirs": "stays"}
@@ -127,7 +127,7 @@ def test_exactly_the_reconciled_fields_of_an_existing_node_change():
 
 
 def test_huge_pages_are_added_and_corrected():
-    first = status.first_node(facts(profile=machine(huge_pages={"2Mi": 1 << 30})), now=NOW)
+    first = registration.first_node(facts(profile=machine(huge_pages={"2Mi": 1 << 30})), now=NOW)
     existing = stored(first)
     existing["status"]["capacity"]["hugepages-2Mi"] = "2Gi"
     del existing["status"]["allocatable"]["hugepages-2Mi"]
@@ -137,7 +137,7 @@ def test_huge_pages_are_added_and_corrected():
 
 
 def test_a_label_that_became_empty_is_removed():
-    first = status.first_node(facts(labels=(("topology.kubernetes.io/zone", ""),)), now=NOW)
+    first = registration.first_node(facts(labels=(("topology.kubernetes.io/zone", ""),)), now=NOW)
     existing = stored(first)
     existing["metadata"]["labels"]["topology.kubernetes.io/zone"] = "old"
     new = registration.reconcile(existing, first)
@@ -146,7 +146,7 @@ def test_a_label_that_became_empty_is_removed():
 
 
 def test_a_reconciled_node_needs_nothing_more():
-    first = status.first_node(facts(), now=NOW)
+    first = registration.first_node(facts(), now=NOW)
     existing = stored(first)
     existing["metadata"]["labels"]["kubernetes.io/arch"] = "other"
     new = registration.reconcile(existing, first)

@@ -17,11 +17,10 @@ from agent_values import pod
 from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock
 
-from kubewright.agent.identity import Issuer
 from kubewright.agent.joining import Known
 from kubewright.agent.node import NodePhase, Seams
-from kubewright.agent.profile import simulated_machine
-from kubewright.agent.status import NodeFacts
+from kubewright.agent.profile import NodeFacts, simulated_machine
+from kubewright.agent.requests import Issuer
 from kubewright.base.errors import Unauthorized, UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.fleet.nodes import Fleet

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from kubewright.base.events import RecordingReporter
-from kubewright.local.supervisor import ComponentPhase, ComponentState, Mark, NodeFacts, Stage, Supervisor
+from kubewright.local.supervisor.identities import Mark
+from kubewright.local.supervisor.model import ComponentPhase, ComponentState, NodeFacts
+from kubewright.local.supervisor.stopping import Stage
+from kubewright.local.supervisor.supervisor import Supervisor
 
 NODE = NodeFacts(name="node1", ip="127.0.0.1")
 PROGRAMS = {"sh": Path("/bin/sh"), "python": Path(sys.executable), "missing": Path("/nonexistent/program")}

@@ -19,9 +19,10 @@ from kubewright.etcd.api import RecordingEtcd
 from kubewright.lifecycle.join import phases
 from kubewright.local import configuration
 from kubewright.local.context import Invitation
+from kubewright.local.control import Daemon
 from kubewright.local.join_tree import LOCAL_JOIN, keep_data
 from kubewright.local.joining import adapted, wanted
-from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.machine import local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import Machine
 from kubewright.local.threads import EndingClock, NamedReporter

@@ -28,9 +28,9 @@ from kubewright.http.failures import NoAnswer, Reason
 from kubewright.local import choosing, down, launch, marks, preflight, record, status, up
 from kubewright.local.claims import Claims
 from kubewright.local.context import require_alive
-from kubewright.local.control import Answer, Control
+from kubewright.local.control import Answer, Control, Daemon
 from kubewright.local.launch import Launch
-from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.machine import local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.work import Work, require_well

@@ -15,7 +15,8 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.waiting import InstantWaiter
 from kubewright.kube.recording import RecordingKube
 from kubewright.local import configuration
-from kubewright.local.machine import Daemon, local_machine
+from kubewright.local.control import Daemon
+from kubewright.local.machine import local_machine
 from kubewright.local.places import Places
 from kubewright.local.record import ClusterRecord, Machine
 from kubewright.local.tree import join_nodes

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from supervisor_kit import NODE, Machine, alive, eventually, is_ready, pod, script, state_of, until
 
-from kubewright.local.supervisor import ComponentPhase, Mark, NodeFacts, sweep
+from kubewright.local.supervisor.identities import Mark
+from kubewright.local.supervisor.leftovers import sweep
+from kubewright.local.supervisor.model import ComponentPhase, NodeFacts
 
 SUPERVISE = """
 import asyncio, sys

@@ -15,13 +15,13 @@ from supervisor_kit import Machine, descriptors, eventually, pod
 
 from kubewright.base.errors import HostError
 from kubewright.base.fields import FieldPath
-from kubewright.local.supervisor import DOWN, ORDERLY, Stage, watching
+from kubewright.local.supervisor import watching
 from kubewright.local.supervisor.hostpaths import ensure_host_path
 from kubewright.local.supervisor.identities import stat_of
 from kubewright.local.supervisor.manifestfiles import ManifestFiles, is_manifest
 from kubewright.local.supervisor.pod import Mount
 from kubewright.local.supervisor.records import Record, Records, slug
-from kubewright.local.supervisor.stopping import stages_of
+from kubewright.local.supervisor.stopping import DOWN, ORDERLY, Stage, stages_of
 from kubewright.local.supervisor.watching import DirectoryWatch
 
 

@@ -9,7 +9,7 @@ from supervisor_kit import pod
 
 from kubewright.base.records import replace
 from kubewright.local import pods
-from kubewright.local.supervisor import ComponentPhase, ComponentState, LastExit, NodeFacts
+from kubewright.local.supervisor.model import ComponentPhase, ComponentState, LastExit, NodeFacts
 from kubewright.local.supervisor.reading import read_pod
 
 NODE = NodeFacts(name="Node1", ip="127.0.0.11")

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from supervisor_kit import Machine, is_ready, pod, state_of, until
 
 from kubewright.base.fields import FieldPath
-from kubewright.local.supervisor import ComponentPhase, ProbeIdentity, restarts
+from kubewright.local.supervisor import restarts
 from kubewright.local.supervisor.health import EAGER, EAGER_REFUSED, Condemned, Health, Tally, Watcher
+from kubewright.local.supervisor.model import ComponentPhase, ProbeIdentity
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
 from kubewright.local.supervisor.probing import Outcome, Prober
 

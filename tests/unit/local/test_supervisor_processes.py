@@ -25,7 +25,9 @@ from supervisor_kit import (
 
 from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import State
-from kubewright.local.supervisor import DOWN, ComponentPhase, Stage, restarts
+from kubewright.local.supervisor import restarts
+from kubewright.local.supervisor.model import ComponentPhase
+from kubewright.local.supervisor.stopping import DOWN, Stage
 
 
 @pytest.fixture
