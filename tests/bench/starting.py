@@ -16,7 +16,7 @@ from tests.bench.results import result
 from tests.bench.setup import ADMIN, Setup, kubernetes_directory
 from tests.bench.timeline import record
 
-from kubewright.local.places import Places
+from kubewright.local.paths import ClusterPaths
 from kubewright.local.status import read_timings
 
 NODES: Final = 3
@@ -90,7 +90,7 @@ def _up(setup: Setup, state: Path) -> Row:
         ended = running.wait()
     finally:
         running.kill()
-    own = read_timings(Places(root))
+    own = read_timings(ClusterPaths(root))
     again = setup.run("up", "--state-dir", str(state))
     down = setup.run("down", "--state-dir", str(state))
     return {

@@ -17,8 +17,8 @@ import pytest
 import trustme
 from local_kit import program
 
-from kubewright.agent.joining import TokenBootstrap
-from kubewright.agent.kubelet_api import KubeletServer
+from kubewright.agent.certificates.bootstrap import TokenBootstrap
+from kubewright.agent.server import KubeletServer
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml

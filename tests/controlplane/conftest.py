@@ -40,7 +40,7 @@ def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServe
 
 @pytest.fixture(scope="session")
 def controlplane(kubewright_cluster: LocalCluster) -> RunningServer:
-    access, place = kubewright_cluster.access, kubewright_cluster.places
+    access, place = kubewright_cluster.access, kubewright_cluster.paths
     [pki] = place.machines.glob("*/kubernetes/pki")
     authority = trustme.CA.from_pem((pki / "ca.crt").read_bytes(), (pki / "ca.key").read_bytes())
     return RunningServer(access.server, (pki / "ca.crt").read_bytes(), authority)

@@ -20,10 +20,10 @@ from kubewright import binaries
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Event, PhaseStarted
 from kubewright.base.records import asdict, dataclass
-from kubewright.local import bringing_up, marks  # noqa: F401 - loaded before the forks
-from kubewright.local.places import Places
-from kubewright.local.supervisor.identities import search
-from kubewright.local.up import Wish, up
+from kubewright.local import daemon_process
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.supervisor.procfs import find_components
+from kubewright.local.up import UpOptions, up
 
 COMMAND = "command"
 DAEMON = "daemon"
@@ -97,13 +97,18 @@ def kill(order: Order) -> None:
 
 def daemons(root: str) -> list[int]:
     """Find the daemon, even one that has not signed yet: what is marked and is no component."""
-    components = {one.identity.pid for one in search(marks.of(Places(Path(root))))}
-    return [one.pid for one in marks.processes(Places(Path(root))) if one.pid not in components]
+    components = {one.identity.pid for one in find_components(daemon_process.mark_of(ClusterPaths(Path(root))))}
+    return [one.pid for one in daemon_process.marked_processes(ClusterPaths(Path(root))) if one.pid not in components]
 
 
 def _child(order: Order, told: int) -> None:
     try:
-        up(Places(Path(order.root)), Wish(nodes=order.nodes), sources=binaries.sources_from(os.environ), reporter=_Executioner(order, told))
+        up(
+            ClusterPaths(Path(order.root)),
+            UpOptions(nodes=order.nodes),
+            sources=binaries.sources_from(os.environ),
+            reporter=_Executioner(order, told),
+        )
     except KubewrightError as error:
         os.write(told, f"error {error}".encode())
 

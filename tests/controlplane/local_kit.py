@@ -24,11 +24,11 @@ from kubewright.base.events import RecordingReporter, Reporter
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.kube.client import KubeClient
-from kubewright.local import launch, marks, record, status
+from kubewright.local import daemon_process, record, status
 from kubewright.local.cluster import LocalCluster
 from kubewright.local.down import down
-from kubewright.local.places import Places
-from kubewright.local.up import Outcome, Wish, up
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.up import UpOptions, UpResult, up
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 LIMIT = 300.0
@@ -55,8 +55,8 @@ class Bench:
     root: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="kw-")))
     _spawned: list[subprocess.Popen[str]] = field(default_factory=list)
 
-    def places(self, name: str = "one") -> Places:
-        return Places(self.root / name)
+    def paths(self, name: str = "one") -> ClusterPaths:
+        return ClusterPaths(self.root / name)
 
     def argv(self, *words: str) -> list[str]:
         """A command line; commands that know clusters get the state directory and the name `one`, unless they name another."""
@@ -85,12 +85,12 @@ class Bench:
             pytest.fail(f"{process.args} hung for {within:.0f} s; the last that it said:\n{err[-2000:]}", pytrace=False)
         return Ran(process.returncode, out, err)
 
-    def up(self, name: str = "one", *, reporter: Reporter | None = None, **wish: Any) -> Outcome:
+    def up(self, name: str = "one", *, reporter: Reporter | None = None, **wish: Any) -> UpResult:
         """Bring a cluster up in this process, with one worker unless the test says otherwise."""
-        where = self.places(name)
+        where = self.paths(name)
         if not where.record.exists():
             wish.setdefault("nodes", 1)
-        return up(where, Wish(**wish), sources=sources(), reporter=reporter or RecordingReporter())
+        return up(where, UpOptions(**wish), sources=sources(), reporter=reporter or RecordingReporter())
 
     def cluster(self, name: str = "one") -> LocalCluster:
         return LocalCluster(name, state_dir=self.root)
@@ -104,13 +104,13 @@ class Bench:
             client.close()
 
     def status(self, name: str = "one") -> dict[str, Any]:
-        return status.status(self.places(name))
+        return status.status(self.paths(name))
 
     def components(self, name: str = "one") -> dict[str, dict[str, Any]]:
         return {row["name"]: row for row in self.status(name)["machines"][0]["components"]}
 
     def daemon(self, name: str = "one") -> Identity:
-        found = launch.identity(self.places(name))
+        found = daemon_process.identity(self.paths(name))
         assert found is not None, "no daemon runs"
         return found
 
@@ -129,8 +129,8 @@ class Bench:
             process.communicate()
         for place in {self.root / "one", *self.root.glob("*")}:  # one whose files were removed may still run
             with contextlib.suppress(KubewrightError):
-                down(Places(place))
-            for left in marks.processes(Places(place)):
+                down(ClusterPaths(place))
+            for left in daemon_process.marked_processes(ClusterPaths(place)):
                 os.kill(left.pid, signal.SIGKILL)
         shutil.rmtree(self.root, ignore_errors=True)
 
@@ -181,7 +181,7 @@ def eventually(condition: Callable[[], object], what: str, *, within: float = LI
 
 def leftovers(root: Path, address: str = "") -> list[str]:
     """Name every process, mount, socket and file that belongs to a cluster: what `down` has to remove."""
-    found = [f"process {one.pid} is marked" for one in marks.processes(Places(root))]
+    found = [f"process {one.pid} is marked" for one in daemon_process.marked_processes(ClusterPaths(root))]
     found += [f"process {pid} uses {used}" for pid, used in _using(root)]
     found += [f"mount {line.split()[1]}" for line in Path("/proc/mounts").read_text().splitlines() if str(root) in line]
     if address:
@@ -204,8 +204,8 @@ def _using(root: Path) -> Iterator[tuple[str, str]]:
             yield from ((entry.name, used) for used in (arguments, *links) if f"{root}/" in f"{used}/")
 
 
-def address_of(places: Places) -> str:
-    found = record.load(places.record)
+def address_of(paths: ClusterPaths) -> str:
+    found = record.load(paths.record)
     assert found is not None
     return found.control_plane.address
 

@@ -121,13 +121,13 @@ def require_programs() -> None:
 
 def remove_all(project: Project) -> None:
     """Remove what a failed test may have left."""
-    from kubewright.local import marks
+    from kubewright.local import daemon_process
     from kubewright.local.down import forget
-    from kubewright.local.places import Places
+    from kubewright.local.paths import ClusterPaths
 
     for root in project.clusters:
-        forget(Places(root))
-        for left in marks.processes(Places(root)):
+        forget(ClusterPaths(root))
+        for left in daemon_process.marked_processes(ClusterPaths(root)):
             os.kill(left.pid, 9)
 
 

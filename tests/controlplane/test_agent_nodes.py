@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from agent_cluster import AgentCluster, agent_cluster, stop_serving
 
-from kubewright.agent.kubelet_api import KubeletServer
 from kubewright.agent.node import NodePhase
-from kubewright.agent.profile import NodeFacts, simulated_machine
+from kubewright.agent.server import KubeletServer
+from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base import errors
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources

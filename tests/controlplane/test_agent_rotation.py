@@ -10,7 +10,7 @@ import pytest
 from agent_cluster import agent_cluster
 
 from kubewright.agent.node import Seams
-from kubewright.agent.profile import NodeFacts, simulated_machine
+from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.randomness import SystemRandom
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources

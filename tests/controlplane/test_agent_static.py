@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from agent_cluster import AgentCluster, agent_cluster, stop_serving
 
-from kubewright.agent.home_files import DirectoryHome
-from kubewright.agent.kubelet_api import KubeletServer
+from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.logs import LogOptions, NoLog
 from kubewright.agent.node import NodeAgent, Seams
-from kubewright.agent.profile import NodeFacts, simulated_machine
-from kubewright.agent.static_pods import StaticPod
-from kubewright.agent.timings import Timings
+from kubewright.agent.pods.mirrors import StaticPodState
+from kubewright.agent.seams import Timings
+from kubewright.agent.server import KubeletServer
+from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.kube import resources
 
@@ -47,12 +47,12 @@ class Static:
         self.changed = asyncio.Event()
         self.pods = [self.pod("hash-1")]
 
-    def pod(self, hash_: str) -> StaticPod:
+    def pod(self, hash_: str) -> StaticPodState:
         state = {"running": {"startedAt": rfc3339(SystemClock().now())}}
         row = {"name": "echo", "image": "echo:1", "imageID": "", "ready": True, "restartCount": 2, "state": state, "lastState": {}}
-        return StaticPod(manifest=MANIFEST, hash=hash_, containers=[row])
+        return StaticPodState(manifest=MANIFEST, hash=hash_, containers=[row])
 
-    def list(self) -> list[StaticPod]:
+    def list(self) -> list[StaticPodState]:
         return self.pods
 
     async def read(self, pod: Any, container: str, options: LogOptions) -> AsyncIterator[bytes]:
@@ -72,7 +72,7 @@ async def machine(cluster: AgentCluster, tmp_path: Path, name: str) -> AsyncIter
     facts = NodeFacts(name=name, profile=simulated_machine(kubelet_version="v1.36.3"), addresses=(cluster.address,))
     agent = NodeAgent(
         facts,
-        home=DirectoryHome(tmp_path / "pki", handed, clock=SystemClock()),
+        home=FileCredentialStore(tmp_path / "pki", handed, clock=SystemClock()),
         seams=Seams(),
         static_pods=static,
         timings=Timings.prompt(),

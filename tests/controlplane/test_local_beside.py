@@ -43,7 +43,7 @@ def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Benc
         ended = [home.ended(process) for process in beside]
         assert [ran.code for ran in ended] == [0, 0, 0], ended
 
-        addresses = {name: address_of(place.places(name)) for name, place in benches.items()}
+        addresses = {name: address_of(place.paths(name)) for name, place in benches.items()}
         assert len(set(addresses.values())) == 3
         with home.client("left") as left, home.client("right") as right:
             left.create(config_map("only-left"))
@@ -55,14 +55,14 @@ def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Benc
             assert maps() == ["kube-root-ca.crt"]
         pids = {row["pid"] for row in home.components("right").values()}
 
-        down(home.places("left"))
+        down(home.paths("left"))
 
-        assert leftovers(home.places("left").root, addresses["left"]) == []
+        assert leftovers(home.paths("left").root, addresses["left"]) == []
         assert {row["pid"] for row in home.components("right").values()} == pids
         rows = home.run("local", "list", "-o", "json").json["clusters"]
         assert [(row["name"], row["state"]) for row in rows] == [("right", "Ready")]
         assert other.ready("far")
-    down(home.places("right"))
+    down(home.paths("right"))
 
 
 def test_of_two_ups_of_the_same_name_one_works_and_the_other_says_so(home: Bench) -> None:
@@ -80,7 +80,7 @@ def test_of_two_ups_of_the_same_name_one_works_and_the_other_says_so(home: Bench
 
 def test_down_during_an_up_says_who_is_at_work(home: Bench) -> None:
     working = home.spawn("up", "--name", "busy", "--nodes", "0")
-    eventually(home.places("busy").record.exists, "the other up to begin")
+    eventually(home.paths("busy").record.exists, "the other up to begin")
     ran = home.run("down", "--name", "busy")
     assert (ran.code, f"held by pid {working.pid}" in ran.err) == (75, True), ran.err
     assert home.ended(working).code == 0
@@ -105,7 +105,7 @@ def test_another_configuration_is_refused_with_the_difference(home: Bench) -> No
     ran = home.run("up", "--name", "configured", "--kubernetes-version", "v1.35.4")
     assert (ran.code, "runs Kubernetes v1.36.3, not v1.35.4" in ran.err) == (1, True), ran.err
     assert {row["pid"] for row in home.components("configured").values()} == pids
-    down(home.places("configured"))
+    down(home.paths("configured"))
 
 
 def test_a_configuration_may_change_until_the_cluster_has_come_up_once(home: Bench) -> None:
@@ -117,14 +117,14 @@ def test_a_configuration_may_change_until_the_cluster_has_come_up_once(home: Ben
     home.up("early", config=RETAIN)
 
     assert home.ready("early")
-    manifest = Path(home.places("early").layout("early-control-plane").manifest("kube-apiserver"))
+    manifest = Path(home.paths("early").layout("early-control-plane").manifest("kube-apiserver"))
     assert "--event-ttl=2h0m0s" in manifest.read_text()
-    down(home.places("early"))
+    down(home.paths("early"))
 
 
 @pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.4), (signal.SIGINT, 1.5)])
 def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_works(home: Bench, number: signal.Signals, delay: float) -> None:
-    place = home.places("stopped")
+    place = home.paths("stopped")
     began = time.monotonic()
     working = home.spawn("up", "--name", "stopped", "--nodes", "0")
     eventually(place.record.exists, "the up to begin")
@@ -144,12 +144,12 @@ def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_works(home: B
 
 
 def test_an_interrupted_repair_leaves_the_cluster_running(home: Bench) -> None:
-    if not home.places().record.exists():
+    if not home.paths().record.exists():
         home.up(nodes=0)
     server = home.components()["kube-apiserver"]["pid"]
     os.kill(server, signal.SIGKILL)
     working = home.spawn("up")
-    eventually(lambda: "up of cluster one" in home.places().lock.read_text(), "the up to begin")
+    eventually(lambda: "up of cluster one" in home.paths().lock.read_text(), "the up to begin")
     working.send_signal(signal.SIGINT)
     ran = home.ended(working)
     assert ran.code == 130, ran.err
@@ -165,7 +165,7 @@ def test_a_listener_on_all_addresses_makes_a_new_cluster_take_other_ports(home: 
 
     home.up("crowded", nodes=1)
 
-    found = record.load(home.places("crowded").record)
+    found = record.load(home.paths("crowded").record)
     assert found is not None
     ports = found.control_plane.ports
     assert not {listener.port for listener in everywhere} & set(ports.values())
@@ -176,20 +176,20 @@ def test_a_listener_on_all_addresses_makes_a_new_cluster_take_other_ports(home: 
     assert home.ready("crowded")
     listening = {one.port for one in real(RealNetwork()) if one.address == found.control_plane.address}
     assert listening == set(ports.values())
-    down(home.places("crowded"))
+    down(home.paths("crowded"))
 
 
 def test_a_port_that_somebody_took_while_the_cluster_was_down_is_named(home: Bench) -> None:
     home.up("resting", nodes=0)
-    address = address_of(home.places("resting"))
-    down(home.places("resting"), keep_data=True)
+    address = address_of(home.paths("resting"))
+    down(home.paths("resting"), keep_data=True)
     with socket.create_server((address, 2379)):
         ran = home.run("up", "--name", "resting")
         assert ran.code == 4
         assert f"port 2379 at {address}, for etcd, is held by" in ran.err
         assert f"(pid {os.getpid()})" in ran.err
         assert f"`kill {os.getpid()}`" in ran.err
-        assert [line for line in leftovers(home.places("resting").root) if line.startswith("process")] == []
+        assert [line for line in leftovers(home.paths("resting").root) if line.startswith("process")] == []
     home.up("resting")
     assert home.ready("resting")
-    down(home.places("resting"))
+    down(home.paths("resting"))

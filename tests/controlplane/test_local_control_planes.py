@@ -47,7 +47,7 @@ def three(home: Bench) -> Bench:
 
 
 def _cluster(home: Bench) -> ClusterRecord:
-    found = record.load(home.places().record)
+    found = record.load(home.paths().record)
     assert found is not None
     return found
 
@@ -61,7 +61,7 @@ def _processes(home: Bench) -> dict[tuple[str, str], tuple[int, int]]:
 
 
 def _etcd(home: Bench, machine: str = FIRST) -> closing[EtcdClient]:
-    layout, urls = home.places().layout(machine), [one.etcd_client_url for one in _cluster(home).machines]
+    layout, urls = home.paths().layout(machine), [one.etcd_client_url for one in _cluster(home).machines]
     return closing(etcd_access.client(urls, pki=layout.pki, files=Files(), clock=SystemClock()))
 
 
@@ -71,7 +71,7 @@ def _members(home: Bench) -> list[Member]:
 
 
 def _kubeconfig(home: Bench, machine: str) -> Path:
-    return Path(home.places().layout(machine).kubeconfig("admin"))
+    return Path(home.paths().layout(machine).kubeconfig("admin"))
 
 
 def _client(home: Bench, machine: str) -> closing[KubeClient]:
@@ -90,7 +90,7 @@ def _require_three(home: Bench) -> None:
 def test_components_of_further_machines_start_when_what_they_need_has_come(three: Bench) -> None:
     """Etcd may have to wait for its turn to join, and an API server that finds none ends after 20 s."""
     for name in (SECOND, THIRD):
-        layout = three.places().layout(name)
+        layout = three.paths().layout(name)
         written = {component: Path(layout.manifest(component)).stat().st_mtime_ns for component in COMPONENTS}
         assert written["etcd"] < written["kube-apiserver"] < min(written["kube-controller-manager"], written["kube-scheduler"]), name
 
@@ -123,7 +123,7 @@ def test_each_control_plane_serves_with_its_own_kubeconfig_and_address(three: Be
         with _client(three, name) as api:
             assert api.access.server == f"https://{address}:6443"
             assert api.raw("GET", "/readyz").status == 200
-        assert f"server: https://{address}:6443" in Path(three.places().layout(name).kubeconfig("kubelet")).read_text()
+        assert f"server: https://{address}:6443" in Path(three.paths().layout(name).kubeconfig("kubelet")).read_text()
 
 
 def test_every_lease_has_one_holder_and_no_secret_of_the_joins_is_left(three: Bench) -> None:
@@ -134,8 +134,8 @@ def test_every_lease_has_one_holder_and_no_secret_of_the_joins_is_left(three: Be
     assert secrets == []
     for name in NAMES:
         for component in COMPONENTS[2:]:
-            assert "--leader-elect=true" in Path(three.places().layout(name).manifest(component)).read_text()
-    left = {path.name for name in NAMES[1:] for path in three.places().machine(name).rglob("*bootstrap*")}
+            assert "--leader-elect=true" in Path(three.paths().layout(name).manifest(component)).read_text()
+    left = {path.name for name in NAMES[1:] for path in three.paths().machine(name).rglob("*bootstrap*")}
     assert left == set()
 
 
@@ -179,7 +179,7 @@ def _though_a_leader_is_elected(call: Callable[[], object], *, done: type[APIErr
 
 
 def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(three: Bench) -> None:
-    layout = three.places().layout(SECOND)
+    layout = three.paths().layout(SECOND)
     os.kill(_rows(three)[SECOND, "etcd"]["pid"], signal.SIGKILL)
     Path(layout.manifest("kube-scheduler")).unlink()
     Path(layout.certificate("front-proxy-client")).unlink()
@@ -199,7 +199,7 @@ def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(t
 
 
 def test_a_kubelet_conf_that_was_deleted_on_a_further_control_plane_is_restored_though_its_node_is_ready(three: Bench) -> None:
-    layouts, before = {name: three.places().layout(name) for name in (SECOND, THIRD)}, _processes(three)
+    layouts, before = {name: three.paths().layout(name) for name in (SECOND, THIRD)}, _processes(three)
     files = {name: Path(layout.kubeconfig("kubelet")) for name, layout in layouts.items()}
     content = {name: path.read_bytes() for name, path in files.items()}
     for path in files.values():
@@ -216,7 +216,7 @@ def test_a_kubelet_conf_that_was_deleted_on_a_further_control_plane_is_restored_
 
 
 def test_the_others_go_on_without_the_first_api_server(three: Bench) -> None:
-    manifest = Path(three.places().layout(FIRST).manifest("kube-apiserver"))
+    manifest = Path(three.paths().layout(FIRST).manifest("kube-apiserver"))
     manifest.unlink()
     eventually(lambda: RealNetwork().owner_of_port(_cluster(three).control_plane.address, 6443) is None, "the first API server to end")
 
@@ -243,7 +243,7 @@ def test_the_others_go_on_without_the_first_api_server(three: Bench) -> None:
 def test_kept_data_is_found_again_with_all_its_members(three: Bench) -> None:
     with three.client() as api:
         api.create(config_map("kept"))
-    down(three.places(), keep_data=True)
+    down(three.paths(), keep_data=True)
     three.up()
     _require_three(three)
     with _client(three, THIRD) as api:
@@ -261,7 +261,7 @@ def test_control_planes_go_and_come_back_also_when_up_is_killed(three: Bench) ->
     three.up()
 
     assert [member.name for member in _members(three)] == [FIRST]
-    assert [path.name for path in three.places().machines.iterdir()] == [FIRST]
+    assert [path.name for path in three.paths().machines.iterdir()] == [FIRST]
     assert [one for one in RealNetwork().listeners() if one.address in gone] == []
     with three.client() as api:
         assert sorted(node["metadata"]["name"] for node in api.list(named("Node"))) == [FIRST, "one-worker-1"]

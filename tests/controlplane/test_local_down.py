@@ -37,13 +37,13 @@ def _kill_daemon_and_a_component(home: Bench) -> None:
 
 def _lose_the_records(home: Bench) -> None:
     """Remove what `down` could look up: it has to find processes all the same."""
-    for path in home.places().root.glob("*.json"):
+    for path in home.paths().root.glob("*.json"):
         path.unlink()
 
 
 def _litter(home: Bench) -> None:
     """Leave links, read-only directories and odd names in the state directory."""
-    machine = home.places().machines / "one-control-plane"
+    machine = home.paths().machines / "one-control-plane"
     outside = home.root / "outside"
     outside.mkdir(exist_ok=True)
     (outside / "precious").write_text("not ours")
@@ -58,7 +58,7 @@ def _litter(home: Bench) -> None:
 )
 def test_down_leaves_nothing(home: Bench, disturb: Callable[[Bench], None] | None) -> None:
     home.up(nodes=1)
-    root, address = home.places().root, address_of(home.places())
+    root, address = home.paths().root, address_of(home.paths())
     assert len(leftovers(root, address)) >= 50
     if disturb is not None:
         disturb(home)
@@ -73,7 +73,7 @@ def test_down_leaves_nothing(home: Bench, disturb: Callable[[Bench], None] | Non
 
 def test_a_cluster_whose_files_were_removed_ends_by_itself(home: Bench) -> None:
     home.up(nodes=0)
-    root, address = home.places().root, address_of(home.places())
+    root, address = home.paths().root, address_of(home.paths())
     shutil.rmtree(root, ignore_errors=True)  # the daemon may be writing
     eventually(lambda: not leftovers(root, address), "the cluster to end without its files")
 
@@ -81,7 +81,7 @@ def test_a_cluster_whose_files_were_removed_ends_by_itself(home: Bench) -> None:
 @pytest.mark.parametrize("then", ["down", "up"])
 def test_what_runs_of_a_cluster_whose_files_were_removed_is_found(home: Bench, then: str) -> None:
     home.up(nodes=0)
-    root = home.places().root
+    root = home.paths().root
     running = [Identity.of(row["pid"]) for row in home.components().values()]
     home.kill_daemon()  # else it would see to it itself
     shutil.rmtree(root)
@@ -92,7 +92,7 @@ def test_what_runs_of_a_cluster_whose_files_were_removed_is_found(home: Bench, t
     assert [one for one in running if one is None or RealProcesses().alive(one)] == []
     if then == "up":
         assert home.ready()
-        down(home.places())
+        down(home.paths())
     else:
         assert "is gone" in ran.out
     assert leftovers(root) == []
@@ -102,24 +102,24 @@ def test_a_daemon_whose_record_was_lost_is_replaced(home: Bench) -> None:
     home.up(nodes=1)
     pids, lost = {row["pid"] for row in home.components().values()}, home.daemon()
     for name in ("daemon.json", "daemon.lock", "control.sock"):
-        (home.places().root / name).unlink()
+        (home.paths().root / name).unlink()
 
     assert home.up().changes == ()
 
     assert home.daemon() != lost
     assert not RealProcesses().alive(lost)
     assert {row["pid"] for row in home.components().values()} == pids
-    down(home.places())
+    down(home.paths())
 
 
 def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     home.up(nodes=1)
-    root, address = home.places().root, address_of(home.places())
+    root, address = home.paths().root, address_of(home.paths())
     _stop_daemon(home)
     assert home.status()["state"] == "NoAnswer"
-    monkeypatch.setattr("kubewright.local.control.STOP_WITHIN", 1.0)
+    monkeypatch.setattr("kubewright.local.daemon_client.STOP_WITHIN", 1.0)
 
-    down(home.places())
+    down(home.paths())
 
     assert leftovers(root, address) == []
 
@@ -133,13 +133,13 @@ def test_what_a_killed_down_left_is_no_part_of_the_next_cluster(home: Bench) -> 
     home.up("half", nodes=0)
     with home.client("half") as api:
         api.create(config_map("old"))
-    down(home.places("half"), keep_data=True)
-    home.places("half").record.unlink()  # it goes first, and then the rest
+    down(home.paths("half"), keep_data=True)
+    home.paths("half").record.unlink()  # it goes first, and then the rest
 
     home.up("half", nodes=0)
     with home.client("half") as api:
         assert "old" not in {one["metadata"]["name"] for one in api.list(named("ConfigMap"), "default")}
-    down(home.places("half"))
+    down(home.paths("half"))
 
 
 def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
@@ -147,7 +147,7 @@ def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
     with home.client() as api:
         api.create(config_map("before"))
         uid = api.get(named("ConfigMap"), "before", "default")["metadata"]["uid"]
-    root, address = home.places().root, address_of(home.places())
+    root, address = home.paths().root, address_of(home.paths())
     authority = _authority(home)
 
     ran = home.run("down", "--keep-data")
@@ -162,7 +162,7 @@ def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
 
     home.up()
 
-    assert address_of(home.places()) == address
+    assert address_of(home.paths()) == address
     assert _authority(home) == authority
     assert home.ready()
     with home.client() as api:
@@ -170,12 +170,12 @@ def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
         nodes = [node["metadata"]["name"] for node in api.list(named("Node"))]
     assert sorted(nodes) == ["one-control-plane", "one-worker-1"]
     assert home.up().changes == ()
-    down(home.places())
+    down(home.paths())
     assert leftovers(root, address) == []
 
 
 def _authority(home: Bench) -> bytes:
-    return Path(home.places().layout("one-control-plane").certificate("ca")).read_bytes()
+    return Path(home.paths().layout("one-control-plane").certificate("ca")).read_bytes()
 
 
 OWNER = textwrap.dedent(
@@ -195,7 +195,7 @@ def test_a_cluster_goes_with_its_owner_however_that_ends(home: Bench) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(home.root)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     assert owner.stdout.readline() == "up\n"
-    root, address = home.places("owned").root, address_of(home.places("owned"))
+    root, address = home.paths("owned").root, address_of(home.paths("owned"))
     assert len(home.components("owned")) == len(COMPONENTS)
 
     owner.kill()

@@ -21,7 +21,7 @@ from kubewright.base.errors import BinariesError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import fields
 from kubewright.binaries import sources_from
-from kubewright.local.up import Wish, up
+from kubewright.local.up import UpOptions, up
 
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
@@ -53,7 +53,7 @@ def _failed(home: Bench, ran: Ran, code: int, *said: str, to_mend: str) -> None:
 
 
 def _running(home: Bench) -> list[str]:
-    return [line for line in leftovers(home.places().root) if not line.startswith("file")]
+    return [line for line in leftovers(home.paths().root) if not line.startswith("file")]
 
 
 # -- disks and directories
@@ -113,7 +113,7 @@ def test_a_disk_that_was_full_can_be_used_once_there_is_space(home: Bench) -> No
 @needs_mounts
 def test_a_read_only_state_directory_is_named(home: Bench) -> None:
     ran = _inside(home, "-t tmpfs -o ro tmpfs", _command(home, "up"))
-    _failed(home, ran, 1, str(home.places().root), "read-only", to_mend="choose another directory")
+    _failed(home, ran, 1, str(home.paths().root), "read-only", to_mend="choose another directory")
 
 
 @needs_mounts
@@ -131,7 +131,7 @@ def test_a_state_directory_that_turns_read_only_is_named(home: Bench) -> None:
 
 @needs_mounts
 def test_a_state_directory_of_another_user_is_refused_and_left_as_it_is(home: Bench) -> None:
-    root = home.places().root
+    root = home.paths().root
     root.mkdir(mode=0o750)
     os.chown(root, 4711, 4711)
 
@@ -143,7 +143,7 @@ def test_a_state_directory_of_another_user_is_refused_and_left_as_it_is(home: Be
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
 def test_a_state_directory_that_others_may_enter_is_refused(home: Bench, mode: int) -> None:
-    root = home.places().root
+    root = home.paths().root
     root.mkdir()
     root.chmod(mode)
     _failed(home, _up(home), 1, f"{root} is open to other users", f"its mode is {mode:04o}", to_mend=f"`chmod 0700 {root}`")
@@ -151,16 +151,16 @@ def test_a_state_directory_that_others_may_enter_is_refused(home: Bench, mode: i
 
 
 def test_a_state_directory_that_is_a_file_is_named(home: Bench) -> None:
-    home.places().root.write_text("")
-    _failed(home, _up(home), 1, str(home.places().root), to_mend="namei -l")
+    home.paths().root.write_text("")
+    _failed(home, _up(home), 1, str(home.paths().root), to_mend="namei -l")
 
 
 def test_a_record_of_nonsense_is_named(home: Bench) -> None:
-    home.places().root.mkdir(mode=0o700)
-    home.places().record.write_text('{"machines": 7}')
+    home.paths().root.mkdir(mode=0o700)
+    home.paths().record.write_text('{"machines": 7}')
     _failed(home, _up(home), 1, "cluster.json does not describe a cluster", to_mend="kubewright down --name one")
     assert home.run("down").code == 0
-    assert leftovers(home.places().root) == []
+    assert leftovers(home.paths().root) == []
 
 
 # -- binaries
@@ -172,11 +172,11 @@ def test_no_binaries_no_go_and_no_download(home: Bench, tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path))
     nothing = sources_from({"KUBEWRIGHT_CACHE_DIR": str(tmp_path), "KUBEWRIGHT_OFFLINE": "1"})
     with pytest.raises(BinariesError) as caught:
-        up(home.places(), Wish(), sources=nothing, reporter=SilentReporter())
+        up(home.paths(), UpOptions(), sources=nothing, reporter=SilentReporter())
     error = caught.value
     said = f"{error.what} {error.detail} {error.remedy}"
     assert [part for part in ("kube-apiserver", "KUBEWRIGHT_OFFLINE", "no go on PATH") if part not in said] == []
-    assert leftovers(home.places().root) == []
+    assert leftovers(home.paths().root) == []
 
 
 def test_an_empty_directory_of_binaries_is_named_with_what_is_missing(home: Bench, tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ def test_a_volume_that_a_process_cannot_have_is_refused_by_field_path(home: Benc
 def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> None:
     assert _up(home).code == 0
     assert home.run("down", "--keep-data").code == 0
-    member = Path(home.places().layout("one-control-plane").etcd_data) / "member"
+    member = Path(home.paths().layout("one-control-plane").etcd_data) / "member"
     database = member / "snap" / "db"
     database.write_bytes(b"garbage" + bytes(database.stat().st_size - 7))
 
@@ -278,7 +278,7 @@ def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> Non
 
 def test_a_certificate_of_another_authority_is_named(home: Bench) -> None:
     assert _up(home).code == 0
-    pki = Path(home.places().layout("one-control-plane").pki)
+    pki = Path(home.paths().layout("one-control-plane").pki)
     for name in ("ca.crt", "ca.key"):
         shutil.copy(pki / "etcd" / name, pki / name)
 
@@ -300,7 +300,7 @@ def test_an_invalid_document_is_refused_with_every_field_error(home: Bench) -> N
     )
     ran = _up(home, config=config)
     _failed(home, ran, 3, "encryptionAlgorithm", "networking.serviceSubnet", "networking.dnsDomain", to_mend="")
-    assert leftovers(home.places().root) == []
+    assert leftovers(home.paths().root) == []
 
 
 def test_a_document_that_names_places_is_refused_by_field_path(home: Bench) -> None:
@@ -330,7 +330,7 @@ def test_a_document_that_names_places_is_refused_by_field_path(home: Bench) -> N
 )
 def test_what_is_no_configuration_is_refused(home: Bench, text: str, said: str) -> None:
     _failed(home, _up(home, config=text), 3, said, to_mend="ClusterConfiguration")
-    assert leftovers(home.places().root) == []
+    assert leftovers(home.paths().root) == []
 
 
 def test_phases_that_a_local_cluster_does_not_have_may_be_skipped_and_warnings_come_once(home: Bench) -> None:
@@ -373,7 +373,7 @@ time.sleep(600)
 
 def test_a_port_taken_from_a_running_cluster_is_told_by_the_component(home: Bench) -> None:
     assert _up(home).code == 0
-    address = address_of(home.places())
+    address = address_of(home.paths())
     pid = home.components()["kube-scheduler"]["pid"]
     thief = subprocess.Popen([sys.executable, "-c", THIEF, address, str(pid)], stdout=subprocess.PIPE)
     try:

@@ -156,7 +156,7 @@ def test_up_killed_at_every_boundary_of_a_phase(home: Bench, killer: Killer, whe
 
 
 def test_up_killed_on_the_way_back_from_kept_data(home: Bench, killer: Killer, where: str, undisturbed: EndState) -> None:
-    down(home.places(), keep_data=True)
+    down(home.paths(), keep_data=True)
     boundary = 1
     while (report := killer.run(Order(root=where, boundary=boundary, groups=True))).ended == "killed":
         boundary += 1
@@ -187,7 +187,7 @@ def test_killed_at_random_moments(home: Bench, killer: Killer, where: str, undis
         if number % 2:
             _damage(home, moments)
         else:
-            down(home.places(), keep_data=True)
+            down(home.paths(), keep_data=True)
         after = moments.uniform(0.01, REPAIR if number % 2 else START)
         report = killer.run(Order(root=where, victim=victim, after=after))
         print(f"{victim} killed after {after:.2f} s: {report}")  # noqa: T201
@@ -200,7 +200,7 @@ def test_killed_at_random_moments(home: Bench, killer: Killer, where: str, undis
 def _damage(home: Bench, moments: random.Random) -> None:
     """Kill a component and remove its manifest or a certificate."""
     component = moments.choice(COMPONENTS)
-    layout = home.places().layout("one-control-plane")
+    layout = home.paths().layout("one-control-plane")
     os.kill(home.components()[component]["pid"], signal.SIGKILL)
     Path(moments.choice([layout.manifest(component), layout.certificate("front-proxy-client"), layout.kubeconfig("scheduler")])).unlink()
 

@@ -10,7 +10,7 @@ import pytest
 from local_kit import COMPONENTS, Bench, Ran, bench, eventually, leftovers
 
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.local import marks
+from kubewright.local import daemon_process
 from kubewright.local.down import down
 
 _NEW = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
@@ -36,7 +36,7 @@ class Inside:
         return _pids(self.run("local", "status", "-o", "json"))
 
     def kill_daemon(self) -> None:
-        text = subprocess.run([*self._enter, "cat", str(self._home.places().daemon_record)], capture_output=True, text=True, check=True)
+        text = subprocess.run([*self._enter, "cat", str(self._home.paths().daemon_record)], capture_output=True, text=True, check=True)
         _kill(Identity.parse(text.stdout))
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ def test_a_cluster_of_the_same_path_in_another_mount_namespace_is_left_alone(hom
     outer, inner = {name: row["pid"] for name, row in home.components().items()}, inside.components()
     assert sorted(outer) == sorted(inner) == sorted(COMPONENTS)
     assert set(outer.values()) & set(inner.values()) == set()
-    assert len(marks.processes(home.places())) == len(outer) + 1
+    assert len(daemon_process.marked_processes(home.paths())) == len(outer) + 1
 
     home.kill_daemon()
     inside.kill_daemon()
@@ -92,7 +92,7 @@ def test_a_cluster_of_the_same_path_in_another_mount_namespace_is_left_alone(hom
     assert inside.components() == inner
     assert sorted(_alive(outer)) == sorted(COMPONENTS)
 
-    home.places().record.unlink()  # not even where its id is lost
+    home.paths().record.unlink()  # not even where its id is lost
     ran = home.run("down")
     assert (ran.code, _alive(outer), [line for line in leftovers(home.root / "one") if "marked" in line]) == (0, [], []), ran.err
     assert "Ready" in inside.run("local", "status").out
@@ -105,4 +105,4 @@ def test_a_cluster_of_the_same_path_in_another_mount_namespace_is_left_alone(hom
     assert (ran.code, _alive(inner)) == (0, []), ran.err
     assert home.ready()
     assert {name: row["pid"] for name, row in home.components().items()} == outer
-    down(home.places())
+    down(home.paths())

@@ -14,7 +14,7 @@ from kubewright.base.change import Action
 from kubewright.base.errors import NotFound, WaitTimeout
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import Resource, named
-from kubewright.local import launch
+from kubewright.local import daemon_process
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def _processes(home: Bench) -> dict[str, tuple[int, int]]:
 
 
 def _manifest(home: Bench, component: str) -> Path:
-    return Path(home.places().layout("one-control-plane").manifests) / f"{component}.yaml"
+    return Path(home.paths().layout("one-control-plane").manifests) / f"{component}.yaml"
 
 
 def test_a_second_up_changes_nothing(one: Bench) -> None:
@@ -178,7 +178,7 @@ def _is_ready(api: KubeClient, node: str) -> bool:
 
 
 def test_a_removed_certificate_is_issued_again_by_the_same_authority(one: Bench) -> None:
-    pki = Path(one.places().layout("one-control-plane").pki)
+    pki = Path(one.paths().layout("one-control-plane").pki)
     authority = (pki / "ca.crt").read_bytes()
     (pki / "front-proxy-client.crt").unlink()
 
@@ -193,7 +193,7 @@ def test_a_cluster_whose_daemon_died_is_adopted_without_a_restart(one: Bench) ->
     before, files = _processes(one), fingerprint(one.root)
     dead = one.kill_daemon()
     assert one.status()["state"] == "NoDaemon"
-    assert launch.identity(one.places()) is None
+    assert daemon_process.identity(one.paths()) is None
 
     outcome = one.up()
 
@@ -219,7 +219,7 @@ def test_a_cluster_of_which_everything_was_killed_at_once_comes_back(one: Bench)
 
 
 def test_a_daemon_that_hangs_is_named(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubewright.local.machine.LISTENS_WITHIN", 1.0)
+    monkeypatch.setattr("kubewright.local.daemon_client.LISTENS_WITHIN", 1.0)
     daemon = one.daemon()
     os.kill(daemon.pid, signal.SIGSTOP)
     try:

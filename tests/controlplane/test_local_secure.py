@@ -15,23 +15,23 @@ import pytest
 from local_kit import COMPONENTS
 
 from kubewright.host.listeners import parse_listeners
-from kubewright.local import marks, record
+from kubewright.local import daemon_process, record
 from kubewright.local.cluster import LocalCluster
-from kubewright.local.record import Machine
+from kubewright.local.record import MachineRecord
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases" / "ipv4-minimal" / "files.txt"
 
 
 @pytest.fixture(scope="module")
-def machine(kubewright_cluster: LocalCluster) -> Machine:
-    found = record.load(kubewright_cluster.places.record)
+def machine(kubewright_cluster: LocalCluster) -> MachineRecord:
+    found = record.load(kubewright_cluster.paths.record)
     assert found is not None
     return found.control_plane
 
 
 @pytest.fixture(scope="module")
-def directory(kubewright_cluster: LocalCluster, machine: Machine) -> Path:
-    return kubewright_cluster.places.machine(machine.name)
+def directory(kubewright_cluster: LocalCluster, machine: MachineRecord) -> Path:
+    return kubewright_cluster.paths.machine(machine.name)
 
 
 def _inodes(pid: int) -> Iterator[int]:
@@ -41,8 +41,8 @@ def _inodes(pid: int) -> Iterator[int]:
                 yield int(found[1])
 
 
-def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: LocalCluster, machine: Machine) -> None:
-    inodes = {inode for one in marks.processes(kubewright_cluster.places) for inode in _inodes(one.pid)}
+def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: LocalCluster, machine: MachineRecord) -> None:
+    inodes = {inode for one in daemon_process.marked_processes(kubewright_cluster.paths) for inode in _inodes(one.pid)}
     found = [
         one
         for name in ("tcp", "tcp6")
@@ -57,20 +57,20 @@ def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: Local
 
 
 def test_modes_are_kubeadms_below_a_directory_that_is_ours_alone(kubewright_cluster: LocalCluster, directory: Path) -> None:
-    assert kubewright_cluster.places.root.stat().st_mode & 0o7777 == 0o700
-    places = {"etc/kubernetes": "kubernetes", "var/lib/etcd": "etcd", "var/lib/kubelet": "kubelet"}
+    assert kubewright_cluster.paths.root.stat().st_mode & 0o7777 == 0o700
+    paths = {"etc/kubernetes": "kubernetes", "var/lib/etcd": "etcd", "var/lib/kubelet": "kubelet"}
     compared = 0
     for row in REFERENCE.read_text().splitlines():
         kind, mode, path = row.split()
-        prefix = next(prefix for prefix in places if path.startswith(prefix))
-        found = directory / path.replace(prefix, places[prefix], 1)
+        prefix = next(prefix for prefix in paths if path.startswith(prefix))
+        found = directory / path.replace(prefix, paths[prefix], 1)
         assert (found.is_dir(), f"{found.stat().st_mode & 0o7777:o}") == (kind == "d", mode), path
         compared += 1
     assert compared == 40
 
 
 def test_private_keys_lie_in_files_that_are_ours_alone(kubewright_cluster: LocalCluster) -> None:
-    root = kubewright_cluster.places.root
+    root = kubewright_cluster.paths.root
     files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and "/etcd/member/" not in str(path)]
     secret = [path for path in files if re.search(rb"PRIVATE KEY-----|client-key-data", path.read_bytes())]
     assert len(secret) >= 17
@@ -81,11 +81,11 @@ TOKEN = re.compile(rb"(?<![a-z0-9.])[a-z0-9]{6}\.[a-z0-9]{16}(?![a-z0-9.])")
 
 
 def test_no_token_and_no_key_is_in_logs_arguments_or_environments(kubewright_cluster: LocalCluster) -> None:
-    places = kubewright_cluster.places
+    paths = kubewright_cluster.paths
     texts = {
-        str(path): path.read_bytes() for path in places.root.rglob("*") if path.is_file() and path.suffix in {".log", ".json", ".jsonl"}
+        str(path): path.read_bytes() for path in paths.root.rglob("*") if path.is_file() and path.suffix in {".log", ".json", ".jsonl"}
     }
-    for one in marks.processes(places):
+    for one in daemon_process.marked_processes(paths):
         texts |= {f"{one.pid}/{name}": Path(f"/proc/{one.pid}/{name}").read_bytes() for name in ("cmdline", "environ")}
     assert len(texts) >= 5 * 2 + len(COMPONENTS)
     assert {name: TOKEN.findall(text) for name, text in texts.items() if TOKEN.search(text)} == {}
@@ -109,7 +109,7 @@ def _get(address: str, port: int, path: str, *, certificate: tuple[Path, Path] |
 
 
 @pytest.mark.parametrize("port", ["etcd_client", "etcd_peer", "etcd_metrics"])
-def test_etcd_serves_nobody_without_a_certificate(machine: Machine, directory: Path, port: str) -> None:
+def test_etcd_serves_nobody_without_a_certificate(machine: MachineRecord, directory: Path, port: str) -> None:
     pki = directory / "kubernetes" / "pki"
     number = machine.ports[port]
     for path in ("/health", "/metrics", "/version", "/readyz"):
@@ -123,7 +123,7 @@ def test_etcd_serves_nobody_without_a_certificate(machine: Machine, directory: P
 
 
 @pytest.mark.parametrize("port", ["controller_manager", "scheduler"])
-def test_controllers_tell_strangers_of_their_health_only(machine: Machine, port: str) -> None:
+def test_controllers_tell_strangers_of_their_health_only(machine: MachineRecord, port: str) -> None:
     number = machine.ports[port]
     assert _get(machine.address, number, "/healthz") == (200, b"ok")
     for path in ("/metrics", "/configz", "/debug/pprof/", "/statusz", "/flagz"):
@@ -131,7 +131,7 @@ def test_controllers_tell_strangers_of_their_health_only(machine: Machine, port:
     assert _get(machine.address, number, "/metrics", secure=False)[0] in {0, 400}
 
 
-def test_the_kubelet_api_refuses_strangers(machine: Machine, directory: Path) -> None:
+def test_the_kubelet_api_refuses_strangers(machine: MachineRecord, directory: Path) -> None:
     number, pki = machine.ports["kubelet"], directory / "kubernetes" / "pki"
     paths = ["/pods", "/metrics", "/stats/summary", "/configz", f"/containerLogs/kube-system/etcd-{machine.name}/etcd", "/logs/"]
     assert {_get(machine.address, number, path)[0] for path in paths} <= {401, 404}
@@ -148,7 +148,9 @@ OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
 
-def test_the_api_server_shows_strangers_health_version_and_cluster_info_only(kubewright_cluster: LocalCluster, machine: Machine) -> None:
+def test_the_api_server_shows_strangers_health_version_and_cluster_info_only(
+    kubewright_cluster: LocalCluster, machine: MachineRecord
+) -> None:
     with contextlib.closing(kubewright_cluster.client()) as admin:
         known = json.loads(admin.raw("GET", "/").body)["paths"]
     resources = ["/api/v1/nodes", "/api/v1/secrets", "/api/v1/namespaces", "/apis/apps/v1/deployments", "/logs/", "/debug/pprof/"]
@@ -162,7 +164,7 @@ def test_the_api_server_shows_strangers_health_version_and_cluster_info_only(kub
 
 
 def test_the_control_socket_is_for_its_user_alone(kubewright_cluster: LocalCluster) -> None:
-    path = kubewright_cluster.places.socket
+    path = kubewright_cluster.paths.socket
     assert path.stat().st_mode & 0o077 == 0
     assert path.is_socket()
     with pytest.raises(OSError, match=r"wrong type"), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:

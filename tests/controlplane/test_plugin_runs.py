@@ -90,7 +90,7 @@ def test_a_failing_test_and_an_ini_file_change_nothing_about_the_end(project: Pr
         "test_fails.py",
         'def test_that_fails(kubewright_cluster):\n    assert kubewright_cluster.status()["nodes"]["total"] == 2\n'
         'def test_settings_count(kubewright_cluster):\n    assert kubewright_cluster.status()["nodes"]["total"] == 1\n'
-        "    assert any('tests.example' in path.read_text() for path in kubewright_cluster.places.machines.rglob('kube-apiserver.yaml'))\n",
+        "    assert any('tests.example' in path.read_text() for path in kubewright_cluster.paths.machines.rglob('kube-apiserver.yaml'))\n",
     )
     done = project.run()
     assert done.code == 1

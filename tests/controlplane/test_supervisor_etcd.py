@@ -19,10 +19,9 @@ import trustme
 from kubewright.base import yaml
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.events import SilentReporter
-from kubewright.local.supervisor.identities import Mark
-from kubewright.local.supervisor.leftovers import sweep
-from kubewright.local.supervisor.model import ComponentPhase, NodeFacts, ProbeIdentity
-from kubewright.local.supervisor.stopping import DOWN
+from kubewright.local.supervisor.process import DOWN, stop_orphans
+from kubewright.local.supervisor.procfs import Mark
+from kubewright.local.supervisor.state import ComponentPhase, NodeAddress, ProbeIdentity
 from kubewright.local.supervisor.supervisor import Supervisor
 from loopback import free_address, is_free
 
@@ -90,7 +89,7 @@ class Place:
             self.root / "run",
             self.root / "logs",
             {"etcd": self.program},
-            node=NodeFacts(name="node1", ip=self.address),
+            node=NodeAddress(name="node1", ip=self.address),
             mark=Mark(directory=str(self.root)),
             reporter=SilentReporter(),
             probe_identity=ProbeIdentity(
@@ -144,7 +143,7 @@ async def test_etcd_comes_up_survives_a_kill_and_leaves_nothing(place: Place) ->
         await supervisor.stop(DOWN)
     assert is_free(place.address, PORTS.values())
     assert list((place.root / "run").iterdir()) == []
-    assert await sweep(Mark(directory=str(place.root))) == []
+    assert await stop_orphans(Mark(directory=str(place.root))) == []
 
 
 async def test_etcd_is_adopted_by_the_next_supervisor(place: Place) -> None:

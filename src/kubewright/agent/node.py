@@ -8,19 +8,17 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 
-from kubewright.agent.home import Home
-from kubewright.agent.identity import Identity
-from kubewright.agent.joining import Bootstrap
-from kubewright.agent.leasing import LeaseKeeper
-from kubewright.agent.mirroring import Mirrors
-from kubewright.agent.podlife import Rules
-from kubewright.agent.pods import Pods
-from kubewright.agent.presence import Presence
-from kubewright.agent.profile import NodeFacts
+from kubewright.agent.certificates.bootstrap import Bootstrap
+from kubewright.agent.certificates.manager import CertificateManager
+from kubewright.agent.certificates.store import CredentialStore
+from kubewright.agent.leases import LeaseController
+from kubewright.agent.pods.lifecycle import SimulationRules
+from kubewright.agent.pods.manager import PodManager
+from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
 from kubewright.agent.rounds import Rounds, Tasks
-from kubewright.agent.seams import Seams
-from kubewright.agent.static_pods import StaticPods
-from kubewright.agent.timings import Timings
+from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.status.facts import NodeFacts
+from kubewright.agent.status.manager import NodeStatusManager
 from kubewright.base.events import State
 from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI
@@ -73,12 +71,12 @@ class NodeAgent:
         self,
         facts: NodeFacts,
         *,
-        home: Home,
+        home: CredentialStore,
         seams: Seams,
         bootstrap: Bootstrap | None = None,
         static_pods: StaticPods | None = None,
         timings: Timings | None = None,
-        rules: Rules | None = None,
+        rules: SimulationRules | None = None,
         gate: AbstractAsyncContextManager[object] | None = None,
     ) -> None:
         """Keep the arguments; nothing happens before `run`.
@@ -98,9 +96,9 @@ class NodeAgent:
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
-        self._identity = Identity(facts.name, home=home, bootstrap=bootstrap, timings=self._timings, seams=seams)
-        self._presence = Presence(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
-        self._lease = LeaseKeeper(
+        self._identity = CertificateManager(facts.name, home=home, bootstrap=bootstrap, timings=self._timings, seams=seams)
+        self._presence = NodeStatusManager(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
+        self._lease = LeaseController(
             self._api,
             facts.name,
             timings=self._timings,
@@ -108,15 +106,15 @@ class NodeAgent:
             accepted=self._presence.heard,
             missed=self._presence.missed,
         )
-        self.pods = Pods(
+        self.pods = PodManager(
             self._api,
             facts.name,
             host=facts.addresses,
-            rules=rules or Rules(),
+            rules=rules or SimulationRules(),
             seams=seams,
             mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
         )
-        self._mirrors = Mirrors(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
+        self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
         self._status_rounds = Rounds(self._presence.round, wait=self._presence.wait, idle=self._presence.is_idle)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubewright.agent.labels import RECONCILED, default_labels
-from kubewright.agent.profile import SIMULATED, NodeFacts
-from kubewright.agent.status import compute, copied
+from kubewright.agent.status.facts import RECONCILED, SIMULATED, NodeFacts, default_labels
+from kubewright.agent.status.setters import compute, copied
 
 JsonMap = dict[str, Any]
 

@@ -1,4 +1,7 @@
-"""What an agent reaches the world through."""
+"""What an agent is given from outside: how it connects, its clock, randomness and reporter, and every interval.
+
+The intervals are those of the kubelet of the Kubernetes 1.36 line, in seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.randomness import Random, SystemRandom
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 
@@ -28,3 +31,85 @@ class Seams:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     reporter: Reporter = field(default_factory=SilentReporter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings:
+    """The intervals of one agent. "Jitter j" means: the value times (1 + j U), with U uniform in [0, 1) and drawn anew each time."""
+
+    registration_first: float = 0.1
+    """The wait before the first registration attempt; it doubles before each further one."""
+    registration_most: float = 7.0
+    status_update: float = 10.0
+    """How often status is computed (not how often it is sent), counted from the end of a round."""
+    status_jitter: float = 0.04
+    status_report: float = 300.0
+    """How often status is sent when nothing changed."""
+    status_attempts: int = 5
+    lease_duration: int = 40
+    lease_fraction: float = 0.25
+    """A lease is renewed after this part of its duration."""
+    lease_jitter: float = 0.04
+    lease_attempts: int = 5
+    lease_backoff_first: float = 0.2
+    lease_backoff_most: float = 7.0
+    spread_start: bool = False
+    """Draw the first wait between two renewals from the whole period: nodes that start together drift apart only over hundreds of periods."""
+    certificate_wait: float = 900.0
+    """How long one request for a certificate is waited for."""
+    certificate_retry_first: float = 2.0
+    """Rotation attempts after a failure: this long, then twice as long each time, up to `certificate_retry_most`, for ever."""
+    certificate_retry_most: float = 32.0
+    certificate_retry_jitter: float = 0.1
+    pod_cidr_first: float = 0.03
+    """How soon a new node asks for its pod CIDR; the wait doubles each time up to `pod_cidr_most`. Ours: a kubelet watches."""
+    pod_cidr_most: float = 0.2
+    pod_cidr_later: float = 1.0
+    """The wait between status rounds while a node that was registered less than `pod_cidr_patience` ago has no pod CIDR. With the jitter of
+    status."""
+    pod_cidr_patience: float = 120.0
+
+    @classmethod
+    def prompt(cls) -> Timings:
+        """Return the timings of local clusters, where somebody waits for the nodes and many of them share a process.
+
+        The first registration attempt does not wait, a refused request for a certificate is soon made again (the control plane may just be
+        starting), and renewals are spread at once.
+        """
+        return replace(cls(), registration_first=0.0, certificate_retry_first=0.05, spread_start=True)
+
+    def registration_wait(self, attempt: int) -> float:
+        """Return the wait before registration attempt `attempt`, counted from 1: 100, 200, 400 ms ... 6.4 s, then 7 s for ever."""
+        if self.registration_first == 0.0:
+            return 0.0 if attempt == 1 else Timings().registration_wait(attempt - 1)
+        return backoff(attempt, first=self.registration_first, most=self.registration_most)
+
+    def status_wait(self, random: Random) -> float:
+        """Return the wait between the end of a status round and the next."""
+        return self.status_update * self._status_spread(random)
+
+    def pod_cidr_wait(self, random: Random) -> float:
+        """Return that wait for a new node that has no pod CIDR yet."""
+        return self.pod_cidr_later * self._status_spread(random)
+
+    def _status_spread(self, random: Random) -> float:
+        return 1 + self.status_jitter * random.uniform()
+
+    def lease_wait(self, random: Random) -> float:
+        """Return the wait between the end of a lease round and the next: 10.0 to 10.4 s by default."""
+        return self.lease_duration * self.lease_fraction * (1 + self.lease_jitter * random.uniform())
+
+    def lease_backoff(self, attempt: int) -> float:
+        """Return the wait after failed look-up `attempt` of a lease, counted from 1."""
+        return backoff(attempt, first=self.lease_backoff_first, most=self.lease_backoff_most)
+
+    def certificate_retry(self, attempt: int, random: Random) -> float:
+        """Return the wait after failed rotation attempt `attempt`, counted from 1."""
+        return backoff(attempt, first=self.certificate_retry_first, most=self.certificate_retry_most) * (
+            1 + self.certificate_retry_jitter * random.uniform()
+        )
+
+
+def backoff(attempt: int, *, first: float, most: float) -> float:
+    """Return `first` doubled for each attempt after the first, at most `most`; attempts count from 1."""
+    return min(first * 2.0 ** min(attempt - 1, 64), most)

@@ -12,13 +12,13 @@ from kubewright.cli.output import table, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.reporting import progress
 from kubewright.local import status as looking
-from kubewright.local.places import Places, places, state_directory
+from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
 
 _LIST: Final = (("name", "NAME"), ("state", "STATE"), ("nodes", "NODES"), ("kubernetesVersion", "KUBERNETES"), ("address", "ADDRESS"))
 
 
-def _where(parsed: Parsed) -> Places:
-    return places(parsed.text("name"), state_dir=parsed.text("state-dir"))
+def _where(parsed: Parsed) -> ClusterPaths:
+    return cluster_paths(parsed.text("name"), state_dir=parsed.text("state-dir"))
 
 
 def status(parsed: Parsed) -> int:
@@ -61,14 +61,14 @@ def use(parsed: Parsed) -> int:
     """Make a cluster the current context of the user's kubeconfig."""
     import os
 
-    from kubewright.local import contexts
+    from kubewright.local import kubeconfig
 
     named = parsed.text("cluster")
     if named and "name" in parsed.given and named != parsed.text("name"):
         raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
-    where = places(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
+    where = cluster_paths(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
     with progress(f"context of cluster {where.name}", form=parsed.text("output")) as reporter:
-        done = contexts.use(where, contexts.target(os.environ, given=parsed.text("kubeconfig")), reporter=reporter)
+        done = kubeconfig.use(where, kubeconfig.target(os.environ, given=parsed.text("kubeconfig")), reporter=reporter)
     if parsed.text("output") != "text":
         found = {"name": where.name, "context": done.context, "kubeconfig": str(done.kubeconfig), "changed": bool(done.change)}
         write_result(found, form=parsed.text("output"))

@@ -17,7 +17,7 @@ from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.reporting import progress
 from kubewright.cli.watching import Look
-from kubewright.local.places import Places, places
+from kubewright.local.paths import ClusterPaths, cluster_paths
 
 MOST_NODES = 30_000
 MOST_CONTROL_PLANES = 7
@@ -26,12 +26,12 @@ MOST_CONTROL_PLANES = 7
 
 def up(parsed: Parsed) -> int:
     """Bring a cluster up and print what it consists of."""
-    from kubewright.local.up import Wish
+    from kubewright.local.up import UpOptions
     from kubewright.local.up import up as bring_up
 
     preload()
-    where = places(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    wish = Wish(
+    where = cluster_paths(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    wish = UpOptions(
         nodes=_within(parsed, "nodes", 0, MOST_NODES),
         control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(parsed),
@@ -57,11 +57,11 @@ def up(parsed: Parsed) -> int:
     return 0
 
 
-def _look(where: Places) -> Look:
+def _look(where: ClusterPaths) -> Look:
     """Return what looks at the components and nodes of a cluster that is on its way up."""
-    from kubewright.local.control import Control
+    from kubewright.local.daemon_client import ControlClient
 
-    control = Control(where)
+    control = ControlClient(where)
 
     def look() -> Mapping[str, str]:
         try:
@@ -84,7 +84,7 @@ def down(parsed: Parsed) -> int:
     """Stop a cluster and remove it."""
     from kubewright.local.down import down as take_down
 
-    where = places(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    where = cluster_paths(parsed.text("name"), state_dir=parsed.text("state-dir"))
     form = parsed.text("output")
     with progress(f"stopping cluster {where.name}", form=form) as reporter:
         done = take_down(where, keep_data=parsed.flag("keep-data"), reporter=reporter)

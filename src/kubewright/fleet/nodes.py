@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from kubewright.agent.home_files import DirectoryHome
-from kubewright.agent.identity import is_usable
-from kubewright.agent.joining import Bootstrap
+from kubewright.agent.certificates.bootstrap import Bootstrap
+from kubewright.agent.certificates.manager import is_usable
+from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.node import NodeAgent, NodeView, Seams
-from kubewright.agent.podlife import Rules
-from kubewright.agent.profile import NodeFacts
-from kubewright.agent.timings import Timings
+from kubewright.agent.pods.lifecycle import SimulationRules
+from kubewright.agent.seams import Timings
+from kubewright.agent.status.facts import NodeFacts
 from kubewright.base.errors import UsageError
 from kubewright.host.files import Files
 from kubewright.kube.core import Object
@@ -41,7 +41,7 @@ class Fleet:
         facts: Callable[[str], NodeFacts],
         seams: Seams | None = None,
         timings: Timings | None = None,
-        rules: Rules | None = None,
+        rules: SimulationRules | None = None,
         joins: int = JOINS,
         durable: bool = False,
     ) -> None:
@@ -123,9 +123,9 @@ class Fleet:
         self._stopped = True
         await self._end(list(self._running))
 
-    def _home(self, name: str) -> DirectoryHome:
+    def _home(self, name: str) -> FileCredentialStore:
         _require_name(name)
-        return DirectoryHome.below(self._directory / name, clock=self._seams.clock, durable=self._durable)
+        return FileCredentialStore.below(self._directory / name, clock=self._seams.clock, durable=self._durable)
 
     def _agent(self, name: str, bootstrap: Bootstrap | None) -> NodeAgent:
         return NodeAgent(

@@ -14,7 +14,7 @@ from kubewright.binaries import Sources
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.local import status
-from kubewright.local.places import Places, places
+from kubewright.local.paths import ClusterPaths, cluster_paths
 
 
 class LocalCluster:
@@ -39,7 +39,7 @@ class LocalCluster:
         reporter: Reporter | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._places = places(name, state_dir=str(state_dir))
+        self._paths = cluster_paths(name, state_dir=str(state_dir))
         self._nodes = nodes
         self._control_planes = control_planes
         self._version = kubernetes_version
@@ -53,17 +53,17 @@ class LocalCluster:
     @property
     def name(self) -> str:
         """The cluster's name."""
-        return self._places.name
+        return self._paths.name
 
     @property
-    def places(self) -> Places:
+    def paths(self) -> ClusterPaths:
         """Where everything of it lies."""
-        return self._places
+        return self._paths
 
     @property
     def kubeconfig(self) -> Path:
         """The administrator's kubeconfig, for kubectl or any client library. Raises UsageError before the first `up`."""
-        return status.kubeconfig(self._places, status.require(self._places))
+        return status.kubeconfig(self._paths, status.require(self._paths))
 
     @property
     def access(self) -> Access:
@@ -81,9 +81,9 @@ class LocalCluster:
 
     def up(self) -> Self:
         """Start, resume, repair or scale the cluster, and wait until all nodes are ready. Raises as `kubewright.local.up.up`."""
-        from kubewright.local.up import Wish, up
+        from kubewright.local.up import UpOptions, up
 
-        wish = Wish(
+        wish = UpOptions(
             nodes=self._nodes,
             control_planes=self._control_planes,
             kubernetes_version=self._version,
@@ -91,18 +91,18 @@ class LocalCluster:
             within=self._within,
             owner=self._owner,
         )
-        up(self._places, wish, sources=self._sources(), reporter=self._reporter)
+        up(self._paths, wish, sources=self._sources(), reporter=self._reporter)
         return self
 
     def down(self, *, keep_data: bool = False) -> None:
         """Stop the cluster and remove it."""
         from kubewright.local.down import down
 
-        down(self._places, keep_data=keep_data, reporter=self._reporter)
+        down(self._paths, keep_data=keep_data, reporter=self._reporter)
 
     def status(self) -> dict[str, Any]:
         """Return what `local status -o json` prints."""
-        return status.status(self._places)
+        return status.status(self._paths)
 
     def __enter__(self) -> Self:
         try:

@@ -1,35 +1,42 @@
-"""The context of init on a local machine: what the general one lacks, the cluster's daemon and its nodes."""
+"""One run of `up`: what it works on, what its phases see, and how it notices that waiting is pointless."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
-from kubewright.base.errors import ComponentFailed
-from kubewright.base.events import State, Waited
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, ComponentFailed
+from kubewright.base.events import Reporter, State, Waited
+from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.base.waiting import Condition, Waiter
+from kubewright.base.waiting import Condition, PollingWaiter, Waiter
+from kubewright.host.real import RealHost
 from kubewright.kube.api import KubeAPI
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.machine import LONG
+from kubewright.lifecycle.machine import LONG, Machine
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
-from kubewright.local import remedies
-from kubewright.local.control import Answer, Control, Daemon
-from kubewright.local.places import Places
+from kubewright.local import daemon_client
+from kubewright.local.daemon_client import ControlClient, Daemon, Reply
+from kubewright.local.machine import machine_host
+from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 
 CRASHES: frozenset[str] = frozenset({"CrashLoop"})
-_LOOK = 0.5
+_CHECK_EVERY = 0.5
 """Seconds between two looks at the components while something else is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Invitation:
+class JoinCredentials:
     """What lets nodes join now: a token for all of them, and the key of the certificates that further control planes download."""
 
     server: str
@@ -38,7 +45,7 @@ class Invitation:
     certificate_key: str
 
 
-class Joins(Protocol):
+class ControlPlaneJoins(Protocol):
     """The joins of further control planes, which go on beside the phases of the first one."""
 
     @property
@@ -46,7 +53,7 @@ class Joins(Protocol):
         """The machines that cannot do without an invitation: they have never joined, or lost what they had."""
         ...
 
-    def start(self, invitation: Invitation | None, configured: Configuration) -> None:
+    def start(self, invitation: JoinCredentials | None, configured: Configuration) -> None:
         """Let newcomers join with an invitation, and look after the others; returns at once. `configured` is what the first machine is made of."""
         ...
 
@@ -70,12 +77,12 @@ class LocalContext(InitContext):
     look: Callable[[], None]
     health_checks: Mapping[str, Condition]
     record: ClusterRecord
-    places: Places
+    paths: ClusterPaths
     daemon: Daemon
     plain: Waiter
     within: float
     start: float
-    joins: Joins | None = None
+    joins: ControlPlaneJoins | None = None
     free_leases: bool = False
     milestones: dict[str, float] = field(default_factory=dict)
 
@@ -90,7 +97,7 @@ class LocalContext(InitContext):
         return SettlingKube(self.probe, clock=self.clock, within=within, look=self.look)
 
     @functools.cached_property
-    def control(self) -> Control:
+    def control(self) -> ControlClient:
         """The daemon's control socket; waits for it at first use."""
         return self.daemon.serving(waiter=self.plain)
 
@@ -130,7 +137,7 @@ class WatchfulWaiter:
     ) -> Waited:
         def watched() -> str | None:
             reason = condition()
-            if reason is not None and self._monotonic() - self._looked >= _LOOK:
+            if reason is not None and self._monotonic() - self._looked >= _CHECK_EVERY:
                 self._looked = self._monotonic()
                 self._look()
             return reason
@@ -138,7 +145,7 @@ class WatchfulWaiter:
         return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
 
 
-def require_alive(status: Answer, *, leaving: Collection[str] = ()) -> None:
+def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
     """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started. Machines that leave do not count."""
     components = [component for component in status.get("components", []) if component["machine"] not in leaving]
     several = len({component["machine"] for component in components}) > 1
@@ -149,5 +156,79 @@ def require_alive(status: Answer, *, leaving: Collection[str] = ()) -> None:
             raise ComponentFailed(
                 f"{component['name']}{where} does not stay up",
                 detail="\n".join(words),
-                remedy=f"{remedies.of(words, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
+                remedy=f"{daemon_client.remedy_for(words, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
             )
+
+
+COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpRun:
+    """One `up`: what is to be brought up, and the means."""
+
+    paths: ClusterPaths
+    cluster: ClusterRecord
+    programs: Mapping[str, Path]
+    daemon: Daemon
+    clock: Clock
+    random: Random
+    reporter: Reporter
+    waiter: Waiter
+    within: float
+    start: float
+    free_leases: bool = False
+    """Whether the leases of leader election, if there are any, are of processes that have ended."""
+
+    @functools.cached_property
+    def host(self) -> RealHost:
+        """The control plane's machine."""
+        return machine_host(self.paths, self.cluster.control_plane.name, programs=self.programs, daemon=self.daemon)
+
+    def elapsed(self) -> float:
+        """Seconds since `up` began."""
+        return self.clock.monotonic() - self.start
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMachine(Machine):
+    """A machine whose components are looked at while something else is waited for: `look` raises what makes waiting pointless."""
+
+    look: Callable[[], None]
+
+    def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
+        """Make a client; nothing of a local cluster is behind a proxy."""
+        return KubeClient(access, clock=self.clock, timeout=timeout)
+
+    def waiter(self, reporter: Reporter) -> Waiter:
+        return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
+
+
+def machine_of(work: UpRun, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
+    """Return a machine of the cluster that an `up` works on."""
+    control = ControlClient(work.paths)
+    return LocalMachine(
+        at=lambda _: host, clock=clock or work.clock, random=work.random, layout=host.layout, look=lambda: require_alive(work, control)
+    )
+
+
+def require_alive(work: UpRun, control: ControlClient) -> None:
+    """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
+    work.daemon.require_alive()
+    if work.daemon.retried():
+        require_components(_status(control), leaving={machine.name for machine in work.cluster.leaving})
+
+
+def _status(control: ControlClient) -> Reply:
+    try:
+        return control.status()
+    except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
+        return {}
+
+
+def healthy(control: ControlClient, machine: str, name: str) -> str | None:
+    """Say what a component of a machine lacks, None if it is ready."""
+    for component in _status(control).get("components", []):
+        if (component["machine"], component["name"]) == (machine, name):
+            return None if component["state"] == "Ready" else component["reason"] or component["state"]
+    return "it has not been started"

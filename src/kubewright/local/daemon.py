@@ -26,9 +26,9 @@ from kubewright.base.yaml.preloading import preload
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http import loop
-from kubewright.local import launch, record
-from kubewright.local.machines import Machines
-from kubewright.local.places import Places
+from kubewright.local import daemon_process, record
+from kubewright.local.machines import MachineSupervisors
+from kubewright.local.paths import ClusterPaths
 
 HOME_LOOK: Final = 2.0
 """Seconds between two looks whether the state directory is still there."""
@@ -41,15 +41,15 @@ def main() -> int:
     """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, told in the log."""
     preload()
     logs.configure()
-    places = Places(Path(sys.argv[1]))
+    paths = ClusterPaths(Path(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: no memory image of us on a disk
     _raise_file_limit()
     os.umask(0o077)
-    lock = Lock(PurePosixPath(places.root / "daemon.lock"), doing=f"daemon of cluster {places.name}")
+    lock = Lock(PurePosixPath(paths.root / "daemon.lock"), doing=f"daemon of cluster {paths.name}")
     try:
         lock.acquire()
-        launch.sign(places)
-        loop.run(lambda: _serve(places))
+        daemon_process.write_identity(paths)
+        loop.run(lambda: _serve(paths))
     except Locked as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -65,26 +65,26 @@ def _raise_file_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(places: Places) -> None:
-    cluster = record.load(places.record)
+async def _serve(paths: ClusterPaths) -> None:
+    cluster = record.load(paths.record)
     if cluster is None:
-        raise KubewrightError(f"{places.root} holds no cluster")
-    told = launch.read_launch(places)
+        raise KubewrightError(f"{paths.root} holds no cluster")
+    told = daemon_process.read_settings(paths)
     stopping = asyncio.Event()
     released = asyncio.Event()
     running = asyncio.get_running_loop()
     running.add_signal_handler(signal.SIGTERM, released.set)
-    machines = Machines(places, cluster, told)
+    machines = MachineSupervisors(paths, cluster, told)
     await machines.start()
     await _head_start(machines.first)
-    from kubewright.local.serving import ClusterServer  # loads the HTTP libraries: only now
+    from kubewright.local.control_server import ControlServer  # loads the HTTP libraries: only now
 
-    server = ClusterServer(places, cluster, machines, stopping=stopping, clock=SystemClock())
+    server = ControlServer(paths, cluster, machines, stopping=stopping, clock=SystemClock())
     await server.start()
     orphaned = asyncio.Event()
     owner = _watch_owner(told.owner, orphaned)
     homeless = asyncio.Event()
-    watch = asyncio.create_task(_watch_home(places.root, homeless), name="state directory")
+    watch = asyncio.create_task(_watch_home(paths.root, homeless), name="state directory")
     try:
         await _first(stopping, released, orphaned, homeless)
     finally:
@@ -99,10 +99,10 @@ async def _serve(places: Places) -> None:
         if orphaned.is_set() and not stopping.is_set() and not homeless.is_set():
             from kubewright.local.down import remove_own
 
-            await asyncio.to_thread(remove_own, places)
+            await asyncio.to_thread(remove_own, paths)
 
 
-async def _head_start(machine: record.Machine) -> None:
+async def _head_start(machine: record.MachineRecord) -> None:
     """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second."""
     from kubewright.http.tls import serves_async
 

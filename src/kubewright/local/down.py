@@ -18,11 +18,11 @@ from kubewright.base.waiting import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.host.trees import remove_tree
-from kubewright.local import launch, marks
-from kubewright.local.control import Control
-from kubewright.local.places import Places
-from kubewright.local.supervisor.identities import search
-from kubewright.local.supervisor.leftovers import sweep
+from kubewright.local import daemon_process
+from kubewright.local.daemon_client import ControlClient
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.supervisor.process import stop_orphans
+from kubewright.local.supervisor.procfs import find_components
 
 _KEPT: Final = ("cluster.json", "contexts.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
@@ -31,7 +31,7 @@ _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stopped:
+class DownResult:
     """What `down` did. `existed` is False where there was no such cluster; `kubeconfigs` are those that named it."""
 
     existed: bool
@@ -39,74 +39,74 @@ class Stopped:
     seconds: float = 0.0
 
 
-def down(places: Places, *, keep_data: bool = False, reporter: Reporter | None = None, clock: Clock | None = None) -> Stopped:
+def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | None = None, clock: Clock | None = None) -> DownResult:
     """Stop a cluster and remove its files; with `keep_data` etcd's data and the certificates stay, and the next `up` resumes.
 
     A cluster that does not exist is not an error. Raises Locked while an `up` or another `down` is at work.
     """
     clock = clock or SystemClock()
     start = clock.monotonic()
-    if not places.root.is_dir():
-        existed = bool(marks.processes(places))  # somebody removed the files of a cluster that runs
-        stop(places, reporter=reporter, clock=clock)
-        return Stopped(existed=existed, seconds=clock.monotonic() - start)
-    lock = Lock(PurePosixPath(places.lock), doing=f"down of cluster {places.name}", clock=clock)
+    if not paths.root.is_dir():
+        existed = bool(daemon_process.marked_processes(paths))  # somebody removed the files of a cluster that runs
+        stop(paths, reporter=reporter, clock=clock)
+        return DownResult(existed=existed, seconds=clock.monotonic() - start)
+    lock = Lock(PurePosixPath(paths.lock), doing=f"down of cluster {paths.name}", clock=clock)
     lock.acquire()
     try:
-        stop(places, reporter=reporter, clock=clock)
-        named = clear(places, keep_data=keep_data, reporter=reporter)
+        stop(paths, reporter=reporter, clock=clock)
+        named = clear(paths, keep_data=keep_data, reporter=reporter)
     finally:
         lock.release(remove=not keep_data)
     if not keep_data:
-        _remove_root(places)
-    return Stopped(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
+        _remove_root(paths)
+    return DownResult(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
 
 
-def stop(places: Places, *, reporter: Reporter | None = None, clock: Clock | None = None) -> None:
+def stop(paths: ClusterPaths, *, reporter: Reporter | None = None, clock: Clock | None = None) -> None:
     """End every process of a cluster: through its daemon where it answers, one by one where not. Changes nothing if none runs."""
     clock = clock or SystemClock()
     waiter = PollingWaiter(clock=clock, reporter=reporter or SilentReporter())
-    daemon = launch.identity(places)
+    daemon = daemon_process.identity(paths)
     if daemon is not None:
-        asked = _ask(places)
+        asked = _ask(paths)
         if not asked:
             RealProcesses().signal(daemon, signal.SIGKILL)
         waiter.until(
             lambda: "it still runs" if RealProcesses().alive(daemon) else None,
             within=20.0,
-            saying=f"the daemon of cluster {places.name!r} to end",
+            saying=f"the daemon of cluster {paths.name!r} to end",
             every=0.01,
             at_most=0.05,
             remedy=f"kill -9 {daemon.pid}, then run the same command again",
         )
-        launch.reap(daemon)
-    waiter.until(lambda: _sweep(places), within=20.0, saying=f"all of cluster {places.name!r} to end", every=0.01, at_most=0.05)
+        daemon_process.reap(daemon)
+    waiter.until(lambda: _sweep(paths), within=20.0, saying=f"all of cluster {paths.name!r} to end", every=0.01, at_most=0.05)
 
 
-def _sweep(places: Places) -> str | None:
+def _sweep(paths: ClusterPaths) -> str | None:
     """End what no daemon ended; None when nothing is left. First whatever is no component: a daemon that began a moment ago would go on."""
-    found = marks.processes(places)
+    found = daemon_process.marked_processes(paths)
     if not found:
         return None
-    if _kill_daemons(places):
-        _apart(sweep(marks.of(places)))
-        for one in marks.processes(places):
+    if _kill_daemons(paths):
+        _apart(stop_orphans(daemon_process.mark_of(paths)))
+        for one in daemon_process.marked_processes(paths):
             RealProcesses().signal(one, signal.SIGKILL)
     return f"pid {found[0].pid} still runs"
 
 
-def _kill_daemons(places: Places) -> set[Identity]:
+def _kill_daemons(paths: ClusterPaths) -> set[Identity]:
     """Kill what is marked and is no component; returns the components."""
-    components = {one.identity for one in search(marks.of(places))}
-    for one in marks.processes(places):
+    components = {one.identity for one in find_components(daemon_process.mark_of(paths))}
+    for one in daemon_process.marked_processes(paths):
         if one not in components:
             RealProcesses().signal(one, signal.SIGKILL)
     return components
 
 
-def end_daemons(places: Places) -> None:
+def end_daemons(paths: ClusterPaths) -> None:
     """End every daemon of a cluster, known or not, at once; components go on."""
-    _kill_daemons(places)
+    _kill_daemons(paths)
 
 
 def _apart(work: Coroutine[Any, Any, object]) -> None:
@@ -124,48 +124,48 @@ def _apart(work: Coroutine[Any, Any, object]) -> None:
     thread.join()
 
 
-def _ask(places: Places) -> bool:
+def _ask(paths: ClusterPaths) -> bool:
     try:
-        Control(places).stop()
+        ControlClient(paths).stop()
     except (APIError, HostError):  # it hangs, or is from before an update: it is ended without its help
         return False
     return True
 
 
-def clear(places: Places, *, keep_data: bool, reporter: Reporter | None = None) -> list[Path]:
+def clear(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None = None) -> list[Path]:
     """Remove the files of a cluster that does not run; the lock stays with its holder. Raises HostError for what cannot be removed.
 
     Unless its data is kept, it is taken out of its user's kubeconfigs; those that named it are returned.
     """
     named: list[Path] = []
-    if not keep_data and places.contexts.exists():
-        from kubewright.local import contexts
+    if not keep_data and paths.contexts.exists():
+        from kubewright.local import kubeconfig
 
-        named = contexts.take_out(places, reporter=reporter)
-    kept = {places.root / name for name in _KEPT} if keep_data else {places.lock}
-    machines = [entry for entry in _entries(places.machines) if entry.is_dir()]
+        named = kubeconfig.take_out(paths, reporter=reporter)
+    kept = {paths.root / name for name in _KEPT} if keep_data else {paths.lock}
+    machines = [entry for entry in _entries(paths.machines) if entry.is_dir()]
     if keep_data:
         names = _KEPT_OF_MACHINE if len(machines) < 2 else (*_KEPT_OF_MACHINE, *_KEPT_OF_SEVERAL)
         kept |= {machine / name for machine in machines for name in names}
-    _remove_below(places.root, kept)
+    _remove_below(paths.root, kept)
     return named
 
 
-def remove_own(places: Places) -> None:
+def remove_own(paths: ClusterPaths) -> None:
     """Remove the files of a cluster whose daemon ends by itself, because its owner has ended. Left alone while an `up` or `down` is at work."""
-    lock = Lock(PurePosixPath(places.lock), doing=f"end of cluster {places.name}")
+    lock = Lock(PurePosixPath(paths.lock), doing=f"end of cluster {paths.name}")
     if lock.try_acquire() is not None:
         return
     try:
-        clear(places, keep_data=False)
+        clear(paths, keep_data=False)
     finally:
         lock.release(remove=True)
-    _remove_root(places)
+    _remove_root(paths)
 
 
-def _remove_root(places: Places) -> None:
+def _remove_root(paths: ClusterPaths) -> None:
     with suppress(OSError):  # the next `up` of this name has begun already
-        places.root.rmdir()
+        paths.root.rmdir()
 
 
 def _remove_below(directory: Path, kept: set[Path]) -> None:
@@ -186,9 +186,9 @@ def _entries(directory: Path) -> list[Path]:
         return []
 
 
-def forget(places: Places) -> None:
+def forget(paths: ClusterPaths) -> None:
     """Do what `down` does without telling of anything that cannot be done: for clean-up at the end of a program."""
     try:
-        down(places)
+        down(paths)
     except KubewrightError:  # there is nobody left to tell
         return

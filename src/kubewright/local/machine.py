@@ -12,28 +12,28 @@ from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState
-from kubewright.local import launch
-from kubewright.local.control import Control, Daemon
-from kubewright.local.places import Places
+from kubewright.local import daemon_process
+from kubewright.local.daemon_client import ControlClient, Daemon
+from kubewright.local.paths import ClusterPaths
 
 KUBELET = "kubelet"
 """The one service of a local machine. The cluster's daemon stands for it, for all machines."""
 
 
-def local_machine(
-    places: Places, name: str, *, programs: Mapping[str, Path], daemon: Daemon, further: bool = False, durable: bool = True
+def machine_host(
+    paths: ClusterPaths, name: str, *, programs: Mapping[str, Path], daemon: Daemon, further: bool = False, durable: bool = True
 ) -> RealHost:
     """Return the Host of one machine of a cluster. `further` says that it is not the first one, whose kubelet comes with the daemon."""
     return RealHost(
-        layout=places.layout(name),
+        layout=paths.layout(name),
         files=Files(durable=durable),
-        services=_FurtherServices(places, name, daemon) if further else _Services(daemon),
-        runtime=_Programs(places.logs(name), programs),
+        services=_JoiningKubeletService(paths, name, daemon) if further else _KubeletService(daemon),
+        runtime=_ProgramsAsImages(paths.logs(name), programs),
         environment={},
     )
 
 
-class _Services:
+class _KubeletService:
     """The service manager of a local machine: it knows the kubelet, which is the daemon."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -47,7 +47,7 @@ class _Services:
         self._daemon.start()
 
     def stop(self, name: str, /) -> None:
-        raise _not_here(name, "stopped")
+        raise _unsupported(name, "stopped")
 
     def restart(self, name: str, /) -> None:
         """Nothing needs it: the supervisor watches the files that a kubelet would read at its start."""
@@ -57,25 +57,25 @@ class _Services:
         self._known(name)
 
     def disable(self, name: str, /) -> None:
-        raise _not_here(name, "disabled")
+        raise _unsupported(name, "disabled")
 
     def reload(self) -> None:
         """There are no unit files."""
 
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
-        return launch.last_lines(self._daemon.log, lines=count) if name == KUBELET else []
+        return daemon_process.last_lines(self._daemon.log, lines=count) if name == KUBELET else []
 
     def _known(self, name: str) -> None:
         if name != KUBELET:
-            raise _not_here(name, "started")
+            raise _unsupported(name, "started")
 
 
-class _FurtherServices(_Services):
+class _JoiningKubeletService(_KubeletService):
     """The service manager of a machine that joins: its kubelet is a part of the daemon that begins when it is told to."""
 
-    def __init__(self, places: Places, machine: str, daemon: Daemon) -> None:
+    def __init__(self, paths: ClusterPaths, machine: str, daemon: Daemon) -> None:
         super().__init__(daemon)
-        self._control = Control(places)
+        self._control = ControlClient(paths)
         self._machine = machine
 
     def state(self, name: str, /) -> ServiceState | None:
@@ -102,11 +102,11 @@ class _FurtherServices(_Services):
             return False
 
 
-def _not_here(name: str, verb: str) -> HostError:
+def _unsupported(name: str, verb: str) -> HostError:
     return HostError(f"service {name} cannot be {verb} on a local machine", remedy="`kubewright down` stops the whole cluster")
 
 
-class _Programs:
+class _ProgramsAsImages:
     """The container runtime of a local machine: an image is there when the program of its name is."""
 
     def __init__(self, logs: Path, programs: Mapping[str, Path]) -> None:
@@ -120,7 +120,7 @@ class _Programs:
         return _program(image) in self._programs
 
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
-        return launch.last_lines(self._logs / f"{pod}.log", lines=count)
+        return daemon_process.last_lines(self._logs / f"{pod}.log", lines=count)
 
     def pull(self, image: str, /) -> Change:
         if not self.has_image(image):

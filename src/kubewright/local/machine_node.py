@@ -10,14 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubewright.agent.home_files import DirectoryHome
-from kubewright.agent.joining import Bootstrap
-from kubewright.agent.kubelet_api import KubeletServer
+from kubewright.agent.certificates.bootstrap import Bootstrap, Issuer, SharedIssuer
+from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.node import NodeAgent, Seams
-from kubewright.agent.profile import MachineProfile, NodeFacts
-from kubewright.agent.requests import Desk, Issuer
-from kubewright.agent.seams import connect
-from kubewright.agent.timings import Timings
+from kubewright.agent.seams import Timings, connect
+from kubewright.agent.server import KubeletServer
+from kubewright.agent.status.facts import MachineProfile, NodeFacts
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
@@ -28,7 +26,7 @@ from kubewright.http.serving import Request, Route, Server, serve
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.local.record import Machine
+from kubewright.local.record import MachineRecord
 from kubewright.local.static_pods import ComponentLogs, SupervisedPods
 from kubewright.local.supervisor.supervisor import Supervisor
 
@@ -55,7 +53,7 @@ class BootstrapFile:
         access = load_access(self._path, read=Files().read)
         client = connect(access)
         self._clients.append(client)
-        return access.as_identity(Anonymous()), Desk(client)
+        return access.as_identity(Anonymous()), SharedIssuer(client)
 
     async def close(self) -> None:
         """Close the connections of earlier attempts. Idempotent."""
@@ -74,7 +72,7 @@ class MachineNode:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: MachineRecord,
         supervisor: Supervisor,
         *,
         layout: Layout,
@@ -148,7 +146,7 @@ class MachineNode:
     def _run_agent(self) -> None:
         found = self.machine
         layout = self._layout
-        home = DirectoryHome(Path(layout.kubelet / "pki"), Path(layout.kubeconfig(KUBELET)), clock=self._clock, durable=False)
+        home = FileCredentialStore(Path(layout.kubelet / "pki"), Path(layout.kubeconfig(KUBELET)), clock=self._clock, durable=False)
         facts = NodeFacts(
             name=found.name, profile=real_profile(self._kubelet_version), addresses=(found.address,), kubelet_port=found.ports["kubelet"]
         )

@@ -9,30 +9,30 @@ from pathlib import Path
 from kubewright.base.errors import HostError
 from kubewright.base.events import SilentReporter
 from kubewright.local import record
+from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.flags import START_AFTER
-from kubewright.local.launch import Launch
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.supervisor.identities import Mark
-from kubewright.local.supervisor.model import ComponentState, NodeFacts, ProbeIdentity
-from kubewright.local.supervisor.stopping import DOWN
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.supervisor.process import DOWN
+from kubewright.local.supervisor.procfs import Mark
+from kubewright.local.supervisor.state import ComponentState, NodeAddress, ProbeIdentity
 from kubewright.local.supervisor.supervisor import Supervisor
 
 
-class Machines:
+class MachineSupervisors:
     """All machines of a cluster that run here.
 
     made ── start() ──> those of the record are supervised ── begin(), end() ──> ... ── stop() or release() ──> none is
     """
 
-    def __init__(self, places: Places, cluster: ClusterRecord, told: Launch) -> None:
-        self._places = places
+    def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, told: DaemonSettings) -> None:
+        self._paths = paths
         self._cluster = cluster
         self._programs = {name: Path(path) for name, path in told.programs.items()}
         self._supervisors: dict[str, Supervisor] = {}
 
     @property
-    def first(self) -> Machine:
+    def first(self) -> MachineRecord:
         """The first control plane machine. It is there as long as the cluster is."""
         return self._cluster.control_plane
 
@@ -41,13 +41,13 @@ class Machines:
         for machine in self._cluster.machines:
             await self._supervise(machine)
 
-    async def begin(self, name: str) -> Machine:
+    async def begin(self, name: str) -> MachineRecord:
         """Supervise a machine; one that is supervised is left alone.
 
         The record is read again: the machine may be newer than the daemon, and have the name of one that has gone. Raises HostError if
         there is no such machine.
         """
-        self._cluster = record.load(self._places.record) or self._cluster
+        self._cluster = record.load(self._paths.record) or self._cluster
         machine = self._cluster.machine(name)
         if machine is None:
             raise HostError(f"there is no machine {name!r}", remedy="run `kubewright up` again")
@@ -59,7 +59,7 @@ class Machines:
         ending = [self._supervisors.pop(name) for name in names if name in self._supervisors]  # first: `begin` leaves alone what is there
         await asyncio.gather(*(supervisor.stop(DOWN) for supervisor in ending))
 
-    def supervised(self) -> list[Machine]:
+    def supervised(self) -> list[MachineRecord]:
         """Return the machines that are supervised, in the order of the record, as far as it has them."""
         return [machine for machine in self._cluster.machines if machine.name in self._supervisors]
 
@@ -84,21 +84,21 @@ class Machines:
         """Leave the processes alone, for the next daemon."""
         await asyncio.gather(*(supervisor.release() for supervisor in self._supervisors.values()))
 
-    async def _supervise(self, machine: Machine) -> None:
+    async def _supervise(self, machine: MachineRecord) -> None:
         if machine.name not in self._supervisors:
             supervisor = self._supervisor(machine)
             await supervisor.start()  # it may fail, on a full disk for example: nothing runs then
             self._supervisors[machine.name] = supervisor
 
-    def _supervisor(self, machine: Machine) -> Supervisor:
-        layout = self._places.layout(machine.name)
+    def _supervisor(self, machine: MachineRecord) -> Supervisor:
+        layout = self._paths.layout(machine.name)
         return Supervisor(
             Path(layout.manifests),
             Path(layout.run),
-            self._places.logs(machine.name),
+            self._paths.logs(machine.name),
             self._programs,
-            node=NodeFacts(name=machine.name, ip=machine.address),
-            mark=Mark(directory=str(self._places.root), id=self._cluster.id),
+            node=NodeAddress(name=machine.name, ip=machine.address),
+            mark=Mark(directory=str(self._paths.root), id=self._cluster.id),
             reporter=SilentReporter(),
             probe_identity=ProbeIdentity(
                 certificate=Path(layout.certificate("etcd/healthcheck-client")),

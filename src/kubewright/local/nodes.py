@@ -9,16 +9,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from kubewright.agent.joining import TokenBootstrap
+from kubewright.agent.certificates.bootstrap import TokenBootstrap
 from kubewright.agent.node import NodeAgent, NodeView, Seams
-from kubewright.agent.profile import MachineProfile, NodeFacts, simulated_machine
-from kubewright.agent.timings import Timings
+from kubewright.agent.seams import Timings
+from kubewright.agent.status.facts import MachineProfile, NodeFacts, simulated_machine
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.fleet.nodes import Fleet
 from kubewright.local.machine_node import MachineNode, architecture
-from kubewright.local.machines import Machines
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.machines import MachineSupervisors
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
 from kubewright.pki.pins import Pin
 from kubewright.tokens import parse as parse_token
 
@@ -30,13 +30,13 @@ class LocalNodes:
         ── stop() ──> stopped
     """
 
-    def __init__(self, places: Places, cluster: ClusterRecord, machines: Machines, *, clock: Clock) -> None:
-        self._places = places
+    def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, machines: MachineSupervisors, *, clock: Clock) -> None:
+        self._paths = paths
         self._cluster = cluster
         self._machines = machines
         self._clock = clock
         self._bootstraps: list[TokenBootstrap] = []
-        self._fleet = Fleet(places.nodes, facts=self._worker_facts, seams=Seams(clock=clock), timings=Timings.prompt())
+        self._fleet = Fleet(paths.nodes, facts=self._worker_facts, seams=Seams(clock=clock), timings=Timings.prompt())
         self._nodes: dict[str, MachineNode] = {}
         self._begun = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -48,7 +48,7 @@ class LocalNodes:
                 await self.begin(machine)
         self._tasks = [asyncio.create_task(self._resume(), name="nodes")]
 
-    async def begin(self, machine: Machine) -> None:
+    async def begin(self, machine: MachineRecord) -> None:
         """Let a machine be a node as soon as its API server listens; one that is begun already is left alone."""
         if machine.name not in self._nodes:
             self._nodes[machine.name] = node = self._node(machine)
@@ -116,21 +116,21 @@ class LocalNodes:
         await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
         self._begun = True
 
-    def _node(self, machine: Machine) -> MachineNode:
+    def _node(self, machine: MachineRecord) -> MachineNode:
         first = machine == self._machines.first
         return MachineNode(
             machine,
             self._machines.supervisor(machine.name),
-            layout=self._places.layout(machine.name),
+            layout=self._paths.layout(machine.name),
             kubelet_version=self._cluster.kubernetes_version,
             clock=self._clock,
             others=self._fleet.agents if first else tuple,
             joins=not first,
         )
 
-    def _has_joined(self, machine: Machine) -> bool:
+    def _has_joined(self, machine: MachineRecord) -> bool:
         """Whether a further machine has begun to be a node, or ended it."""
-        return Path(self._places.layout(machine.name).kubeconfig("kubelet")).exists()
+        return Path(self._paths.layout(machine.name).kubeconfig("kubelet")).exists()
 
     def _agents(self) -> list[NodeAgent]:
         return [*(node.agent for node in self._nodes.values() if node.agent is not None), *self._fleet.agents()]

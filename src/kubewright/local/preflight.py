@@ -14,9 +14,9 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
 from kubewright.host.readers import Network
-from kubewright.local import marks
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local import daemon_process
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
 
 SPACE: Final = 256 * 1024 * 1024
 """Bytes that a control plane writes in its first minutes: etcd preallocates 64 MB for each of two logs, the rest is logs."""
@@ -42,7 +42,7 @@ PORT_USERS: Final[Mapping[str, str]] = {
 class Subject:
     """What the checks look at. `running` means that components of this cluster already run, on its own ports: `fresh` machines have none yet."""
 
-    places: Places
+    paths: ClusterPaths
     record: ClusterRecord
     programs: Mapping[str, Path]
     network: Network
@@ -108,7 +108,7 @@ def _ports(subject: Subject) -> Iterable[str]:
             yield from _held(subject, machine)
 
 
-def _held(subject: Subject, machine: Machine) -> Iterable[str]:
+def _held(subject: Subject, machine: MachineRecord) -> Iterable[str]:
     for name, component in PORT_USERS.items():
         owner = subject.network.owner_of_port(machine.address, machine.ports[name])
         if owner is not None:
@@ -117,9 +117,9 @@ def _held(subject: Subject, machine: Machine) -> Iterable[str]:
 
 
 def _space(subject: Subject) -> Iterable[str]:
-    free, needed = shutil.disk_usage(subject.places.root).free, SPACE * len(subject.record.machines)
+    free, needed = shutil.disk_usage(subject.paths.root).free, SPACE * len(subject.record.machines)
     if free < needed:
-        yield f"{subject.places.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed; make room or choose --state-dir"
+        yield f"{subject.paths.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed; make room or choose --state-dir"
 
 
 def _descriptors(subject: Subject) -> Iterable[str]:
@@ -138,6 +138,6 @@ CHECKS: Final = (
 )
 
 
-def components_run(places: Places) -> bool:
+def components_run(paths: ClusterPaths) -> bool:
     """Whether any process of this cluster runs, its daemon aside."""
-    return bool(marks.processes(places))
+    return bool(daemon_process.marked_processes(paths))

@@ -25,7 +25,7 @@ _ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class MachineRecord:
     """One machine that runs components. Its address and ports are its own for the cluster's life.
 
     `leaving` says that it is being taken out of the cluster: it stays in the record until nothing of it is left.
@@ -62,7 +62,7 @@ class ClusterRecord:
 
     name: str
     id: str
-    machines: tuple[Machine, ...]
+    machines: tuple[MachineRecord, ...]
     nodes: int = 3
     kubernetes_version: str = KUBERNETES
     config: str = ""
@@ -71,17 +71,17 @@ class ClusterRecord:
     format: int = FORMAT
 
     @property
-    def control_plane(self) -> Machine:
+    def control_plane(self) -> MachineRecord:
         """The first control plane machine: what the others join at, and the last to go."""
         return self.machines[0]
 
     @property
-    def further(self) -> tuple[Machine, ...]:
+    def further(self) -> tuple[MachineRecord, ...]:
         """The control plane machines that join the first one, without those that leave."""
         return tuple(machine for machine in self.machines[1:] if not machine.leaving)
 
     @property
-    def leaving(self) -> tuple[Machine, ...]:
+    def leaving(self) -> tuple[MachineRecord, ...]:
         """The machines that are being taken out, the last one first."""
         return tuple(machine for machine in reversed(self.machines) if machine.leaving)
 
@@ -95,7 +95,7 @@ class ClusterRecord:
         """How many nodes it is to have: workers, and one for each control plane."""
         return 1 + len(self.further) + self.nodes
 
-    def machine(self, name: str) -> Machine | None:
+    def machine(self, name: str) -> MachineRecord | None:
         """Return a machine by its name, None if there is none."""
         return next((machine for machine in self.machines if machine.name == name), None)
 
@@ -151,7 +151,7 @@ def load(path: Path) -> ClusterRecord | None:
     """
     try:
         found = json.loads(path.read_bytes())
-        machines = tuple(_typed(Machine(**machine)) for machine in found.pop("machines"))
+        machines = tuple(_typed(MachineRecord(**machine)) for machine in found.pop("machines"))
         return _whole(_typed(ClusterRecord(**found, machines=machines)))
     except FileNotFoundError:
         return None
@@ -165,8 +165,8 @@ def load(path: Path) -> ClusterRecord | None:
         ) from error
 
 
-_KINDS: Final = {"str": str, "int": int, "bool": bool, "Mapping[str, int]": dict, "tuple[Machine, ...]": tuple}
-T = TypeVar("T", Machine, ClusterRecord)
+_KINDS: Final = {"str": str, "int": int, "bool": bool, "Mapping[str, int]": dict, "tuple[MachineRecord, ...]": tuple}
+T = TypeVar("T", MachineRecord, ClusterRecord)
 
 
 def _typed(value: T) -> T:
@@ -186,7 +186,7 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
         raise ValueError(f"id {record.id!r}")
     for machine in record.machines:
         ipaddress.IPv4Address(machine.address)
-        if machine.ports.keys() != Machine(name="", address="").ports.keys() or any(
+        if machine.ports.keys() != MachineRecord(name="", address="").ports.keys() or any(
             type(port) is not int for port in machine.ports.values()
         ):
             raise ValueError(f"ports {machine.ports}")

@@ -18,11 +18,11 @@ from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import RealNetwork
-from kubewright.local import choosing, launch, preflight, programs, record
-from kubewright.local.claims import Claims
-from kubewright.local.control import Daemon
-from kubewright.local.launch import Launch
-from kubewright.local.places import Places
+from kubewright.local import allocation, daemon_process, preflight, programs, record
+from kubewright.local.allocation import AddressClaims
+from kubewright.local.daemon_client import Daemon
+from kubewright.local.daemon_process import DaemonSettings
+from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 
 PRIVATE = 0o700
@@ -31,7 +31,7 @@ DYING = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class UpOptions:
     """What the user asks for. None means: as it is, or the default for a new cluster."""
 
     nodes: int | None = None
@@ -47,7 +47,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class UpResult:
     """What `up` did."""
 
     changes: tuple[Change, ...]
@@ -58,8 +58,14 @@ class Outcome:
 
 
 def up(
-    places: Places, wish: Wish, *, sources: Sources, reporter: Reporter, clock: Clock | None = None, random: Random | None = None
-) -> Outcome:
+    paths: ClusterPaths,
+    options: UpOptions,
+    *,
+    sources: Sources,
+    reporter: Reporter,
+    clock: Clock | None = None,
+    random: Random | None = None,
+) -> UpResult:
     """Bring the cluster up and wait until all its nodes are ready.
 
     Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. What is found
@@ -68,39 +74,43 @@ def up(
     """
     clock, random = clock or SystemClock(), random or SystemRandom()
     start = clock.monotonic()
-    Files().make(Directory(path=PurePosixPath(places.root), mode=PRIVATE))
-    preflight.require_private(places.root)
-    with _locked(places), Claims() as claims:
-        daemon = Daemon(places)
-        found = record.load(places.record)
-        cluster = _wanted(places, wish, found, claims, random)
-        if wish.config:
-            _require_valid(places, cluster, random)
+    Files().make(Directory(path=PurePosixPath(paths.root), mode=PRIVATE))
+    preflight.require_private(paths.root)
+    with _locked(paths), AddressClaims() as claims:
+        daemon = Daemon(paths)
+        found = record.load(paths.record)
+        cluster = _wanted(paths, options, found, claims, random)
+        if options.config:
+            _require_valid(paths, cluster, random)
         version = cluster.kubernetes_version
-        paths = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=wish.kubectl)
-        running = daemon.runs or preflight.components_run(places)
+        found_programs = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
+        running = daemon.runs or preflight.components_run(paths)
         fresh = _names(cluster) - (_names(found) if found is not None else frozenset())
-        subject = preflight.Subject(places=places, record=cluster, programs=paths, network=RealNetwork(), running=running, fresh=fresh)
+        subject = preflight.Subject(
+            paths=paths, record=cluster, programs=found_programs, network=RealNetwork(), running=running, fresh=fresh
+        )
         preflight.run(subject, clock=clock)
-        _write_down(places, cluster, found)
+        _write_down(paths, cluster, found)
         if running and not daemon.runs:
-            _end_strays(places)
-        launch.write_launch(Launch(programs={name: str(path) for name, path in paths.items()}, owner=wish.owner), places)
-        with _undone_on_failure(places, cluster), _told_of_a_dead_daemon(daemon, clock):
+            _end_strays(paths)
+        daemon_process.write_settings(
+            DaemonSettings(programs={name: str(path) for name, path in found_programs.items()}, owner=options.owner), paths
+        )
+        with _undone_on_failure(paths, cluster), _explaining_a_dead_daemon(daemon, clock):
             daemon.start()  # it loads while we make keys
-            from kubewright.local.bringing_up import bring_up
-            from kubewright.local.work import Work
+            from kubewright.local.context import UpRun
+            from kubewright.local.up_operation import bring_up
 
-            work = Work(
-                places=places,
+            work = UpRun(
+                paths=paths,
                 cluster=cluster,
-                programs=paths,
+                programs=found_programs,
                 daemon=daemon,
                 clock=clock,
                 random=random,
                 reporter=reporter,
                 waiter=PollingWaiter(clock=clock, reporter=reporter),
-                within=wish.within,
+                within=options.within,
                 start=start,
                 free_leases=found is not None and not cluster.alone and (found.alone or not running),
             )
@@ -109,46 +119,46 @@ def up(
                 cluster = cluster.settled()
                 changes += bring_up(replace(work, cluster=cluster, free_leases=cluster.alone))[0]
         if not cluster.made:
-            record.save(replace(cluster, made=True), places.record)
+            record.save(replace(cluster, made=True), paths.record)
         total = clock.monotonic() - start
         reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
-        if wish.kubectl:
+        if options.kubectl:
             programs.bring_kubectl(version, sources=sources, reporter=reporter, clock=clock)
-        return Outcome(changes=changes, created=found is None, api_ready=api_ready, total=total)
+        return UpResult(changes=changes, created=found is None, api_ready=api_ready, total=total)
 
 
 @contextmanager
-def _locked(places: Places) -> Iterator[None]:
+def _locked(paths: ClusterPaths) -> Iterator[None]:
     """Hold the cluster's lock; it goes, and the directory with it, if no cluster came of what was wished."""
-    lock = Lock(PurePosixPath(places.lock), doing=f"up of cluster {places.name}")
+    lock = Lock(PurePosixPath(paths.lock), doing=f"up of cluster {paths.name}")
     lock.acquire()
     try:
         yield
     finally:
-        made = places.record.exists()
+        made = paths.record.exists()
         lock.release(remove=not made)
         if not made:
             with suppress(OSError):  # something else is in it
-                places.root.rmdir()
+                paths.root.rmdir()
 
 
-def _wanted(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims, random: Random) -> ClusterRecord:
+def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:
     """Return the cluster as wished. One that never came up may change its configuration."""
     if found is None or not found.made:
-        base = _fresh(places, wish, found, claims, random)
+        base = _new_record(paths, options, found, claims, random)
     else:
-        record.require_same(found, kubernetes_version=wish.kubernetes_version, config=wish.config)
-        base = found.scaled(found.nodes if wish.nodes is None else wish.nodes)
-    return base if wish.control_planes is None else choosing.resized(places, base, control_planes=wish.control_planes, claims=claims)
+        record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config)
+        base = found.scaled(found.nodes if options.nodes is None else options.nodes)
+    return base if options.control_planes is None else allocation.resized(paths, base, control_planes=options.control_planes, claims=claims)
 
 
-def _require_valid(places: Places, cluster: ClusterRecord, random: Random) -> None:
+def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) -> None:
     """Refuse a configuration before anything is started with it. Raises DocumentError and ValidationError."""
     from kubewright.local import configuration
-    from kubewright.local.machine import local_machine
+    from kubewright.local.machine import machine_host
 
     machine = cluster.control_plane
-    host = local_machine(places, machine.name, programs={}, daemon=Daemon(places))
+    host = machine_host(paths, machine.name, programs={}, daemon=Daemon(paths))
     configuration.load(
         cluster.config,
         machine=machine,
@@ -159,21 +169,21 @@ def _require_valid(places: Places, cluster: ClusterRecord, random: Random) -> No
     )
 
 
-def _write_down(places: Places, cluster: ClusterRecord, found: ClusterRecord | None) -> None:
+def _write_down(paths: ClusterPaths, cluster: ClusterRecord, found: ClusterRecord | None) -> None:
     """Save the record. What is left of a start with another configuration goes first, and what runs of a cluster whose files were removed."""
     if cluster == found:
         return
-    if (found is None and _has_remains(places)) or (found is not None and not _same_making(found, cluster)):
+    if (found is None and _has_leftover_files(paths)) or (found is not None and not _same_making(found, cluster)):
         from kubewright.local.down import clear, stop
 
-        stop(places)
-        clear(places, keep_data=False)
-    record.save(cluster, places.record)
+        stop(paths)
+        clear(paths, keep_data=False)
+    record.save(cluster, paths.record)
 
 
-def _has_remains(places: Places) -> bool:
+def _has_leftover_files(paths: ClusterPaths) -> bool:
     """Tell whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
-    return preflight.components_run(places) or places.machines.exists() or places.nodes.exists()
+    return preflight.components_run(paths) or paths.machines.exists() or paths.nodes.exists()
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
@@ -184,32 +194,34 @@ def _names(cluster: ClusterRecord) -> frozenset[str]:
     return frozenset(machine.name for machine in cluster.machines)
 
 
-def _fresh(places: Places, wish: Wish, found: ClusterRecord | None, claims: Claims, random: Random) -> ClusterRecord:
+def _new_record(
+    paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random
+) -> ClusterRecord:
     from kubewright.local.configuration import version_of
 
     if found is None:
-        first = choosing.machine(places, record.first_name(places.name), claims=claims)
-        found = ClusterRecord(name=places.name, id=record.new_id(random), machines=(first,))
+        first = allocation.new_machine(paths, record.first_name(paths.name), claims=claims)
+        found = ClusterRecord(name=paths.name, id=record.new_id(random), machines=(first,))
     for machine in found.machines:
         claims.take(machine.address)
-    config = found.config if wish.config is None else wish.config
+    config = found.config if options.config is None else options.config
     return replace(
         found,
-        nodes=found.nodes if wish.nodes is None else wish.nodes,
-        kubernetes_version=version_of(config, wish.kubernetes_version),
+        nodes=found.nodes if options.nodes is None else options.nodes,
+        kubernetes_version=version_of(config, options.kubernetes_version),
         config=config,
     )
 
 
-def _end_strays(places: Places) -> None:
+def _end_strays(paths: ClusterPaths) -> None:
     """End daemons that nobody knows any more, their records lost: two would be in each other's way. Components go on."""
     from kubewright.local.down import end_daemons
 
-    end_daemons(places)
+    end_daemons(paths)
 
 
 @contextmanager
-def _told_of_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
+def _explaining_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
     """Say that the daemon died, and its last words, where all that a phase could say is that nobody answered."""
     try:
         yield
@@ -220,7 +232,7 @@ def _told_of_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
 
 
 @contextmanager
-def _undone_on_failure(places: Places, cluster: ClusterRecord) -> Iterator[None]:
+def _undone_on_failure(paths: ClusterPaths, cluster: ClusterRecord) -> Iterator[None]:
     """Leave nothing running of a cluster that could not be made; one that was made before is left as it is, for a look and a repair."""
     try:
         yield
@@ -228,5 +240,5 @@ def _undone_on_failure(places: Places, cluster: ClusterRecord) -> Iterator[None]
         if not cluster.made:
             from kubewright.local.down import stop
 
-            stop(places)
+            stop(paths)
         raise

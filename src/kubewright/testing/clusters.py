@@ -1,17 +1,33 @@
-"""The cluster behind the fixture: one for a test run, started by whichever of its processes asks first."""
+"""The cluster behind the fixture: one for a test run, started by whichever of its processes asks first, with a namespace for each test.
+
+A person sees nothing of its start, unless its programs have to be fetched or built first.
+"""
 
 from __future__ import annotations
 
-from kubewright.base.clock import SystemClock
-from kubewright.base.errors import Locked, UsageError
-from kubewright.base.events import Reporter
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base import events
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.errors import APIError, Locked, NotFound, UsageError
+from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.waiting import PollingWaiter
+from kubewright.kube.client import KubeClient
+from kubewright.kube.resources import named
 from kubewright.local import status
 from kubewright.local.cluster import LocalCluster
 from kubewright.local.down import forget
-from kubewright.local.places import Places
+from kubewright.local.paths import ClusterPaths
 from kubewright.testing.runs import Run, abandoned
 from kubewright.testing.settings import Settings
+
+if TYPE_CHECKING:
+    import pytest
+
 
 WITHIN = 1800.0
 """Seconds for another process of the run to bring the cluster up: it may have to build the programs first."""
@@ -44,7 +60,7 @@ def obtain(run: Run, wanted: Settings, *, reporter: Reporter) -> LocalCluster:
 def _bring_up(cluster: LocalCluster, run: Run) -> str | None:
     """Start the cluster unless it is up. Returns why that must wait: another process is at it."""
     try:
-        if not _is_up(cluster.places):
+        if not _is_up(cluster.paths):
             for left in abandoned(run.state_dir):
                 forget(left)
             cluster.up()
@@ -53,11 +69,79 @@ def _bring_up(cluster: LocalCluster, run: Run) -> str | None:
     return None
 
 
-def _is_up(where: Places) -> bool:
+def _is_up(where: ClusterPaths) -> bool:
     return where.record.exists() and status.status(where)["state"] == "Ready"
 
 
 def finish(run: Run) -> None:
     """Remove the run's cluster if there is one."""
-    if run.places.root.exists():
-        forget(run.places)
+    if run.paths.root.exists():
+        forget(run.paths)
+
+
+@contextmanager
+def fresh_namespace(client: KubeClient, *, test: str) -> Iterator[str]:
+    """Make a namespace named after a test, wait until pods can be made in it, and delete it afterwards, without waiting."""
+    made = client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": f"{prefix(test)}-"}})
+    name = str(made["metadata"]["name"])
+    try:
+        waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+        waiter.until(lambda: _account(client, name), within=30, saying="the default service account", every=0.01, at_most=0.1)
+        yield name
+    finally:
+        with suppress(APIError):  # the test may have stopped the API server or deleted the namespace; it all goes with the cluster
+            client.delete(named("Namespace"), name, propagation="Background")
+
+
+def prefix(test: str) -> str:
+    """Turn the name of a test into the beginning of a namespace's name (RFC 1123 label), which the API server then completes."""
+    return re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:40].strip("-") or "test"
+
+
+def _account(client: KubeClient, namespace: str) -> str | None:
+    try:
+        client.get(named("ServiceAccount"), "default", namespace)
+    except NotFound:
+        return "it is not there yet"
+    return None
+
+
+EVERY: Final = 10.0
+"""Seconds between two lines about one task."""
+
+
+class TerminalLines:
+    """A reporter that writes progress and warnings past pytest's capturing; silent in workers, which have no terminal."""
+
+    def __init__(self, config: pytest.Config, *, clock: Clock | None = None) -> None:
+        self._terminal = config.pluginmanager.getplugin("terminalreporter")
+        self._capture = config.pluginmanager.getplugin("capturemanager")
+        self._clock = clock or SystemClock()
+        self._told: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def emit(self, event: events.Event, /) -> None:
+        if isinstance(event, events.Warned):
+            self._write(f"warning: {event.text}")
+        elif isinstance(event, events.Progress) and self._due(event.task):
+            share = f" {100 * event.done / event.total:.0f} %" if event.total else ""
+            self._write(f"{event.task}{share}")
+
+    def _due(self, task: str) -> bool:
+        now = self._clock.monotonic()
+        with self._lock:
+            if now - self._told.get(task, -EVERY) < EVERY:
+                return False
+            self._told[task] = now
+            return True
+
+    def _write(self, text: str) -> None:
+        if self._terminal is None:
+            return
+        with self._lock:
+            if self._capture is None:
+                self._terminal.write_line(f"kubewright: {text}")
+                return
+            with self._capture.global_and_fixture_disabled():
+                self._terminal.ensure_newline()
+                self._terminal.write_line(f"kubewright: {text}")

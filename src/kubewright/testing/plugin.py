@@ -61,7 +61,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say what was left running, and how to end it."""
     run = config.stash.get(_RUN, None)
-    if run is None or not config.getoption("kubewright_keep") or not run.places.record.exists():
+    if run is None or not config.getoption("kubewright_keep") or not run.paths.record.exists():
         return
     from kubewright.local.cluster import LocalCluster
 
@@ -75,8 +75,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def kubewright_cluster(request: pytest.FixtureRequest) -> LocalCluster:
     """A running cluster: `.kubeconfig` for any client, `.client()` for ours, `.name`."""
     from kubewright.testing import clusters
+    from kubewright.testing.clusters import TerminalLines
     from kubewright.testing.settings import settings
-    from kubewright.testing.telling import TerminalLines
 
     with _readable_errors():
         return clusters.obtain(_run(request.config), settings(request.config), reporter=TerminalLines(request.config))
@@ -92,9 +92,9 @@ def _kubewright_client(kubewright_cluster: LocalCluster) -> Iterator[KubeClient]
 @pytest.fixture
 def kubewright_namespace(_kubewright_client: KubeClient, request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a fresh namespace whose default service account is there; deleted after the test, without waiting."""
-    from kubewright.testing import namespaces
+    from kubewright.testing import clusters
 
-    with _readable_errors(), namespaces.fresh(_kubewright_client, test=request.node.name) as name:
+    with _readable_errors(), clusters.fresh_namespace(_kubewright_client, test=request.node.name) as name:
         yield name
 
 

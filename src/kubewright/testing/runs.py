@@ -14,7 +14,7 @@ from typing import Final
 from kubewright.base.entropy import token_bytes
 from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.local.places import Places, places, state_directory
+from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
 from kubewright.tokens.characters import draw
 
 _NAME: Final = re.compile(r"pytest-([0-9]+)-[a-z0-9]{5}", re.ASCII)
@@ -45,9 +45,9 @@ class Run:
         return asdict(self)
 
     @property
-    def places(self) -> Places:
+    def paths(self) -> ClusterPaths:
         """Where its cluster lies."""
-        return places(self.name, state_dir=self.state_dir)
+        return cluster_paths(self.name, state_dir=self.state_dir)
 
     @property
     def is_here(self) -> bool:
@@ -55,26 +55,26 @@ class Run:
         return not self.owner or RealProcesses().alive(Identity.parse(self.owner))
 
 
-def abandoned(state_dir: str) -> Iterator[Places]:
+def abandoned(state_dir: str) -> Iterator[ClusterPaths]:
     """Find what runs left that were killed together with their daemon, or before they had one. Clusters that were kept are not meant.
 
     A daemon that answers looks after its owner itself: it may be of another container, where our view of processes means nothing.
     """
-    from kubewright.local.control import Control
+    from kubewright.local.daemon_client import ControlClient
 
     for root in sorted(Path(state_dir).glob("pytest-*")):
         name = _NAME.fullmatch(root.name)
-        if name is not None and _has_ended(Places(root), int(name[1])) and not Control(Places(root)).answers():
-            yield Places(root)
+        if name is not None and _has_ended(ClusterPaths(root), int(name[1])) and not ControlClient(ClusterPaths(root)).answers():
+            yield ClusterPaths(root)
 
 
-def _has_ended(where: Places, pid: int) -> bool:
+def _has_ended(where: ClusterPaths, pid: int) -> bool:
     """Whether the run of a cluster has ended; where it was killed before it noted its identity, its process id must do."""
     from kubewright.base.errors import HostError
-    from kubewright.local.launch import read_launch
+    from kubewright.local.daemon_process import read_settings
 
     try:
-        owner = read_launch(where).owner
+        owner = read_settings(where).owner
     except HostError:
         return Identity.of(pid) is None
     return bool(owner) and not RealProcesses().alive(Identity.parse(owner))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from kubewright.agent.profile import GIB, MachineProfile, NodeFacts
+from kubewright.agent.status.facts import GIB, MachineProfile, NodeFacts
 
 NOW = "2026-01-02T03:04:05Z"
 LATER = "2026-01-02T03:14:05Z"

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.agent import authorizing
-from kubewright.agent.kubelet_api import KubeletServer
+from kubewright.agent import server as authorizing
 from kubewright.agent.logs import BadLogRequest, LogOptions, NoLog, limited
+from kubewright.agent.server import KubeletServer
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
 from kubewright.http import aio, loop, tls
@@ -281,7 +281,7 @@ def test_a_limit_cuts_at_its_byte(pieces: list[bytes], limit: int):
 
 
 def test_the_serving_certificate_is_for_the_address():
-    from kubewright.agent.serving_pair import serving_pair
+    from kubewright.agent.server import serving_pair
     from kubewright.base.randomness import SeededRandom
 
     certificate, key = serving_pair(name="kubelet", addresses=["127.0.0.11"], now=NOW, random=SeededRandom(1))

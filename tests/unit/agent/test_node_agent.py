@@ -13,10 +13,10 @@ from agent_values import facts, stored
 from fake_api import Call, FakeAPI
 from fake_controllers import START, Controllers
 
-from kubewright.agent import lease, registration
-from kubewright.agent.home import MemoryHome
+from kubewright.agent import leases, registration
+from kubewright.agent.certificates.store import MemoryCredentialStore
 from kubewright.agent.node import NodePhase
-from kubewright.agent.timings import Timings
+from kubewright.agent.seams import Timings
 from kubewright.base.errors import CertificateError, Forbidden, Unauthorized
 from kubewright.base.events import RecordingReporter, State
 from kubewright.kube.credentials import Anonymous, ClientCertificate
@@ -30,7 +30,7 @@ def last_request(api: FakeAPI) -> str:
 
 
 async def test_a_machine_joins_and_becomes_ready():
-    api, home, reporter = FakeAPI(), MemoryHome(), RecordingReporter()
+    api, home, reporter = FakeAPI(), MemoryCredentialStore(), RecordingReporter()
     Controllers(api, sign_after=0.05, range_after=0.05)
     async with running(agent_of(api, home=home, reporter=reporter)) as agent:
         await agent.ready.wait()
@@ -84,7 +84,7 @@ async def test_a_stored_certificate_that_cannot_be_used_is_replaced(pair: dict[s
 
 
 async def test_an_unreadable_home_is_joined_anew():
-    class Broken(MemoryHome):
+    class Broken(MemoryCredentialStore):
         def pair(self):
             raise CertificateError("not PEM")
 
@@ -269,7 +269,7 @@ async def test_a_lease_that_cannot_be_created_does_not_keep_the_node_from_being_
 async def test_a_node_that_was_there_renews_its_lease_at_once():
     api = FakeAPI()
     api.put(stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
-    api.put(lease.new_lease(api.get(NODE, "node-1"), duration=40, now="2026-01-01T00:00:00.000000Z"))
+    api.put(leases.new_lease(api.get(NODE, "node-1"), duration=40, now="2026-01-01T00:00:00.000000Z"))
     async with running(agent_of(api, home=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
@@ -351,7 +351,7 @@ async def test_conditions_that_a_controller_set_during_a_stall_are_put_back():
 
 
 async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
-    api, home = FakeAPI(), MemoryHome()
+    api, home = FakeAPI(), MemoryCredentialStore()
     Controllers(api, lifetime=1000)
     async with running(agent_of(api, home=home)) as agent:
         await agent.ready.wait()
@@ -372,7 +372,7 @@ async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
 
 
 async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
-    api, home = FakeAPI(), MemoryHome()
+    api, home = FakeAPI(), MemoryCredentialStore()
     Controllers(api, lifetime=1000)
     async with running(agent_of(api, home=home)) as agent:
         await agent.ready.wait()
@@ -387,7 +387,7 @@ async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
 
 
 async def test_an_expired_certificate_is_replaced_with_the_bootstrap_credentials():
-    api, home = FakeAPI(), MemoryHome()
+    api, home = FakeAPI(), MemoryCredentialStore()
     controllers = Controllers(api, lifetime=1000)
     async with running(agent_of(api, home=home, timings=Timings(certificate_wait=60))) as agent:
         await agent.ready.wait()

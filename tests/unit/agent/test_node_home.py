@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from fake_controllers import made_pair
 
-from kubewright.agent.home_files import DirectoryHome
-from kubewright.agent.identity import is_usable, stored
+from kubewright.agent.certificates.manager import is_usable, stored_credentials
+from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
@@ -26,8 +26,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def home(tmp_path: Path, clock: FakeClock) -> DirectoryHome:
-    return DirectoryHome.below(tmp_path / "node-1", clock=clock)
+def home(tmp_path: Path, clock: FakeClock) -> FileCredentialStore:
+    return FileCredentialStore.below(tmp_path / "node-1", clock=clock)
 
 
 def files(tmp_path: Path) -> list[str]:
@@ -38,27 +38,27 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_an_empty_home_has_nothing(home: DirectoryHome, tmp_path: Path, clock: FakeClock):
+def test_an_empty_home_has_nothing(home: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     assert home.cluster() is None
     assert home.pair() is None
     assert not is_usable(home, "node-1", now=clock.now())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_kept_is_found_again_by_another(home: DirectoryHome, tmp_path: Path, clock: FakeClock):
+def test_what_was_kept_is_found_again_by_another(home: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     pair = made_pair()
     home.keep_cluster(CLUSTER)
     home.keep_pair(pair)
-    other = DirectoryHome.below(tmp_path / "node-1", clock=clock)
+    other = FileCredentialStore.below(tmp_path / "node-1", clock=clock)
     assert other.cluster() == CLUSTER
     found = other.pair()
     assert found is not None
     assert found.pem() == pair.pem()
     assert is_usable(other, "node-1", now=clock.now())
-    assert stored(other, "node-2", now=clock.now()) is None
+    assert stored_credentials(other, "node-2", now=clock.now()) is None
 
 
-def test_files_modes_and_link_are_the_kubelets(home: DirectoryHome, tmp_path: Path, clock: FakeClock):
+def test_files_modes_and_link_are_the_kubelets(home: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     pair = made_pair()
     home.keep_cluster(CLUSTER)
     home.keep_pair(pair)
@@ -83,7 +83,7 @@ def test_files_modes_and_link_are_the_kubelets(home: DirectoryHome, tmp_path: Pa
     assert document["contexts"][0]["context"]["namespace"] == "default"
 
 
-def test_two_rotations_in_one_second_are_two_files(home: DirectoryHome, tmp_path: Path):
+def test_two_rotations_in_one_second_are_two_files(home: FileCredentialStore, tmp_path: Path):
     made = [made_pair() for _ in range(3)]
     for pair in made:
         home.keep_pair(pair)
@@ -93,7 +93,7 @@ def test_two_rotations_in_one_second_are_two_files(home: DirectoryHome, tmp_path
     assert (pki / "kubelet-client-current.pem").read_bytes() == made[-1].pem()
 
 
-def test_an_interrupted_switch_is_finished(home: DirectoryHome, tmp_path: Path):
+def test_an_interrupted_switch_is_finished(home: FileCredentialStore, tmp_path: Path):
     pair = made_pair()
     home.keep_pair(pair)
     pki = tmp_path / "node-1" / "pki"
@@ -104,7 +104,7 @@ def test_an_interrupted_switch_is_finished(home: DirectoryHome, tmp_path: Path):
     assert "kubelet-client-current.pem" in files(tmp_path)
 
 
-def test_a_dangling_link_counts_as_missing(home: DirectoryHome, tmp_path: Path):
+def test_a_dangling_link_counts_as_missing(home: FileCredentialStore, tmp_path: Path):
     home.keep_pair(made_pair())
     pki = tmp_path / "node-1" / "pki"
     (pki / "kubelet-client-current.pem").resolve().unlink()
@@ -113,7 +113,7 @@ def test_a_dangling_link_counts_as_missing(home: DirectoryHome, tmp_path: Path):
     assert home.pair() is not None
 
 
-def test_a_file_where_the_link_belongs_is_an_error(home: DirectoryHome, tmp_path: Path):
+def test_a_file_where_the_link_belongs_is_an_error(home: FileCredentialStore, tmp_path: Path):
     pki = tmp_path / "node-1" / "pki"
     pki.mkdir(parents=True)
     (pki / "kubelet-client-current.pem").write_text("mine")
@@ -123,7 +123,7 @@ def test_a_file_where_the_link_belongs_is_an_error(home: DirectoryHome, tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", made_pair().certificate_pem()], ids=["empty", "garbage", "no key"])
-def test_an_unreadable_pair_is_an_error_that_names_the_file(home: DirectoryHome, tmp_path: Path, clock: FakeClock, content: bytes):
+def test_an_unreadable_pair_is_an_error_that_names_the_file(home: FileCredentialStore, tmp_path: Path, clock: FakeClock, content: bytes):
     home.keep_cluster(CLUSTER)
     home.keep_pair(made_pair())
     current = tmp_path / "node-1" / "pki" / "kubelet-client-current.pem"
@@ -133,7 +133,7 @@ def test_an_unreadable_pair_is_an_error_that_names_the_file(home: DirectoryHome,
     assert not is_usable(home, "node-1", now=clock.now())
 
 
-def test_a_key_of_another_certificate_is_refused(home: DirectoryHome, tmp_path: Path):
+def test_a_key_of_another_certificate_is_refused(home: FileCredentialStore, tmp_path: Path):
     one, two = made_pair(), made_pair()
     home.keep_pair(one)
     (tmp_path / "node-1" / "pki" / "kubelet-client-current.pem").resolve().write_bytes(one.certificate_pem() + two.key.pem())
@@ -151,7 +151,7 @@ def test_the_pair_in_a_kubeconfig_of_init_becomes_the_first_one(tmp_path: Path, 
         ca_pem=CLUSTER.ca_pem,
     )
     (tmp_path / "kubelet.conf").write_text(yaml.dump(document))
-    home = DirectoryHome(tmp_path / "node-1" / "pki", tmp_path / "kubelet.conf", clock=clock)
+    home = FileCredentialStore(tmp_path / "node-1" / "pki", tmp_path / "kubelet.conf", clock=clock)
     found = home.pair()
     assert found is not None
     assert found.pem() == pair.pem()
@@ -162,9 +162,9 @@ def test_the_pair_in_a_kubeconfig_of_init_becomes_the_first_one(tmp_path: Path, 
 def test_nothing_is_synced_where_a_power_cut_does_not_count(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    quick = DirectoryHome.below(tmp_path / "quick", clock=clock, durable=False)
+    quick = FileCredentialStore.below(tmp_path / "quick", clock=clock, durable=False)
     quick.keep_cluster(CLUSTER)
     quick.keep_pair(made_pair())
     assert synced == []
-    DirectoryHome.below(tmp_path / "sure", clock=clock).keep_pair(made_pair())
+    FileCredentialStore.below(tmp_path / "sure", clock=clock).keep_pair(made_pair())
     assert len(synced) >= 3

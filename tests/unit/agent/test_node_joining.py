@@ -9,8 +9,7 @@ import pytest
 from fake_api import FakeAPI
 from fake_controllers import START, Controllers, made_pair
 
-from kubewright.agent.joining import TokenBootstrap
-from kubewright.agent.requests import Desk
+from kubewright.agent.certificates.bootstrap import SharedIssuer, TokenBootstrap
 from kubewright.base.errors import CertificateError, Invalid, TrustError, WaitTimeout
 from kubewright.discovery import csr
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
@@ -85,8 +84,8 @@ def wanted(name: str) -> csr.RequestedCertificate:
     return csr.node_client(name, keys.generate(Algorithm.ECDSA_P256))
 
 
-def desk_of(api: FakeAPI) -> Desk:
-    return Desk(api.connect(Access(server=NAMED, ca_pem=CA)))
+def desk_of(api: FakeAPI) -> SharedIssuer:
+    return SharedIssuer(api.connect(Access(server=NAMED, ca_pem=CA)))
 
 
 def put_status(api: FakeAPI, name: str, **status: Any) -> None:

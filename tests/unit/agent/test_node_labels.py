@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.agent.labels import check_labels, default_labels
+from kubewright.agent.status.facts import check_labels, default_labels
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldErrorType
 

@@ -7,8 +7,9 @@ from fake_controllers import made_pair
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.agent import certificates, lease
-from kubewright.agent.certificates import rotation_point
+from kubewright.agent import leases
+from kubewright.agent.certificates import manager
+from kubewright.agent.certificates.manager import rotation_point
 from kubewright.base.randomness import SeededRandom
 
 
@@ -21,7 +22,7 @@ OWNER = {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "uid-of-no
 
 
 def test_a_new_lease_is_held_by_its_node_and_owned_by_it():
-    assert lease.new_lease(node(), duration=40, now=MOMENT) == {
+    assert leases.new_lease(node(), duration=40, now=MOMENT) == {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": "node-1", "namespace": "kube-node-lease", "ownerReferences": [OWNER]},
@@ -30,11 +31,11 @@ def test_a_new_lease_is_held_by_its_node_and_owned_by_it():
 
 
 def test_renewing_changes_duration_and_time_only():
-    old = lease.new_lease(node(), duration=40, now=MOMENT)
+    old = leases.new_lease(node(), duration=40, now=MOMENT)
     old["metadata"]["resourceVersion"] = "7"
     old["spec"]["holderIdentity"] = "somebody else"
     later = "2026-01-02T03:04:15.200000Z"
-    new = lease.renewed(old, node(), duration=50, now=later)
+    new = leases.renewed(old, node(), duration=50, now=later)
     assert new["spec"] == {"holderIdentity": "somebody else", "leaseDurationSeconds": 50, "renewTime": later}
     assert new["metadata"] == old["metadata"]
     assert old["spec"]["renewTime"] == MOMENT
@@ -42,9 +43,9 @@ def test_renewing_changes_duration_and_time_only():
 
 def test_an_owner_is_added_where_there_is_none():
     bare = {"metadata": {"name": "node-1"}, "spec": {}}
-    assert not lease.has_owner(bare)
-    assert lease.renewed(bare, node(), duration=40, now=MOMENT)["metadata"]["ownerReferences"] == [OWNER]
-    assert "ownerReferences" not in lease.renewed(bare, None, duration=40, now=MOMENT)["metadata"]
+    assert not leases.has_owner(bare)
+    assert leases.renewed(bare, node(), duration=40, now=MOMENT)["metadata"]["ownerReferences"] == [OWNER]
+    assert "ownerReferences" not in leases.renewed(bare, None, duration=40, now=MOMENT)["metadata"]
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -71,4 +72,4 @@ def test_a_certificate_of_one_year_rotates_between_day_255_and_day_328():
     ("changes", "fits"), [({}, True), ({"name": "node-2"}, False), ({"group": "others"}, False)], ids=["ours", "another's", "no group"]
 )
 def test_a_certificate_has_to_be_for_this_node_and_its_group(changes: dict[str, str], fits: bool):
-    assert certificates.satisfies(made_pair(**changes).leaf, node_name="node-1") is fits
+    assert manager.satisfies(made_pair(**changes).leaf, node_name="node-1") is fits

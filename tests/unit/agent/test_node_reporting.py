@@ -5,9 +5,10 @@ from typing import Any
 
 from agent_values import LATER, NOW, facts, stored
 
-from kubewright.agent import registration, reporting, status
-from kubewright.agent.reporting import Report
-from kubewright.agent.timings import Timings
+from kubewright.agent import registration
+from kubewright.agent.seams import Timings
+from kubewright.agent.status import manager, setters
+from kubewright.agent.status.manager import ReportSchedule
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.patches import node_status_patch
 
@@ -17,44 +18,44 @@ def node(**spec: Any):
 
 
 def ready_node():
-    return stored(status.compute(node(podCIDR="10.128.0.0/24"), facts(), now=NOW), podCIDR="10.128.0.0/24")
+    return stored(setters.compute(node(podCIDR="10.128.0.0/24"), facts(), now=NOW), podCIDR="10.128.0.0/24")
 
 
 def test_the_first_round_always_reports():
-    assert Report().is_due(0.0, Timings())
+    assert ReportSchedule().is_due(0.0, Timings())
 
 
 def test_the_first_forced_report_after_a_change_comes_within_two_and_a_half_to_seven_and_a_half_minutes():
     random, timings = SeededRandom(3), Timings()
-    spreads = [Report(sent_at=0.0).attempted(changed=True, timings=timings, random=random).spread for _ in range(500)]
+    spreads = [ReportSchedule(sent_at=0.0).attempted(changed=True, timings=timings, random=random).spread for _ in range(500)]
     assert len(spreads) == 500
     assert min(spreads) >= -150
     assert max(spreads) < 150
     assert max(spreads) - min(spreads) > 250
-    report = Report(sent_at=0.0, spread=-150)
+    report = ReportSchedule(sent_at=0.0, spread=-150)
     assert not report.is_due(149.9, timings)
     assert report.is_due(150.0, timings)
 
 
 def test_a_periodic_report_is_followed_by_one_after_exactly_five_minutes():
     timings = Timings()
-    report = Report(sent_at=100.0, spread=77.0).attempted(changed=False, timings=timings, random=SeededRandom()).sent(477.0)
-    assert report == Report(sent_at=477.0, spread=0.0)
+    report = ReportSchedule(sent_at=100.0, spread=77.0).attempted(changed=False, timings=timings, random=SeededRandom()).sent(477.0)
+    assert report == ReportSchedule(sent_at=477.0, spread=0.0)
     assert not report.is_due(776.9, timings)
     assert report.is_due(777.0, timings)
 
 
 def test_a_failing_first_report_draws_its_spread_again():
     random, timings = SeededRandom(1), Timings()
-    first = Report().attempted(changed=False, timings=timings, random=random)
+    first = ReportSchedule().attempted(changed=False, timings=timings, random=random)
     second = first.attempted(changed=False, timings=timings, random=random)
     assert first.spread != second.spread
 
 
 def test_moved_heartbeats_alone_are_no_change():
     old = ready_node()
-    new = status.compute(old, facts(), now=LATER)
-    assert not reporting.status_changed(old["status"], new["status"])
+    new = setters.compute(old, facts(), now=LATER)
+    assert not manager.status_changed(old["status"], new["status"])
     assert node_status_patch(old, new) == {
         "status": {
             "conditions": [
@@ -68,7 +69,7 @@ def test_a_changed_ready_message_alone_is_a_change():
     old = ready_node()
     new = copy.deepcopy(old)
     new["status"]["conditions"][3]["message"] = "other"
-    assert reporting.status_changed(old["status"], new["status"])
+    assert manager.status_changed(old["status"], new["status"])
 
 
 def test_quantities_are_compared_by_value_and_missing_maps_equal_empty_ones():
@@ -76,21 +77,21 @@ def test_quantities_are_compared_by_value_and_missing_maps_equal_empty_ones():
     new = copy.deepcopy(old)
     new["status"]["capacity"]["cpu"] = "4000m"
     new["status"]["images"] = []
-    assert not reporting.status_changed(old["status"], new["status"])
+    assert not manager.status_changed(old["status"], new["status"])
     new["status"]["capacity"]["cpu"] = "5"
-    assert reporting.status_changed(old["status"], new["status"])
+    assert manager.status_changed(old["status"], new["status"])
 
 
 def test_conditions_of_others_are_not_part_of_the_patch():
     old = ready_node()
     old["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False", "lastHeartbeatTime": NOW})
-    body = node_status_patch(old, status.compute(old, facts(), now=LATER))
+    body = node_status_patch(old, setters.compute(old, facts(), now=LATER))
     assert [row["type"] for row in body["status"]["conditions"]] == ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]
 
 
 def test_changed_addresses_replace_the_whole_list():
     old = ready_node()
-    new = status.compute(old, facts(addresses=("10.0.0.1", "fd00::1")), now=NOW)
+    new = setters.compute(old, facts(addresses=("10.0.0.1", "fd00::1")), now=NOW)
     assert node_status_patch(old, new) == {
         "status": {
             "addresses": [
@@ -106,7 +107,7 @@ def test_changed_addresses_replace_the_whole_list():
 def test_a_corrected_label_is_a_change_of_labels_only():
     old = ready_node()
     old["metadata"]["labels"]["kubernetes.io/arch"] = "wrong"
-    new = status.compute(old, facts(), now=NOW)
-    assert reporting.labels_changed(old, new)
-    assert not reporting.status_changed(old["status"], new["status"])
+    new = setters.compute(old, facts(), now=NOW)
+    assert manager.labels_changed(old, new)
+    assert not manager.status_changed(old["status"], new["status"])
     assert node_status_patch(old, new)["metadata"] == {"labels": {"kubernetes.io/arch": "amd64"}}

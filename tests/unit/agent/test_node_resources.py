@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from agent_values import machine
 
-from kubewright.agent import resources
-from kubewright.agent.profile import GIB, simulated_machine
+from kubewright.agent.status import resources
+from kubewright.agent.status.facts import GIB, simulated_machine
 from kubewright.base.quantity import Quantity
 
 

@@ -5,8 +5,9 @@ import copy
 import pytest
 from agent_values import LATER, NOW, facts, machine, stored
 
-from kubewright.agent import conditions, registration, reporting, status
-from kubewright.agent.timings import Timings
+from kubewright.agent import registration
+from kubewright.agent.seams import Timings
+from kubewright.agent.status import manager, setters
 from kubewright.base.errors import ValidationError
 
 
@@ -40,11 +41,11 @@ def test_a_node_without_taints_has_no_taint_list_and_a_simulated_one_says_so():
 
 def test_a_node_is_ready_once_it_has_a_pod_range():
     first = registration.first_node(facts(), now=NOW)
-    waiting = conditions.find(first["status"]["conditions"], "Ready")
+    waiting = setters.find(first["status"]["conditions"], "Ready")
     assert waiting is not None
     assert "podCIDR" in waiting["message"]
-    ready = status.compute(stored(first, podCIDR="10.128.0.0/24"), facts(), now=LATER)
-    assert conditions.find(ready["status"]["conditions"], "Ready") == {
+    ready = setters.compute(stored(first, podCIDR="10.128.0.0/24"), facts(), now=LATER)
+    assert setters.find(ready["status"]["conditions"], "Ready") == {
         "type": "Ready",
         "status": "True",
         "reason": "KubeletReady",
@@ -52,8 +53,8 @@ def test_a_node_is_ready_once_it_has_a_pod_range():
         "lastHeartbeatTime": LATER,
         "lastTransitionTime": LATER,
     }
-    assert conditions.is_true(ready, "Ready")
-    assert not conditions.is_true(first, "Ready")
+    assert setters.is_true(ready, "Ready")
+    assert not setters.is_true(first, "Ready")
 
 
 def test_a_node_with_a_label_that_it_may_not_have_is_not_even_made():
@@ -66,7 +67,7 @@ def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
     node["status"]["capacity"]["example.org/gpu"] = "2"
     node["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False"})
     before = copy.deepcopy(node)
-    new = status.compute(node, facts(), now=LATER)
+    new = setters.compute(node, facts(), now=LATER)
     assert node == before
     assert new["status"]["capacity"]["example.org/gpu"] == "2"
     assert len(new["status"]["conditions"]) == 5
@@ -74,7 +75,7 @@ def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
 
 def test_a_pressure_condition_that_somebody_reworded_stays_until_it_flips():
     rows = [{"type": "MemoryPressure", "status": "False", "reason": "Other", "message": "words", "lastTransitionTime": NOW}]
-    conditions.set_pressures(rows, now=LATER)
+    setters.update_pressures(rows, now=LATER)
     assert rows[0] == {
         "type": "MemoryPressure",
         "status": "False",
@@ -83,23 +84,23 @@ def test_a_pressure_condition_that_somebody_reworded_stays_until_it_flips():
         "lastTransitionTime": NOW,
         "lastHeartbeatTime": LATER,
     }
-    conditions.set_pressures(rows, now=LATER, under={"MemoryPressure"})
+    setters.update_pressures(rows, now=LATER, under={"MemoryPressure"})
     assert (rows[0]["status"], rows[0]["reason"], rows[0]["lastTransitionTime"]) == ("True", "KubeletHasInsufficientMemory", LATER)
 
 
 def test_an_unknown_condition_of_the_lifecycle_controller_flips_back():
     rows = [{"type": "DiskPressure", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "x", "lastTransitionTime": NOW}]
-    conditions.set_pressures(rows, now=LATER)
+    setters.update_pressures(rows, now=LATER)
     assert (rows[0]["status"], rows[0]["reason"], rows[0]["lastTransitionTime"]) == ("False", "KubeletHasNoDiskPressure", LATER)
 
 
 def test_several_errors_are_joined_without_duplicates():
-    assert conditions.join_errors(["a"]) == "a"
-    assert conditions.join_errors(["a", "b", "a"]) == "[a, b]"
+    assert setters.join_errors(["a"]) == "a"
+    assert setters.join_errors(["a", "b", "a"]) == "[a, b]"
 
 
 def test_missing_capacity_is_an_error_of_its_own():
-    assert conditions.ready_errors(capacity={"cpu": "1", "pods": "1"}, network=()) == [
+    assert setters.ready_errors(capacity={"cpu": "1", "pods": "1"}, network=()) == [
         "missing node capacity for resources: memory, ephemeral-storage"
     ]
 
@@ -157,4 +158,4 @@ def test_a_reconciled_node_needs_nothing_more():
 def test_every_rule_is_needed():
     assert len(registration.RULES) == 4
     assert Timings().status_attempts == 5
-    assert reporting.Report().sent_at is None
+    assert manager.ReportSchedule().sent_at is None

@@ -3,28 +3,28 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.agent.pod_addresses import PodAddresses, Pool
+from kubewright.agent.pods.addresses import AddressPool, PodAddresses
 
 
 def test_the_first_pod_gets_the_address_after_the_gateways():
-    pool = Pool("10.128.1.0/24")
+    pool = AddressPool("10.128.1.0/24")
     assert [pool.take() for _ in range(3)] == ["10.128.1.2", "10.128.1.3", "10.128.1.4"]
 
 
 def test_all_addresses_are_given_once_and_then_none():
-    pool = Pool("10.128.1.0/29")
+    pool = AddressPool("10.128.1.0/29")
     assert [pool.take() for _ in range(7)] == [f"10.128.1.{last}" for last in range(2, 7)] + [None, None]
 
 
 def test_a_released_address_is_used_again_as_late_as_possible():
-    pool = Pool("10.128.1.0/24")
+    pool = AddressPool("10.128.1.0/24")
     assert pool.take() == "10.128.1.2"
     pool.release("10.128.1.2")
     assert pool.take() == "10.128.1.3"
 
 
 def test_a_range_of_ipv6_has_room():
-    pool = Pool("fd00:10::/64")
+    pool = AddressPool("fd00:10::/64")
     assert [pool.take(), pool.take()] == ["fd00:10::2", "fd00:10::3"]
 
 

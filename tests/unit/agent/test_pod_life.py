@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from agent_values import pod
 
-from kubewright.agent import podlife, podstatus
-from kubewright.agent.podlife import Delete, Nothing, Rules, Wait, Write
+from kubewright.agent.pods import lifecycle, status
+from kubewright.agent.pods.lifecycle import Delete, Nothing, SimulationRules, Wait, Write
 from kubewright.base.clock import rfc3339
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -17,7 +17,7 @@ OWN = ("10.128.1.2",)
 
 
 def decide(subject, *, after=0.0, addresses=OWN, rules=None):
-    return podlife.decide(subject, now=NOW + timedelta(seconds=after), host=HOST, addresses=addresses, rules=rules or Rules())
+    return lifecycle.decide(subject, now=NOW + timedelta(seconds=after), host=HOST, addresses=addresses, rules=rules or SimulationRules())
 
 
 def after(subject, step):
@@ -165,7 +165,7 @@ def test_a_pod_that_runs_to_completion_succeeds_after_a_moment(policy):
         "finishedAt": "2026-01-02T03:04:06Z",
         "containerID": container["containerID"],
     }
-    assert podlife.is_over(done)
+    assert lifecycle.is_over(done)
     assert decide(done, after=100) == Nothing()
 
 
@@ -179,7 +179,7 @@ def test_a_deleted_pod_ends_and_is_removed(policy, phase, code):
 
 
 def test_a_slow_container_gets_no_more_than_its_grace_period():
-    rules = Rules(stop_within=60)
+    rules = SimulationRules(stop_within=60)
     subject = deleting(running(), grace=5)
     assert decide(subject, after=1, rules=rules) == Wait(NOW + timedelta(seconds=5))
     assert isinstance(decide(subject, after=5, rules=rules), Write)
@@ -195,16 +195,16 @@ def test_a_pod_that_is_deleted_before_it_started_has_failed():
 
 
 def test_a_pod_on_the_host_network_is_told_apart():
-    assert podlife.on_host_network(pod(spec={"hostNetwork": True}))
-    assert not podlife.on_host_network(pod())
+    assert lifecycle.on_host_network(pod(spec={"hostNetwork": True}))
+    assert not lifecycle.on_host_network(pod())
 
 
 def test_addresses_are_read_from_the_status():
-    assert podlife.pod_addresses(running()) == OWN
-    assert podlife.pod_addresses(pod()) == ()
-    assert podlife.pod_addresses(pod(status={"podIP": "10.0.0.9"})) == ("10.0.0.9",)
+    assert lifecycle.pod_addresses(running()) == OWN
+    assert lifecycle.pod_addresses(pod()) == ()
+    assert lifecycle.pod_addresses(pod(status={"podIP": "10.0.0.9"})) == ("10.0.0.9",)
 
 
 def test_a_pod_without_containers_running_has_no_start():
-    assert podstatus.started_at(pod()) is None
-    assert podstatus.started_at(running()) == "2026-01-02T03:04:05Z"
+    assert status.started_at(pod()) is None
+    assert status.started_at(running()) == "2026-01-02T03:04:05Z"

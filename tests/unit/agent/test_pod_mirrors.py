@@ -12,9 +12,8 @@ from fake_api import FakeAPI
 from fake_controllers import Controllers
 from test_node_agent import agent_of, joined, running
 
-from kubewright.agent import mirror
-from kubewright.agent.mirror import Create, Remove, Show
-from kubewright.agent.static_pods import StaticPod
+from kubewright.agent.pods import mirrors as mirror_pods
+from kubewright.agent.pods.mirrors import Create, Remove, Show, StaticPodState
 from kubewright.base.records import replace
 from kubewright.kube.resources import NODE, POD
 
@@ -35,15 +34,15 @@ def status_of(*, ready: bool = True) -> dict[str, Any]:
     return {"name": "etcd", "image": "etcd:1", "imageID": "", "ready": ready, "restartCount": 0, "state": state, "lastState": {}}
 
 
-ETCD = StaticPod(manifest=MANIFEST, hash="hash-1", containers=[status_of()])
+ETCD = StaticPodState(manifest=MANIFEST, hash="hash-1", containers=[status_of()])
 
 
-def planned(static: list[StaticPod], mirrors: list[dict[str, Any]]):
-    return mirror.plan(static, mirrors, node=NODE_1, host=["127.0.0.11"], now=NOW)
+def planned(static: list[StaticPodState], mirrors: list[dict[str, Any]]):
+    return mirror_pods.plan_mirrors(static, mirrors, node=NODE_1, host=["127.0.0.11"], now=NOW)
 
 
 def existing(**metadata: Any) -> dict[str, Any]:
-    found = mirror.mirror_pod(ETCD, node=NODE_1, now=NOW)
+    found = mirror_pods.mirror_pod(ETCD, node=NODE_1, now=NOW)
     found["metadata"].update(uid="uid-of-mirror", resourceVersion="5", **metadata)
     return {**found, "status": {"phase": "Pending"}}
 
@@ -98,16 +97,16 @@ def test_its_status_is_that_of_the_containers():
     ],
     ids=["no static pod", "another manifest", "deleted by a user"],
 )
-def test_a_mirror_pod_that_does_not_belong_is_removed(static: list[StaticPod], found: dict[str, Any]):
+def test_a_mirror_pod_that_does_not_belong_is_removed(static: list[StaticPodState], found: dict[str, Any]):
     assert planned(static, [found]) == [Remove(found)]
 
 
 class Provider:
-    def __init__(self, *pods: StaticPod) -> None:
+    def __init__(self, *pods: StaticPodState) -> None:
         self.pods = list(pods)
         self.changed = asyncio.Event()
 
-    def list(self) -> list[StaticPod]:
+    def list(self) -> list[StaticPodState]:
         return self.pods
 
 

@@ -12,8 +12,8 @@ from agent_values import pod
 from fake_api import FakeAPI, gone
 from fake_controllers import LoopClock
 
-from kubewright.agent.podlife import Rules
-from kubewright.agent.pods import Pods
+from kubewright.agent.pods.lifecycle import SimulationRules
+from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.seams import Seams
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access
@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.looptime]
 @asynccontextmanager
 async def playing(api: FakeAPI, *, ranges: tuple[str, ...] = ("10.128.1.0/29",), **changes: Any):
     client = api.connect(Access(server="https://10.0.0.9:6443"))
-    pods = Pods(
+    pods = PodManager(
         lambda: client,
         "node-1",
         host=("127.0.0.21",),
-        rules=changes.pop("rules", Rules()),
+        rules=changes.pop("rules", SimulationRules()),
         seams=Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(1)),
         **changes,
     )
@@ -153,7 +153,7 @@ async def test_a_pod_that_a_finalizer_holds_is_deleted_once():
 
 async def test_a_slow_stop_takes_its_time():
     api = FakeAPI()
-    async with playing(api, rules=Rules(stop_within=10)):
+    async with playing(api, rules=SimulationRules(stop_within=10)):
         new(api)
         await asyncio.sleep(1)
         delete(api, "web", grace=30)

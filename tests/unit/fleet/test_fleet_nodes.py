@@ -17,10 +17,9 @@ from agent_values import pod
 from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock
 
-from kubewright.agent.joining import Known
+from kubewright.agent.certificates.bootstrap import Issuer, KnownCluster
 from kubewright.agent.node import NodePhase, Seams
-from kubewright.agent.profile import NodeFacts, simulated_machine
-from kubewright.agent.requests import Issuer
+from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.errors import Unauthorized, UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.fleet.nodes import Fleet
@@ -60,7 +59,7 @@ async def test_nodes_join_and_are_ready(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
-    await fleet.add(*names(5), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(5), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     views = fleet.snapshot()
     assert [(view.name, view.phase) for view in views] == [(name, NodePhase.READY) for name in names(5)]
@@ -76,7 +75,7 @@ async def test_no_more_nodes_join_at_once_than_allowed(tmp_path: Path):
     controllers = Controllers(api)
     controllers.sign_after = None
     fleet = fleet_of(api, tmp_path, joins=3)
-    await fleet.add(*names(10), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(10), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await asyncio.sleep(5)
     assert len(api.made("create", "certificatesigningrequests")) == 3
     assert [view.phase for view in fleet.snapshot()] == [NodePhase.JOINING] * 3 + [NodePhase.NEW] * 7
@@ -87,7 +86,7 @@ async def test_adding_a_node_twice_changes_nothing(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
-    bootstrap = Known(TOKEN, connect=api.connect)
+    bootstrap = KnownCluster(TOKEN, connect=api.connect)
     await fleet.add("worker-0", bootstrap=bootstrap)
     await fleet.ready()
     await asyncio.sleep(1)
@@ -103,14 +102,14 @@ async def test_nodes_whose_token_has_gone_are_let_in_with_another(tmp_path: Path
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
-    await fleet.add("worker-0", bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add("worker-0", bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     await fleet.add(*names(20), bootstrap=Refusing())
     await asyncio.sleep(100)
     assert sorted(fleet.outside()) == sorted(names(20)[1:])
     member = fleet.agents()[0]
     before = asyncio.get_running_loop().time()
-    await fleet.add(*names(20), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(20), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     assert asyncio.get_running_loop().time() - before < 5
     assert fleet.outside() == []
@@ -124,7 +123,7 @@ async def test_nodes_that_wait_for_their_turn_with_a_certificate_are_not_taken_f
     api = FakeAPI()
     controllers = Controllers(api)
     first = fleet_of(api, tmp_path)
-    await first.add(*names(3), bootstrap=Known(TOKEN, connect=api.connect))
+    await first.add(*names(3), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await first.ready()
     await first.stop()
     controllers.range_after = None
@@ -154,7 +153,7 @@ async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
     Controllers(api)
     first = fleet_of(api, tmp_path)
     assert await first.strangers(*names(3)) == names(3)
-    await first.add(*names(3), bootstrap=Known(TOKEN, connect=api.connect))
+    await first.add(*names(3), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await first.ready()
     await first.stop()
     second = fleet_of(api, tmp_path)
@@ -208,7 +207,7 @@ async def test_a_removed_node_is_forgotten(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
-    await fleet.add(*names(2), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(2), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     await fleet.remove("worker-0", "never-there")
     assert entries(tmp_path) == ["worker-1"]
@@ -221,7 +220,7 @@ async def test_a_restarted_node_registers_anew_with_its_certificate(tmp_path: Pa
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
-    await fleet.add(*names(2), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(2), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     api.remove(NODE, "worker-0")
     await fleet.restart("worker-0", "never-there")
@@ -247,7 +246,7 @@ async def test_a_pod_is_found_on_its_node(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
-    await fleet.add(*names(2), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(2), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     api.put(pod("web", spec={"nodeName": "worker-1"}))
     await asyncio.sleep(1)
@@ -262,7 +261,7 @@ async def test_renewals_of_nodes_that_start_together_are_spread(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path, joins=100)
-    await fleet.add(*names(60), bootstrap=Known(TOKEN, connect=api.connect))
+    await fleet.add(*names(60), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await fleet.ready()
     start = asyncio.get_running_loop().time()
     await asyncio.sleep(30)

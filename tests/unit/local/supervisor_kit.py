@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from kubewright.base.events import RecordingReporter
-from kubewright.local.supervisor.identities import Mark
-from kubewright.local.supervisor.model import ComponentPhase, ComponentState, NodeFacts
-from kubewright.local.supervisor.stopping import Stage
+from kubewright.local.supervisor.process import StopStage
+from kubewright.local.supervisor.procfs import Mark
+from kubewright.local.supervisor.state import ComponentPhase, ComponentState, NodeAddress
 from kubewright.local.supervisor.supervisor import Supervisor
 
-NODE = NodeFacts(name="node1", ip="127.0.0.1")
+NODE = NodeAddress(name="node1", ip="127.0.0.1")
 PROGRAMS = {"sh": Path("/bin/sh"), "python": Path(sys.executable), "missing": Path("/nonexistent/program")}
-AT_ONCE = (Stage(grace=0.2),)
+AT_ONCE = (StopStage(grace=0.2),)
 
 
 def pod(

@@ -17,10 +17,10 @@ from kubewright.base.change import Action
 from kubewright.base.errors import DocumentError, Locked, UsageError, ValidationError, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.host.locks import Lock
-from kubewright.local import contexts, record
+from kubewright.local import kubeconfig, record
 from kubewright.local.down import down
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
 
 THEIRS = """\
 apiVersion: v1
@@ -36,11 +36,11 @@ x-theirs: 12:30
 """
 
 
-def cluster(root: Path, name: str = "one", number: str = "1") -> Places:
+def cluster(root: Path, name: str = "one", number: str = "1") -> ClusterPaths:
     """Make what `up` leaves behind, as far as `use` looks at it."""
-    made = Places(root / name)
+    made = ClusterPaths(root / name)
     made.root.mkdir(mode=0o700, parents=True)
-    machine = Machine(name=f"{name}-control-plane", address="127.0.0.11")
+    machine = MachineRecord(name=f"{name}-control-plane", address="127.0.0.11")
     record.save(ClusterRecord(name=name, id=number * 32, machines=(machine,), made=True), made.record)
     admin = kubeconfig_document(
         server="https://127.0.0.11:6443",
@@ -56,7 +56,7 @@ def cluster(root: Path, name: str = "one", number: str = "1") -> Places:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Places:
+def one(tmp_path: Path) -> ClusterPaths:
     return cluster(tmp_path / "state")
 
 
@@ -72,15 +72,15 @@ def current(path: Path) -> str:
     return parse(yaml.load_one(path.read_bytes())).current_context
 
 
-def test_a_cluster_becomes_the_current_context_and_goes_with_it(one: Places, config: Path) -> None:
+def test_a_cluster_becomes_the_current_context_and_goes_with_it(one: ClusterPaths, config: Path) -> None:
     config.chmod(0o644)
-    used = contexts.use(one, config)
+    used = kubeconfig.use(one, config)
     assert (used.context, used.change.action) == ("kubewright-one", Action.UPDATE)
     assert config.stat().st_mode & 0o777 == 0o600
     assert list(parse(yaml.load_one(config.read_bytes())).contexts) == ["work", "kubewright-one"]
     assert current(config) == "kubewright-one"
     before = (config.stat().st_ino, config.read_bytes())
-    assert contexts.use(one, config).change.action is Action.NONE
+    assert kubeconfig.use(one, config).change.action is Action.NONE
     assert (config.stat().st_ino, config.read_bytes()) == before
 
     assert down(one).kubeconfigs == (config,)
@@ -91,23 +91,23 @@ def test_a_cluster_becomes_the_current_context_and_goes_with_it(one: Places, con
     assert [entry.name for entry in config.parent.iterdir()] == ["config"]
 
 
-def test_a_kubeconfig_that_is_not_there_is_made_for_its_user_alone(one: Places, tmp_path: Path) -> None:
+def test_a_kubeconfig_that_is_not_there_is_made_for_its_user_alone(one: ClusterPaths, tmp_path: Path) -> None:
     path = tmp_path / "new" / "dir" / "config"
-    assert contexts.use(one, path).change.action is Action.CREATE
+    assert kubeconfig.use(one, path).change.action is Action.CREATE
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_down_that_keeps_data_keeps_the_context_and_takes_it_out_later(one: Places, config: Path) -> None:
-    contexts.use(one, config)
+def test_down_that_keeps_data_keeps_the_context_and_takes_it_out_later(one: ClusterPaths, config: Path) -> None:
+    kubeconfig.use(one, config)
     assert down(one, keep_data=True).kubeconfigs == ()
     assert current(config) == "kubewright-one"
     assert down(one).kubeconfigs == (config,)
 
 
-def test_every_file_that_names_the_cluster_is_cleared(one: Places, config: Path, tmp_path: Path) -> None:
+def test_every_file_that_names_the_cluster_is_cleared(one: ClusterPaths, config: Path, tmp_path: Path) -> None:
     other, gone = tmp_path / "other", tmp_path / "gone"
     for path in (config, other, gone):
-        contexts.use(one, path)
+        kubeconfig.use(one, path)
     gone.unlink()
     assert down(one).kubeconfigs == (config, other)
     assert not gone.exists()
@@ -120,73 +120,75 @@ def test_every_file_that_names_the_cluster_is_cleared(one: Places, config: Path,
 def test_the_file_is_the_one_that_kubectl_would_change(tmp_path: Path, named: str, found: str) -> None:
     (tmp_path / "a").touch()
     paths = ":".join(str(tmp_path / part) if part else "" for part in named.split(":")) if named else ""
-    assert contexts.target({"HOME": str(tmp_path / "home"), "KUBECONFIG": paths}) == tmp_path / found
-    assert contexts.target({"KUBECONFIG": paths}, given=str(tmp_path / "x")) == tmp_path / "x"
+    assert kubeconfig.target({"HOME": str(tmp_path / "home"), "KUBECONFIG": paths}) == tmp_path / found
+    assert kubeconfig.target({"KUBECONFIG": paths}, given=str(tmp_path / "x")) == tmp_path / "x"
 
 
 def test_without_any_place_for_a_kubeconfig_the_remedy_is_told() -> None:
     with pytest.raises(UsageError) as caught:
-        contexts.target({})
+        kubeconfig.target({})
     assert "--kubeconfig" in caught.value.remedy
 
 
-def test_a_link_to_the_kubeconfig_stays_a_link(one: Places, config: Path, tmp_path: Path) -> None:
+def test_a_link_to_the_kubeconfig_stays_a_link(one: ClusterPaths, config: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(config)
-    contexts.use(one, link)
+    kubeconfig.use(one, link)
     assert link.is_symlink()
     assert current(config) == "kubewright-one"
 
 
-def test_the_kubeconfig_of_a_cluster_is_not_changed(one: Places) -> None:
+def test_the_kubeconfig_of_a_cluster_is_not_changed(one: ClusterPaths) -> None:
     [admin] = one.root.rglob("admin.conf")
     before = admin.read_bytes()
     with pytest.raises(UsageError, match="belongs to a local cluster") as caught:
-        contexts.use(one, admin)
+        kubeconfig.use(one, admin)
     assert "unset KUBECONFIG" in caught.value.remedy
     assert admin.read_bytes() == before
 
 
-def test_entries_of_the_name_that_somebody_else_made_are_not_replaced(one: Places, config: Path) -> None:
+def test_entries_of_the_name_that_somebody_else_made_are_not_replaced(one: ClusterPaths, config: Path) -> None:
     text = THEIRS.replace("name: me,", "name: kubewright-one,")
     config.write_text(text)
     with pytest.raises(UsageError, match="did not make"):
-        contexts.use(one, config)
+        kubeconfig.use(one, config)
     assert config.read_text() == text
 
 
-def test_a_cluster_of_the_same_name_elsewhere_keeps_its_context_as_long_as_it_lives(one: Places, config: Path, tmp_path: Path) -> None:
+def test_a_cluster_of_the_same_name_elsewhere_keeps_its_context_as_long_as_it_lives(
+    one: ClusterPaths, config: Path, tmp_path: Path
+) -> None:
     other = cluster(tmp_path / "elsewhere", number="2")
-    contexts.use(other, config)
+    kubeconfig.use(other, config)
     with pytest.raises(UsageError, match=str(other.root)):
-        contexts.use(one, config)
+        kubeconfig.use(one, config)
     other.record.unlink()
-    assert contexts.use(one, config).change.action is Action.UPDATE
-    assert contexts.take_out(other) == []
+    assert kubeconfig.use(one, config).change.action is Action.UPDATE
+    assert kubeconfig.take_out(other) == []
     assert current(config) == "kubewright-one"
 
 
-def test_a_later_cluster_of_the_same_directory_takes_the_place_of_the_earlier(one: Places, config: Path) -> None:
-    contexts.use(one, config)
+def test_a_later_cluster_of_the_same_directory_takes_the_place_of_the_earlier(one: ClusterPaths, config: Path) -> None:
+    kubeconfig.use(one, config)
     kept = config.read_bytes()
     down(one)
     config.write_bytes(kept)
     again = cluster(one.root.parent, number="3")
-    contexts.use(again, config)
+    kubeconfig.use(again, config)
     assert [user.client_key_data for user in parse(yaml.load_one(config.read_bytes())).users.values()] == [b"", b"3"]
 
 
 @pytest.mark.parametrize("text", ["{", "a: 1\n---\nb: 1\n", "clusters: 7\n", "kind: Pod\n", "a: 1\na: 2\n"])
-def test_what_is_no_kubeconfig_is_left_alone(one: Places, config: Path, text: str) -> None:
+def test_what_is_no_kubeconfig_is_left_alone(one: ClusterPaths, config: Path, text: str) -> None:
     config.write_text(text)
     with pytest.raises((DocumentError, ValidationError)):
-        contexts.use(one, config)
+        kubeconfig.use(one, config)
     assert config.read_text() == text
     assert not one.contexts.exists()
 
 
-def test_down_goes_on_where_a_kubeconfig_cannot_be_changed_and_says_so(one: Places, config: Path) -> None:
-    contexts.use(one, config)
+def test_down_goes_on_where_a_kubeconfig_cannot_be_changed_and_says_so(one: ClusterPaths, config: Path) -> None:
+    kubeconfig.use(one, config)
     config.write_text("{")
     said = RecordingReporter()
     assert down(one, reporter=said).kubeconfigs == ()
@@ -196,19 +198,19 @@ def test_down_goes_on_where_a_kubeconfig_cannot_be_changed_and_says_so(one: Plac
     assert "kubectl config delete-context kubewright-one" in warning
 
 
-def test_a_cluster_that_was_never_up_has_no_context(one: Places, config: Path) -> None:
+def test_a_cluster_that_was_never_up_has_no_context(one: ClusterPaths, config: Path) -> None:
     [admin] = one.root.rglob("admin.conf")
     admin.unlink()
     with pytest.raises(UsageError, match="no kubeconfig yet"):
-        contexts.use(one, config)
+        kubeconfig.use(one, config)
     with pytest.raises(UsageError, match="there is no cluster"):
-        contexts.use(Places(one.root.parent / "two"), config)
+        kubeconfig.use(ClusterPaths(one.root.parent / "two"), config)
     assert not (one.root.parent / "two").exists()
 
 
-def test_a_cluster_that_is_worked_on_is_left_alone(one: Places, config: Path) -> None:
+def test_a_cluster_that_is_worked_on_is_left_alone(one: ClusterPaths, config: Path) -> None:
     with Lock(PurePosixPath(one.lock), doing="up"), pytest.raises(Locked):
-        contexts.use(one, config)
+        kubeconfig.use(one, config)
     assert config.read_text() == THEIRS
 
 
@@ -222,15 +224,15 @@ def kubectls_lock(config: Path) -> Iterator[Path]:
         path.unlink()
 
 
-def test_the_lock_of_kubectl_is_respected(one: Places, config: Path, kubectls_lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contexts, "LOCK_WITHIN", 0.2)
+def test_the_lock_of_kubectl_is_respected(one: ClusterPaths, config: Path, kubectls_lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubeconfig, "LOCK_WITHIN", 0.2)
     with pytest.raises(WaitTimeout) as caught:
-        contexts.use(one, config)
+        kubeconfig.use(one, config)
     assert str(kubectls_lock) in caught.value.remedy
     assert config.read_text() == THEIRS
     assert kubectls_lock.exists()
     kubectls_lock.unlink()
-    contexts.use(one, config)
+    kubeconfig.use(one, config)
     assert not kubectls_lock.exists()
 
 
@@ -243,9 +245,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_lock_that_a_killed_kubewright_left_holds_nobody_up(one: Places, config: Path) -> None:
+def test_the_lock_that_a_killed_kubewright_left_holds_nobody_up(one: ClusterPaths, config: Path) -> None:
     left = Path(f"{config}.lock")
     subprocess.run([sys.executable, "-c", KILLED, str(left)], check=False)
     assert left.stat().st_mode & 0o777 == 0o600
-    assert contexts.use(one, config).change.action is Action.UPDATE
+    assert kubeconfig.use(one, config).change.action is Action.UPDATE
     assert not left.exists()

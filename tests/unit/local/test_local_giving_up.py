@@ -16,14 +16,13 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.settling import SettlingKube
-from kubewright.local.context import WatchfulWaiter
-from kubewright.local.control import Answer, Control
-from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.supervisor import restarts
-from kubewright.local.up import Wish
-from kubewright.local.work import Work, require_well
+from kubewright.local.context import UpRun, WatchfulWaiter, require_alive
+from kubewright.local.daemon_client import ControlClient, Reply
+from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.supervisor import termination
+from kubewright.local.up import UpOptions
 
-MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
+MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
 LOOKS = 1.0
 """Seconds between two looks: half a second, and the longest pause of whoever waits."""
 
@@ -38,9 +37,9 @@ class Dying:
 
     @property
     def second_death(self) -> float:
-        return self.runs + restarts.delay(1) + self.runs
+        return self.runs + termination.restart_delay(1) + self.runs
 
-    def status(self) -> Answer:
+    def status(self) -> Reply:
         looping = self.clock.monotonic() >= self.second_death
         component = {"machine": MACHINE.name, "name": "etcd", "state": "CrashLoop" if looping else "Running", "reason": "exit code 2"}
         return {"components": [{**component, "refused": self.refused}]}
@@ -48,13 +47,13 @@ class Dying:
     def look(self) -> None:
         daemon = SimpleNamespace(require_alive=lambda: None, retried=lambda: True)
         cluster = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,))
-        require_well(cast("Work", SimpleNamespace(daemon=daemon, cluster=cluster)), cast("Control", self))
+        require_alive(cast("UpRun", SimpleNamespace(daemon=daemon, cluster=cluster)), cast("ControlClient", self))
 
     def wait(self) -> None:
         """Wait for what never comes, as `up` waits for a component."""
         patient = PollingWaiter(clock=self.clock, reporter=SilentReporter())
         waiter = WatchfulWaiter(patient, look=self.look, monotonic=self.clock.monotonic)
-        waiter.until(lambda: "it does not serve", within=Wish().within, saying="etcd")
+        waiter.until(lambda: "it does not serve", within=UpOptions().within, saying="etcd")
 
 
 def fails(_: Call) -> None:
@@ -66,14 +65,14 @@ def test_whoever_waits_for_a_component_hears_of_its_second_death_in_a_second(run
     dying = Dying(FakeClock(), runs)
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
         dying.wait()
-    assert dying.second_death <= dying.clock.monotonic() <= dying.second_death + LOOKS < Wish().within / 10
+    assert dying.second_death <= dying.clock.monotonic() <= dying.second_death + LOOKS < UpOptions().within / 10
 
 
 @pytest.mark.parametrize("runs", [0.0, 0.3, 2.0])
 def test_whoever_asks_an_api_server_hears_of_a_second_death_in_a_second(runs: float) -> None:
     dying = Dying(FakeClock(), runs)
     server = cast("KubeAPI", SimpleNamespace(send=fails))
-    api = SettlingKube(server, clock=dying.clock, within=Wish().within, look=dying.look)
+    api = SettlingKube(server, clock=dying.clock, within=UpOptions().within, look=dying.look)
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
         api.send(Call(verb="list", resource=CONFIG_MAP))
     assert dying.second_death <= dying.clock.monotonic() <= dying.second_death + LOOKS

@@ -18,18 +18,19 @@ from kubewright.base.records import replace
 from kubewright.etcd.api import RecordingEtcd
 from kubewright.lifecycle.join import phases
 from kubewright.local import configuration
-from kubewright.local.context import Invitation
-from kubewright.local.control import Daemon
-from kubewright.local.join_tree import LOCAL_JOIN, keep_data
-from kubewright.local.joining import adapted, wanted
-from kubewright.local.machine import local_machine
-from kubewright.local.places import Places
-from kubewright.local.record import Machine
-from kubewright.local.threads import EndingClock, NamedReporter
+from kubewright.local.context import JoinCredentials
+from kubewright.local.control_planes import CancellableClock, NamedReporter, adapted, join_configuration
+from kubewright.local.daemon_client import Daemon
+from kubewright.local.join_phases import JOIN_PHASES, require_known_member
+from kubewright.local.machine import machine_host
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import MachineRecord
 
-FIRST = Machine(name="one-control-plane", address="127.0.0.11")
-SECOND = Machine(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
-INVITATION = Invitation(server="https://127.0.0.11:6443", token="abcdef.0123456789abcdef", pins=("sha256:ab",), certificate_key="00" * 32)
+FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11")
+SECOND = MachineRecord(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
+INVITATION = JoinCredentials(
+    server="https://127.0.0.11:6443", token="abcdef.0123456789abcdef", pins=("sha256:ab",), certificate_key="00" * 32
+)
 CONFIG = """
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -42,21 +43,21 @@ clusterName: blue
 """
 
 
-def _loaded(where: Places, machine: Machine) -> Any:
-    host = local_machine(where, machine.name, programs={}, daemon=Daemon(where))
+def _loaded(where: ClusterPaths, machine: MachineRecord) -> Any:
+    host = machine_host(where, machine.name, programs={}, daemon=Daemon(where))
     return configuration.load(
         CONFIG, machine=machine, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=SeededRandom(1)
     ).configuration
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Places:
-    return Places(tmp_path / "one")
+def where(tmp_path: Path) -> ClusterPaths:
+    return ClusterPaths(tmp_path / "one")
 
 
-def test_a_further_control_plane_joins_with_its_own_name_address_and_port(where: Places) -> None:
-    host = local_machine(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
-    join = wanted(SECOND, host, _loaded(where, FIRST), INVITATION)
+def test_a_further_control_plane_joins_with_its_own_name_address_and_port(where: ClusterPaths) -> None:
+    host = machine_host(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
+    join = join_configuration(SECOND, host, _loaded(where, FIRST), INVITATION)
     assert (join.node_registration.name, join.node_registration.taints) == (SECOND.name, ())
     assert join.control_plane is not None
     endpoint = join.control_plane.local_api_endpoint
@@ -68,15 +69,15 @@ def test_a_further_control_plane_joins_with_its_own_name_address_and_port(where:
     assert join.ca_cert_path == str(where.machine(SECOND.name) / "kubernetes" / "pki" / "ca.crt")
 
 
-def test_one_that_has_joined_needs_no_invitation(where: Places) -> None:
-    host = local_machine(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
-    join = wanted(SECOND, host, _loaded(where, FIRST), None)
+def test_one_that_has_joined_needs_no_invitation(where: ClusterPaths) -> None:
+    host = machine_host(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
+    join = join_configuration(SECOND, host, _loaded(where, FIRST), None)
     assert (join.discovery.bootstrap_token, join.discovery.tls_bootstrap_token) == (None, "")
     assert join.control_plane is not None
     assert join.control_plane.certificate_key == ""
 
 
-def test_the_configuration_of_the_cluster_gets_the_places_of_the_machine(where: Places) -> None:
+def test_the_configuration_of_the_cluster_gets_the_places_of_the_machine(where: ClusterPaths) -> None:
     stored, mine = _loaded(where, FIRST), _loaded(where, SECOND)
     found = adapted(replace(stored, cluster=replace(stored.cluster, cluster_name="renamed")), mine=mine)
     assert found.cluster.cluster_name == "renamed"
@@ -88,7 +89,7 @@ def test_the_configuration_of_the_cluster_gets_the_places_of_the_machine(where: 
 
 
 def test_the_tree_has_all_phases_of_join_in_their_order() -> None:
-    ours = [node.name for node in LOCAL_JOIN.nodes]
+    ours = [node.name for node in JOIN_PHASES.nodes]
     assert [name for name in ours if name not in {"keep-data", "begin-anew"}] == [node.name for node in phases.PHASES.nodes]
     assert ours.index("keep-data") < ours.index("etcd-join")
     assert ours.index("begin-anew") == ours.index("kubelet-start") - 1
@@ -99,7 +100,7 @@ def _joining(tmp_path: Path, etcd: RecordingEtcd, *, joined_before: bool, has_da
     (data / "member" if has_data else data).mkdir(parents=True)
     if has_data:
         (data / "member" / "wal").mkdir()
-    host = local_machine(Places(tmp_path / "one"), SECOND.name, programs={}, daemon=Daemon(Places(tmp_path / "one")))
+    host = machine_host(ClusterPaths(tmp_path / "one"), SECOND.name, programs={}, daemon=Daemon(ClusterPaths(tmp_path / "one")))
     return SimpleNamespace(
         layout=SimpleNamespace(etcd_data=PurePosixPath(data)),
         joined_before=joined_before,
@@ -122,16 +123,16 @@ def test_data_of_a_member_that_etcd_has_forgotten_is_not_thrown_away(
         etcd.add_learner(SECOND.etcd_peer_url)
     ctx = _joining(tmp_path, etcd, joined_before=joined_before, has_data=has_data)
     if not refused:
-        assert list(keep_data(ctx)) == []
+        assert list(require_known_member(ctx)) == []
         return
     with pytest.raises(HostError, match="does not know the member on one-control-plane-2") as caught:
-        keep_data(ctx)
+        require_known_member(ctx)
     assert str(tmp_path / "data" / "member") in caught.value.remedy
 
 
 def test_a_clock_that_ends_lets_nobody_sleep_on() -> None:
     inner, called_off = FakeClock(), threading.Event()
-    clock = EndingClock(inner, called_off)
+    clock = CancellableClock(inner, called_off)
     clock.sleep(2.0)
     assert (clock.monotonic(), clock.now()) == (inner.monotonic(), inner.now()) == (2.0, inner.now())
     called_off.set()

@@ -12,27 +12,27 @@ import pytest
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.local import record
-from kubewright.local.launch import Launch
-from kubewright.local.machines import Machines
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.daemon_process import DaemonSettings
+from kubewright.local.machines import MachineSupervisors
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
 
-FIRST = Machine(name="one-control-plane", address="127.0.0.11")
-SECOND = Machine(name="one-control-plane-2", address="127.0.0.12")
+FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11")
+SECOND = MachineRecord(name="one-control-plane-2", address="127.0.0.12")
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST,))
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Places:
+def where(tmp_path: Path) -> ClusterPaths:
     root = tmp_path / "one"
     root.mkdir()
-    record.save(CLUSTER, Places(root).record)
-    return Places(root)
+    record.save(CLUSTER, ClusterPaths(root).record)
+    return ClusterPaths(root)
 
 
-def run(where: Places, body: Callable[[Machines], Coroutine[Any, Any, None]]) -> None:
+def run(where: ClusterPaths, body: Callable[[MachineSupervisors], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        machines = Machines(where, CLUSTER, Launch())
+        machines = MachineSupervisors(where, CLUSTER, DaemonSettings())
         await machines.start()
         try:
             await body(machines)
@@ -42,8 +42,8 @@ def run(where: Places, body: Callable[[Machines], Coroutine[Any, Any, None]]) ->
     asyncio.run(whole())
 
 
-def test_every_machine_of_the_record_is_supervised(where: Places) -> None:
-    async def body(machines: Machines) -> None:
+def test_every_machine_of_the_record_is_supervised(where: ClusterPaths) -> None:
+    async def body(machines: MachineSupervisors) -> None:
         assert machines.first == FIRST
         assert machines.supervised() == [FIRST]
         assert machines.supervisor("") is machines.supervisor(FIRST.name)
@@ -55,8 +55,8 @@ def test_every_machine_of_the_record_is_supervised(where: Places) -> None:
     assert Path(where.layout(FIRST.name).manifests).is_dir()
 
 
-def test_a_machine_that_came_later_is_found_in_the_record(where: Places) -> None:
-    async def body(machines: Machines) -> None:
+def test_a_machine_that_came_later_is_found_in_the_record(where: ClusterPaths) -> None:
+    async def body(machines: MachineSupervisors) -> None:
         with pytest.raises(HostError, match="no machine 'one-control-plane-2'"):
             await machines.begin(SECOND.name)
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
@@ -69,8 +69,8 @@ def test_a_machine_that_came_later_is_found_in_the_record(where: Places) -> None
     run(where, body)
 
 
-def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: Places) -> None:
-    async def body(machines: Machines) -> None:
+def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: ClusterPaths) -> None:
+    async def body(machines: MachineSupervisors) -> None:
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         await machines.begin(SECOND.name)
         await machines.end([SECOND.name, "one-control-plane-3"])
@@ -82,8 +82,8 @@ def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: Pla
     run(where, body)
 
 
-def test_a_machine_whose_start_failed_is_started_when_it_is_asked_for_again(where: Places) -> None:
-    async def body(machines: Machines) -> None:
+def test_a_machine_whose_start_failed_is_started_when_it_is_asked_for_again(where: ClusterPaths) -> None:
+    async def body(machines: MachineSupervisors) -> None:
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         in_the_way = where.machine(SECOND.name)
         in_the_way.write_bytes(b"")
@@ -98,8 +98,8 @@ def test_a_machine_whose_start_failed_is_started_when_it_is_asked_for_again(wher
     assert Path(where.layout(SECOND.name).manifests).is_dir()
 
 
-def test_a_machine_whose_end_was_interrupted_is_supervised_anew(where: Places) -> None:
-    async def body(machines: Machines) -> None:
+def test_a_machine_whose_end_was_interrupted_is_supervised_anew(where: ClusterPaths) -> None:
+    async def body(machines: MachineSupervisors) -> None:
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         await machines.begin(SECOND.name)
         before = machines.supervisor(SECOND.name)

@@ -25,28 +25,27 @@ from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.local import choosing, down, launch, marks, preflight, record, status, up
-from kubewright.local.claims import Claims
-from kubewright.local.context import require_alive
-from kubewright.local.control import Answer, Control, Daemon
-from kubewright.local.launch import Launch
-from kubewright.local.machine import local_machine
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.work import Work, require_well
+from kubewright.local import allocation, daemon_process, down, preflight, record, status, up
+from kubewright.local.allocation import AddressClaims
+from kubewright.local.context import UpRun, require_alive, require_components
+from kubewright.local.daemon_client import ControlClient, Daemon, Reply
+from kubewright.local.daemon_process import DaemonSettings
+from kubewright.local.machine import machine_host
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
 
-MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
+MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
 PROGRAMS = dict.fromkeys(preflight.PROGRAMS, Path("/bin/true"))
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Places:
+def where(tmp_path: Path) -> ClusterPaths:
     root = tmp_path / "one"
     root.mkdir(mode=0o700)
-    return Places(root)
+    return ClusterPaths(root)
 
 
-StandIn = Callable[[Places], Identity]
+StandIn = Callable[[ClusterPaths], Identity]
 
 
 @pytest.fixture
@@ -54,14 +53,14 @@ def stand_in() -> Iterator[StandIn]:
     """Make a process that carries a cluster's mark and is written down as its daemon."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def make(places: Places) -> Identity:
-        process = subprocess.Popen(["sleep", "60"], env={**os.environ, **marks.of(places).variables})
+    def make(paths: ClusterPaths) -> Identity:
+        process = subprocess.Popen(["sleep", "60"], env={**os.environ, **daemon_process.mark_of(paths).variables})
         started.append(process)
         while not Path(f"/proc/{process.pid}/environ").read_bytes():  # the kernel sets it up a moment after the program is another one
             os.sched_yield()
         found = Identity.of(process.pid)
         assert found is not None
-        places.daemon_record.write_text(f"{found}\n")
+        paths.daemon_record.write_text(f"{found}\n")
         return found
 
     yield make
@@ -110,7 +109,7 @@ class Dying(FakeNetwork):
         return PortOwner(user=0) if port == 6443 and self.clock.monotonic() < self.until else None
 
 
-def subject(where: Places, **parts: object) -> preflight.Subject:
+def subject(where: ClusterPaths, **parts: object) -> preflight.Subject:
     wanted = {
         "places": where,
         "record": ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)),
@@ -125,18 +124,18 @@ def subject(where: Places, **parts: object) -> preflight.Subject:
 # -- preflight
 
 
-def test_a_port_that_a_dying_process_still_holds_is_waited_for(where: Places) -> None:
+def test_a_port_that_a_dying_process_still_holds_is_waited_for(where: ClusterPaths) -> None:
     clock = FakeClock()
     dying = Dying(clock=clock, until=clock.monotonic() + 0.25)
     preflight.run(subject(where, network=dying), clock=clock)
     assert 0.25 <= clock.monotonic() < 0.45
 
 
-def test_a_machine_that_has_everything_passes(where: Places) -> None:
+def test_a_machine_that_has_everything_passes(where: ClusterPaths) -> None:
     preflight.run(subject(where), clock=FakeClock())
 
 
-def test_every_failure_is_told_at_once(where: Places) -> None:
+def test_every_failure_is_told_at_once(where: ClusterPaths) -> None:
     held = {6443: PortOwner(user=0, pid=7, program="haproxy"), 10250: PortOwner(user=1000)}
     programs = {**PROGRAMS, "etcd": Path("/nonexistent/etcd")}
     del programs["kube-scheduler"]
@@ -151,14 +150,14 @@ def test_every_failure_is_told_at_once(where: Places) -> None:
     assert "'one'" in caught.value.what
 
 
-def test_the_ports_of_a_cluster_that_runs_are_its_own(where: Places) -> None:
+def test_the_ports_of_a_cluster_that_runs_are_its_own(where: ClusterPaths) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
     preflight.run(subject(where, network=FakeNetwork(held), running=True), clock=FakeClock())
 
 
-def test_the_ports_of_a_machine_that_is_new_are_looked_at_while_the_others_run(where: Places) -> None:
+def test_the_ports_of_a_machine_that_is_new_are_looked_at_while_the_others_run(where: ClusterPaths) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
-    new = Machine(name="one-control-plane-2", address=MACHINE.address)
+    new = MachineRecord(name="one-control-plane-2", address=MACHINE.address)
     cluster = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE, new))
     wanted = subject(where, record=cluster, network=FakeNetwork(held), running=True, fresh=frozenset({new.name}))
     with pytest.raises(CheckFailed) as caught:
@@ -170,7 +169,7 @@ def test_the_table_of_ports_is_complete() -> None:
     assert set(preflight.PORT_USERS) == {one.name for one in fields(Ports)}
 
 
-def test_more_nodes_than_open_files_are_refused(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_nodes_than_open_files_are_refused(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
     preflight.run(subject(where, record=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=100)), clock=FakeClock())
     with pytest.raises(CheckFailed, match="not ready") as caught:
@@ -194,13 +193,13 @@ def test_a_state_directory_is_for_its_user_alone(tmp_path: Path, mode: int, fits
 
 def test_an_address_is_claimed_by_one_process_at_a_time() -> None:
     address = f"127.9.{os.getpid() % 250}.{os.getpid() // 250 % 250}"
-    with Claims() as mine, Claims() as other:
+    with AddressClaims() as mine, AddressClaims() as other:
         assert mine.take(address)
         assert mine.take(address)
         assert not other.take(address)
-        code = f"from kubewright.local.claims import Claims; raise SystemExit(Claims().take({address!r}))"
+        code = f"from kubewright.local.allocation import AddressClaims; raise SystemExit(AddressClaims().take({address!r}))"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    with Claims() as next_one:
+    with AddressClaims() as next_one:
         assert next_one.take(address)
 
 
@@ -209,32 +208,34 @@ def _listening(monkeypatch: pytest.MonkeyPatch, *pairs: tuple[str, int]) -> None
     monkeypatch.setattr(RealNetwork, "listeners", lambda _: found)
 
 
-def _chosen(where: Places, claims: Claims) -> Machine:
-    return choosing.machine(where, "one-control-plane", claims=claims)
+def _chosen(where: ClusterPaths, claims: AddressClaims) -> MachineRecord:
+    return allocation.new_machine(where, "one-control-plane", claims=claims)
 
 
-def test_a_machine_takes_the_first_address_that_is_free(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_takes_the_first_address_that_is_free(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("127.0.0.11", 6443), ("127.0.0.12", 10257), ("127.0.0.13", 80))
-    with Claims() as claims:
+    with AddressClaims() as claims:
         machine = _chosen(where, claims)
     assert machine.name == "one-control-plane"
-    assert machine.ports == Machine(name="", address="").ports
+    assert machine.ports == MachineRecord(name="", address="").ports
     assert machine.address == "127.0.0.13"
 
 
-def test_every_control_plane_has_an_address_of_its_own(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_control_plane_has_an_address_of_its_own(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("127.0.0.12", 6443))
-    with Claims() as claims:
-        found = choosing.resized(where, ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), control_planes=4, claims=claims)
+    with AddressClaims() as claims:
+        found = allocation.resized(where, ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), control_planes=4, claims=claims)
         addresses = [machine.address for machine in found.machines]
         assert addresses[0] == "127.0.0.11"
         assert len(set(addresses)) == 4
         assert "127.0.0.12" not in addresses
         assert [machine.name for machine in found.further] == [f"one-control-plane-{number}" for number in (2, 3, 4)]
-        assert choosing.resized(where, found, control_planes=4, claims=claims) == found
+        assert allocation.resized(where, found, control_planes=4, claims=claims) == found
 
 
-def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(
+    where: ClusterPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _listening(monkeypatch)
     (where.root.parent / "two").mkdir()
     record.save(
@@ -243,23 +244,23 @@ def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(w
     )
     (where.root.parent / "bad").mkdir()
     (where.root.parent / "bad" / "cluster.json").write_text("{")
-    with Claims() as others, Claims() as claims:
+    with AddressClaims() as others, AddressClaims() as claims:
         others.take("127.0.0.12")
         assert _chosen(where, claims).address not in {"127.0.0.11", "127.0.0.12"}
 
 
-def test_an_address_where_somebody_listens_once_it_is_claimed_is_left_to_them(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_where_somebody_listens_once_it_is_claimed_is_left_to_them(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between our look and our claim, another start went from its claim to its listeners."""
     begun = [Listener(address="127.0.0.11", port=6443, user=0, inode=1)]
     looks = iter([[], begun, begun, begun])
     monkeypatch.setattr(RealNetwork, "listeners", lambda _: next(looks))
-    with Claims() as claims:
+    with AddressClaims() as claims:
         assert _chosen(where, claims).address not in {"", "127.0.0.11"}
 
 
-def test_ports_that_are_taken_at_every_address_are_avoided(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_that_are_taken_at_every_address_are_avoided(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("0.0.0.0", 6443), ("::", 2380), ("127.0.0.11", 10250), ("127.0.0.12", 80))
-    with Claims() as claims:
+    with AddressClaims() as claims:
         machine = _chosen(where, claims)
     assert machine.address != "127.0.0.11"
     assert machine.ports["api_server"] == 6444
@@ -269,78 +270,78 @@ def test_ports_that_are_taken_at_every_address_are_avoided(where: Places, monkey
 
 
 def test_a_wish_that_fails_before_anything_starts_leaves_nothing(tmp_path: Path) -> None:
-    where = Places(tmp_path / "one")
+    where = ClusterPaths(tmp_path / "one")
     nothing = Sources(cache=tmp_path / "cache", allow_download=False, allow_build=False)
     with pytest.raises(BinariesError):
-        up.up(where, up.Wish(), sources=nothing, reporter=SilentReporter())
+        up.up(where, up.UpOptions(), sources=nothing, reporter=SilentReporter())
     assert not where.root.exists()
 
 
 # -- launching
 
 
-def test_what_the_daemon_is_told_is_read_again(where: Places) -> None:
-    told = Launch(programs={"etcd": "/bin/etcd"}, owner="1:2:3")
-    launch.write_launch(told, where)
-    assert launch.read_launch(where) == told
+def test_what_the_daemon_is_told_is_read_again(where: ClusterPaths) -> None:
+    told = DaemonSettings(programs={"etcd": "/bin/etcd"}, owner="1:2:3")
+    daemon_process.write_settings(told, where)
+    assert daemon_process.read_settings(where) == told
     (where.root / "launch.json").write_text("[]")
     with pytest.raises(HostError, match=r"launch\.json"):
-        launch.read_launch(where)
+        daemon_process.read_settings(where)
 
 
-def test_a_daemon_is_known_by_more_than_its_number(where: Places, stand_in: StandIn) -> None:
-    assert launch.identity(where) is None
+def test_a_daemon_is_known_by_more_than_its_number(where: ClusterPaths, stand_in: StandIn) -> None:
+    assert daemon_process.identity(where) is None
     mine = stand_in(where)
-    assert launch.identity(where) == mine
+    assert daemon_process.identity(where) == mine
     for text in (f"{mine.pid}:{mine.start_time + 1}:{mine.boot_id}", f"{mine.pid}:{mine.start_time}:other", "nonsense", ""):
         where.daemon_record.write_text(text)
-        assert launch.identity(where) is None
+        assert daemon_process.identity(where) is None
 
 
-def test_the_daemon_that_a_copy_of_a_state_directory_names_is_another_clusters(where: Places, stand_in: StandIn) -> None:
+def test_the_daemon_that_a_copy_of_a_state_directory_names_is_another_clusters(where: ClusterPaths, stand_in: StandIn) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     daemon = stand_in(where)
-    copy = Places(where.root.parent / "copy")
+    copy = ClusterPaths(where.root.parent / "copy")
     shutil.copytree(where.root, copy.root)
-    assert launch.identity(copy) is None
+    assert daemon_process.identity(copy) is None
     down.down(copy)
-    assert launch.identity(where) == daemon
+    assert daemon_process.identity(where) == daemon
 
 
 @pytest.mark.parametrize("lost", [False, True])
-def test_processes_of_another_cluster_at_the_same_path_are_not_its_own(where: Places, stand_in: StandIn, lost: bool) -> None:
+def test_processes_of_another_cluster_at_the_same_path_are_not_its_own(where: ClusterPaths, stand_in: StandIn, lost: bool) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     daemon = stand_in(where)
     record.save(ClusterRecord(name="one", id="2" * 32, machines=(MACHINE,)), where.record)
     if lost:
         where.record.unlink()
-    assert (launch.identity(where), marks.processes(where)) == ((daemon, [daemon]) if lost else (None, []))
+    assert (daemon_process.identity(where), daemon_process.marked_processes(where)) == ((daemon, [daemon]) if lost else (None, []))
 
 
 def test_the_last_lines_of_a_log_are_few_and_never_an_error(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    assert launch.last_lines(path) == []
+    assert daemon_process.last_lines(path) == []
     path.write_bytes(b"\xff\n" * 5 + b"x" * 100_000 + b"\nlast\n")
-    assert launch.last_lines(path, lines=1) == ["last"]
-    assert len(launch.last_lines(path, lines=3)[0]) <= 16384
+    assert daemon_process.last_lines(path, lines=1) == ["last"]
+    assert len(daemon_process.last_lines(path, lines=3)[0]) <= 16384
 
 
 def test_a_started_process_may_be_forgotten_without_a_warning() -> None:
-    started = launch.Started(["sleep", "60"])
+    started = daemon_process.DaemonProcess(["sleep", "60"])
     identity = Identity.of(started.pid)
     assert identity is not None
     del started  # warnings are errors here
     os.kill(identity.pid, signal.SIGKILL)
     for _ in range(200):
-        launch.reap(identity)
+        daemon_process.reap(identity)
         if not Path(f"/proc/{identity.pid}").exists():
             break
         os.sched_yield()
-    launch.reap(identity)
+    daemon_process.reap(identity)
 
 
 def test_a_process_whose_start_was_interrupted_may_be_forgotten_too() -> None:
-    never = launch.Started.__new__(launch.Started)
+    never = daemon_process.DaemonProcess.__new__(daemon_process.DaemonProcess)
     never.pid = None  # type: ignore[assignment]  # as the parent class leaves it until there is one
     never.__del__()
     del never.pid
@@ -350,8 +351,8 @@ def test_a_process_whose_start_was_interrupted_may_be_forgotten_too() -> None:
 # -- the machine
 
 
-def test_a_machine_knows_the_kubelet_only(where: Places) -> None:
-    host = local_machine(where, MACHINE.name, programs={}, daemon=Daemon(where))
+def test_a_machine_knows_the_kubelet_only(where: ClusterPaths) -> None:
+    host = machine_host(where, MACHINE.name, programs={}, daemon=Daemon(where))
     services = host._services  # the seam below `ensure`
     assert services.state("containerd") is None
     found = services.state("kubelet")
@@ -378,59 +379,59 @@ def test_a_machine_knows_the_kubelet_only(where: Places) -> None:
         ("registry.k8s.io/coredns/coredns:v1.14.2", False),
     ],
 )
-def test_an_image_is_there_when_its_program_is(where: Places, image: str, there: bool) -> None:
-    runtime = local_machine(where, MACHINE.name, programs=PROGRAMS, daemon=Daemon(where)).runtime
+def test_an_image_is_there_when_its_program_is(where: ClusterPaths, image: str, there: bool) -> None:
+    runtime = machine_host(where, MACHINE.name, programs=PROGRAMS, daemon=Daemon(where)).runtime
     assert runtime.has_image(image) is there
     if not there:
         with pytest.raises(BinariesError, match=image):
             runtime.pull(image)
 
 
-def test_a_dead_daemon_is_told_with_its_last_words(where: Places) -> None:
+def test_a_dead_daemon_is_told_with_its_last_words(where: ClusterPaths) -> None:
     where.daemon_log.write_text("error: no luck today\n")
     with pytest.raises(ComponentFailed) as caught:
         Daemon(where).require_alive()
     assert (caught.value.what, caught.value.detail) == ("the daemon of cluster 'one' ended", "error: no luck today")
 
 
-class Busy(Control):
+class Busy(ControlClient):
     """A daemon that does not hear the first requests to retry. One component crashes until it hears one, and again when told so."""
 
-    def __init__(self, places: Places, *, deaf: int) -> None:
-        super().__init__(places)
+    def __init__(self, paths: ClusterPaths, *, deaf: int) -> None:
+        super().__init__(paths)
         self.deaf = deaf
         self.retries = 0
         self.state = "CrashLoop"
 
-    def retry(self) -> Answer:
+    def retry(self) -> Reply:
         self.retries += 1
         if self.retries <= self.deaf:
             raise NoAnswer("no usable answer", reason=Reason.TIMED_OUT)
         self.state = "Waiting"
         return {}
 
-    def status(self) -> Answer:
+    def status(self) -> Reply:
         return {"components": [{"machine": MACHINE.name, "name": "etcd", "state": self.state, "reason": "exit code 1"}]}
 
 
 @pytest.mark.parametrize("deaf", [0, 1, 3])
-def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: Places, stand_in: StandIn, deaf: int) -> None:
+def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: ClusterPaths, stand_in: StandIn, deaf: int) -> None:
     stand_in(where)
     control = Busy(where, deaf=deaf)
     daemon = Daemon(where, control=control)
-    work = cast("Work", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,))))
+    work = cast("UpRun", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,))))
     daemon.retry()
     for _ in range(5):
-        require_well(work, control)
+        require_alive(work, control)
     assert control.retries == deaf + 1
     control.state = "CrashLoop"
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
-        require_well(work, control)
+        require_alive(work, control)
 
 
-def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: Places) -> None:
+def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: ClusterPaths) -> None:
     class Old(Busy):
-        def retry(self) -> Answer:
+        def retry(self) -> Reply:
             self.retries += 1
             raise HostError("the daemon of cluster 'one' refused POST /retry")
 
@@ -453,12 +454,12 @@ def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: Places) -> Non
 def test_the_remedy_follows_from_the_last_words(words: str, remedy: str) -> None:
     component = {"machine": "one", "name": "etcd", "state": "CrashLoop", "reason": "exit code 1", "lastWords": [words]}
     with pytest.raises(ComponentFailed, match="etcd does not stay up") as caught:
-        require_alive({"components": [component]})
+        require_components({"components": [component]})
     assert words in caught.value.detail
     assert remedy in caught.value.remedy
-    require_alive({"components": [{**component, "state": "Waiting"}]})
+    require_components({"components": [{**component, "state": "Waiting"}]})
     with pytest.raises(ComponentFailed):
-        require_alive({"components": [{**component, "state": "Waiting", "refused": True}]})
+        require_components({"components": [{**component, "state": "Waiting", "refused": True}]})
 
 
 # -- clearing, and what is told of what is left
@@ -468,7 +469,7 @@ def _tree(root: Path) -> set[str]:
     return {str(path.relative_to(root)) for path in root.rglob("*") if not path.is_dir()}
 
 
-def _fill(where: Places) -> None:
+def _fill(where: ClusterPaths) -> None:
     files = ["cluster.json", "lock", "launch.json", "nodes/one-worker-1/kubelet.conf"]
     machine = "machines/one-control-plane"
     files += [f"{machine}/{name}" for name in ("etcd/member/db", "kubernetes/pki/etcd/ca.key", "kubernetes/admin.conf", "logs/etcd.log")]
@@ -477,7 +478,7 @@ def _fill(where: Places) -> None:
         (where.root / name).write_text("")
 
 
-def test_clearing_removes_all_but_what_is_kept(where: Places) -> None:
+def test_clearing_removes_all_but_what_is_kept(where: ClusterPaths) -> None:
     _fill(where)
     down.clear(where, keep_data=True)
     machine = "machines/one-control-plane"
@@ -487,7 +488,7 @@ def test_clearing_removes_all_but_what_is_kept(where: Places) -> None:
     down.clear(where, keep_data=False)
 
 
-def test_of_several_control_planes_what_makes_them_find_each_other_is_kept(where: Places) -> None:
+def test_of_several_control_planes_what_makes_them_find_each_other_is_kept(where: ClusterPaths) -> None:
     _fill(where)
     further = where.machine("one-control-plane-2")
     for name in ("etcd/member/db", "kubernetes/manifests/etcd.yaml", "kubernetes/manifests/kube-scheduler.yaml", "kubernetes/kubelet.conf"):
@@ -498,21 +499,21 @@ def test_of_several_control_planes_what_makes_them_find_each_other_is_kept(where
     assert left == {"etcd/member/db", "kubernetes/manifests/etcd.yaml", "kubernetes/kubelet.conf"}
 
 
-def test_clearing_follows_no_link(where: Places, tmp_path: Path) -> None:
+def test_clearing_follows_no_link(where: ClusterPaths, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("")
     (where.root / "link").symlink_to(tmp_path)
     down.clear(where, keep_data=False)
     assert (tmp_path / "precious").exists()
 
 
-def test_a_tree_that_is_deeper_than_python_recurses_is_cleared(where: Places) -> None:
+def test_a_tree_that_is_deeper_than_python_recurses_is_cleared(where: ClusterPaths) -> None:
     for depth in range(1, sys.getrecursionlimit() + 50):
         (where.root / ("d/" * depth)).mkdir()
     down.clear(where, keep_data=False)
     assert list(where.root.iterdir()) == []
 
 
-def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: Places) -> None:
+def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: ClusterPaths) -> None:
     _fill(where)
     from pathlib import PurePosixPath
 
@@ -525,15 +526,15 @@ def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: Places) -> None
     assert not where.root.exists()
 
 
-def test_a_cluster_that_is_not_there_is_told_with_those_that_are(where: Places) -> None:
+def test_a_cluster_that_is_not_there_is_told_with_those_that_are(where: ClusterPaths) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with pytest.raises(UsageError) as caught:
-        status.status(Places(where.root.parent / "two"))
+        status.status(ClusterPaths(where.root.parent / "two"))
     assert "kubewright up --name two" in caught.value.remedy
     assert "there are: one" in caught.value.remedy
 
 
-def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_answer(where: Places, stand_in: StandIn) -> None:
+def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_answer(where: ClusterPaths, stand_in: StandIn) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2), where.record)
     found = status.status(where)
     assert (found["state"], found["problem"], found["nodes"]) == ("Stopped", "", {"ready": 0, "total": 3})
@@ -543,7 +544,7 @@ def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_ans
     assert f"kill -9 {daemon.pid}" in found["problem"]
 
 
-def test_a_socket_where_the_control_socket_was_is_no_daemon(where: Places) -> None:
+def test_a_socket_where_the_control_socket_was_is_no_daemon(where: ClusterPaths) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(where.socket))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from kubewright.base.errors import ConfigurationChanged, HostError, UsageError
 from kubewright.base.records import asdict, replace
 from kubewright.local import flags, record
-from kubewright.local.places import Places, places, state_directory
-from kubewright.local.record import ClusterRecord, Machine
+from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
+from kubewright.local.record import ClusterRecord, MachineRecord
 
-MACHINE = Machine(name="one-control-plane", address="127.0.0.11")
+MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="a: 1\n", made=True)
 
 
@@ -101,8 +101,8 @@ THREE = replace(
     CLUSTER,
     machines=(
         MACHINE,
-        Machine(name="one-control-plane-2", address="127.0.0.12"),
-        Machine(name="one-control-plane-3", address="127.0.0.13"),
+        MachineRecord(name="one-control-plane-2", address="127.0.0.12"),
+        MachineRecord(name="one-control-plane-3", address="127.0.0.13"),
     ),
 )
 
@@ -197,13 +197,13 @@ def test_workers_are_named_after_their_cluster() -> None:
 
 @pytest.mark.parametrize("name", ["default", "a", "0", "a-b-9", "x" * 40])
 def test_names_that_hosts_may_have_are_taken(name: str, tmp_path: Path) -> None:
-    assert places(name, state_dir=str(tmp_path)) == Places(tmp_path / name)
+    assert cluster_paths(name, state_dir=str(tmp_path)) == ClusterPaths(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a.b", "a/b", "..", "a b", "a\n", "ä", "x" * 41])
 def test_names_that_they_may_not_have_are_refused(name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        places(name)
+        cluster_paths(name)
     assert "up to 40 lower-case letters" in caught.value.remedy
 
 

@@ -12,31 +12,31 @@ import pytest
 
 from kubewright.base.clock import SystemClock
 from kubewright.local import record
-from kubewright.local.control import Control
-from kubewright.local.launch import Launch
-from kubewright.local.machines import Machines
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.serving import ClusterServer
+from kubewright.local.control_server import ControlServer
+from kubewright.local.daemon_client import ControlClient
+from kubewright.local.daemon_process import DaemonSettings
+from kubewright.local.machines import MachineSupervisors
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
 
-NOBODY = {**Machine(name="", address="").ports, "api_server": 1}
-FIRST = Machine(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
-SECOND = Machine(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
+NOBODY = {**MachineRecord(name="", address="").ports, "api_server": 1}
+FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
+SECOND = MachineRecord(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST, SECOND))
 GUARD = 20.0
 """Seconds after which a test hangs."""
 
 
-class SlowMachines(Machines):
-    """Machines whose processes end when they are let go."""
+class SlowMachines(MachineSupervisors):
+    """MachineSupervisors whose processes end when they are let go."""
 
-    def __init__(self, places: Places) -> None:
-        super().__init__(places, CLUSTER, Launch())
+    def __init__(self, paths: ClusterPaths) -> None:
+        super().__init__(paths, CLUSTER, DaemonSettings())
         self.ending = asyncio.Event()
         self.let_go = asyncio.Event()
         self.told: list[str] = []
 
-    async def begin(self, name: str) -> Machine:
+    async def begin(self, name: str) -> MachineRecord:
         self.told.append(f"begin {name}")
         return await super().begin(name)
 
@@ -58,15 +58,15 @@ class SlowMachines(Machines):
 class Served:
     """A cluster's server, and those who call it."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
-        self.machines = SlowMachines(places)
+    def __init__(self, paths: ClusterPaths) -> None:
+        self.paths = paths
+        self.machines = SlowMachines(paths)
         self.stopping = asyncio.Event()
-        self.server = ClusterServer(places, CLUSTER, self.machines, stopping=self.stopping, clock=SystemClock())
+        self.server = ControlServer(paths, CLUSTER, self.machines, stopping=self.stopping, clock=SystemClock())
 
     async def ask(self, target: str, body: object) -> asyncio.StreamWriter:
         """Send a request and do not wait for its answer."""
-        _, writer = await asyncio.open_unix_connection(self.places.socket)
+        _, writer = await asyncio.open_unix_connection(self.paths.socket)
         content = json.dumps(body).encode()
         writer.write(f"POST {target} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content)
         return writer
@@ -75,7 +75,7 @@ class Served:
         """Let a caller go away; returns when the server has seen it, because it answers somebody who came later."""
         caller.close()
         await caller.wait_closed()
-        assert await asyncio.to_thread(Control(self.places).answers)
+        assert await asyncio.to_thread(ControlClient(self.paths).answers)
 
     async def end(self) -> None:
         """End as the daemon does."""
@@ -85,14 +85,14 @@ class Served:
 
 
 @pytest.fixture
-def where(tmp_path: Path) -> Places:
+def where(tmp_path: Path) -> ClusterPaths:
     root = tmp_path / "one"
     root.mkdir(mode=0o700)
-    record.save(CLUSTER, Places(root).record)
-    return Places(root)
+    record.save(CLUSTER, ClusterPaths(root).record)
+    return ClusterPaths(root)
 
 
-def run(where: Places, body: Callable[[Served], Coroutine[Any, Any, None]]) -> None:
+def run(where: ClusterPaths, body: Callable[[Served], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         served = Served(where)
         await served.machines.start()
@@ -114,7 +114,7 @@ async def first_of(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-def test_a_cluster_ends_though_whoever_asked_for_it_has_gone(where: Places) -> None:
+def test_a_cluster_ends_though_whoever_asked_for_it_has_gone(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         caller = await served.ask("/stop", {})
         await first_of(served.stopping, served.machines.ending)
@@ -125,9 +125,9 @@ def test_a_cluster_ends_though_whoever_asked_for_it_has_gone(where: Places) -> N
     run(where, body)
 
 
-def test_whoever_asks_for_the_end_is_answered_when_all_has_ended(where: Places) -> None:
+def test_whoever_asks_for_the_end_is_answered_when_all_has_ended(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
-        asking = asyncio.create_task(asyncio.to_thread(Control(where).stop))
+        asking = asyncio.create_task(asyncio.to_thread(ControlClient(where).stop))
         await first_of(served.stopping, served.machines.ending)
         ending = asyncio.create_task(served.end())
         await served.machines.ending.wait()
@@ -140,19 +140,19 @@ def test_whoever_asks_for_the_end_is_answered_when_all_has_ended(where: Places) 
     run(where, body)
 
 
-def test_the_end_of_a_machine_is_carried_through_though_whoever_asked_for_it_has_gone(where: Places) -> None:
+def test_the_end_of_a_machine_is_carried_through_though_whoever_asked_for_it_has_gone(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         caller = await served.ask("/end", {"machines": [SECOND.name]})
         await served.machines.ending.wait()
         await served.go(caller)
         served.machines.let_go.set()
-        await asyncio.to_thread(Control(where).begin, SECOND.name)
+        await asyncio.to_thread(ControlClient(where).begin, SECOND.name)
         assert served.machines.told == [f"ended {SECOND.name}", f"begin {SECOND.name}"]
 
     run(where, body)
 
 
-def test_a_machine_that_is_to_begin_again_waits_for_its_end(where: Places) -> None:
+def test_a_machine_that_is_to_begin_again_waits_for_its_end(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         ends = await served.ask("/end", {"machines": [SECOND.name]})
         await served.machines.ending.wait()
@@ -162,20 +162,20 @@ def test_a_machine_that_is_to_begin_again_waits_for_its_end(where: Places) -> No
         await served.go(begins)
         assert served.machines.told == []
         served.machines.let_go.set()
-        await asyncio.to_thread(Control(where).begin, SECOND.name)
+        await asyncio.to_thread(ControlClient(where).begin, SECOND.name)
         assert served.machines.told == [f"ended {SECOND.name}", *[f"begin {SECOND.name}"] * 2]
         assert served.machines.supervisor(SECOND.name) is not before
 
     run(where, body)
 
 
-def test_the_end_of_the_daemon_waits_for_what_was_begun_before(where: Places) -> None:
+def test_the_end_of_the_daemon_waits_for_what_was_begun_before(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         caller = await served.ask("/end", {"machines": [SECOND.name]})
         await served.machines.ending.wait()
         await served.go(caller)
         stopping = asyncio.create_task(served.server.stop())
-        assert await asyncio.to_thread(Control(where).answers)
+        assert await asyncio.to_thread(ControlClient(where).answers)
         assert not stopping.done()
         served.machines.let_go.set()
         await stopping

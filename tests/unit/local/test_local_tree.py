@@ -12,7 +12,7 @@ from kubewright.base.errors import NotFound, ServerError
 from kubewright.base.events import SilentReporter
 from kubewright.base.waiting import PollingWaiter
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.local import tree
+from kubewright.local import up_phases
 
 SLOW = NoAnswer("no answer to GET /nodes", reason=Reason.TIMED_OUT)
 BROKEN = ServerError("etcdserver: request timed out", code=500)
@@ -50,10 +50,10 @@ def context(*, nodes: Any, status: Any = None, account: Any = None) -> Any:
 def test_a_look_that_fails_once_does_not_end_the_wait_for_nodes(failure: Exception) -> None:
     ready = {"ready": 1, "total": 1}
     ctx = context(nodes=answering(SLOW, ready), account=answering(failure, NotFound("not yet", code=404), {}))
-    waits = [step.what for step in tree.nodes_ready(ctx)]
+    waits = [step.what for step in up_phases.nodes_ready(ctx)]
     assert waits == ["all nodes to be ready", "the default service account"]
 
 
 def test_a_daemon_that_is_slow_once_is_asked_again_for_its_nodes() -> None:
     ctx = context(nodes=answering(SLOW, {"begun": True}), status=answering(SLOW, {"nodes": {"list": [], "outside": []}}))
-    assert [step.what for step in tree.join_nodes(ctx)] == ["the daemon to know its nodes"]
+    assert [step.what for step in up_phases.join_nodes(ctx)] == ["the daemon to know its nodes"]

@@ -15,15 +15,15 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.waiting import InstantWaiter
 from kubewright.kube.recording import RecordingKube
 from kubewright.local import configuration
-from kubewright.local.control import Daemon
-from kubewright.local.machine import local_machine
-from kubewright.local.places import Places
-from kubewright.local.record import ClusterRecord, Machine
-from kubewright.local.tree import join_nodes
+from kubewright.local.daemon_client import Daemon
+from kubewright.local.machine import machine_host
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.up_phases import join_nodes
 from kubewright.pki import ensure, specs
 from kubewright.pki.store import MemoryStore
 
-FIRST = Machine(name="one-control-plane", address="127.0.0.11")
+FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11")
 CONFIG = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nencryptionAlgorithm: ECDSA-P256\n"
 
 
@@ -45,8 +45,8 @@ class ADaemon:
 
 def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) -> list[Change]:
     """Run the phase in a cluster whose API has these Nodes."""
-    places, clock, random = Places(tmp_path / "one"), FakeClock(), SeededRandom(1)
-    host = local_machine(places, FIRST.name, programs={}, daemon=Daemon(places))
+    paths, clock, random = ClusterPaths(tmp_path / "one"), FakeClock(), SeededRandom(1)
+    host = machine_host(paths, FIRST.name, programs={}, daemon=Daemon(paths))
     loaded = configuration.load(
         CONFIG, machine=FIRST, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=random
     ).configuration

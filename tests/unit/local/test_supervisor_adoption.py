@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from supervisor_kit import NODE, Machine, alive, eventually, is_ready, pod, script, state_of, until
 
-from kubewright.local.supervisor.identities import Mark
-from kubewright.local.supervisor.leftovers import sweep
-from kubewright.local.supervisor.model import ComponentPhase, NodeFacts
+from kubewright.local.supervisor.process import stop_orphans
+from kubewright.local.supervisor.procfs import Mark
+from kubewright.local.supervisor.state import ComponentPhase, NodeAddress
 
 SUPERVISE = """
 import asyncio, sys
@@ -33,7 +33,7 @@ asyncio.run(main())
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
     yield Machine(tmp_path)
-    await sweep(Mark(directory=str(tmp_path)))
+    await stop_orphans(Mark(directory=str(tmp_path)))
 
 
 @contextlib.contextmanager
@@ -176,7 +176,7 @@ async def test_another_machine_of_the_cluster_keeps_its_processes(machine: Machi
     with killed_supervisor(machine):
         pid = await running(machine)
     other = Machine(machine.root / "other")
-    async with other.supervised(mark=machine.mark, node=NodeFacts(name="node2", ip=NODE.ip)):
+    async with other.supervised(mark=machine.mark, node=NodeAddress(name="node2", ip=NODE.ip)):
         await asyncio.sleep(0.1)
         assert alive(pid)
 
@@ -188,9 +188,9 @@ async def test_a_sweep_ends_what_a_dead_daemon_left_and_nothing_else(machine: Ma
         pids = [await running(machine, name) for name in ("etcd", "kube-apiserver")]
     daemon = subprocess.Popen(["/bin/sleep", "1000"], env=machine.mark.variables)  # noqa: ASYNC220
     try:
-        assert await sweep(machine.mark) == ["etcd", "kube-apiserver"]
+        assert await stop_orphans(machine.mark) == ["etcd", "kube-apiserver"]
         assert [alive(pid) for pid in pids] == [False, False]
-        assert await sweep(machine.mark) == []
+        assert await stop_orphans(machine.mark) == []
         assert daemon.poll() is None
     finally:
         daemon.kill()

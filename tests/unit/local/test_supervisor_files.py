@@ -15,14 +15,13 @@ from supervisor_kit import Machine, descriptors, eventually, pod
 
 from kubewright.base.errors import HostError
 from kubewright.base.fields import FieldPath
-from kubewright.local.supervisor import watching
-from kubewright.local.supervisor.hostpaths import ensure_host_path
-from kubewright.local.supervisor.identities import stat_of
-from kubewright.local.supervisor.manifestfiles import ManifestFiles, is_manifest
+from kubewright.local.supervisor import manifests
+from kubewright.local.supervisor.manifests import DirectoryWatch, ManifestDirectory, is_manifest
 from kubewright.local.supervisor.pod import Mount
-from kubewright.local.supervisor.records import Record, Records, slug
-from kubewright.local.supervisor.stopping import DOWN, ORDERLY, Stage, stages_of
-from kubewright.local.supervisor.watching import DirectoryWatch
+from kubewright.local.supervisor.process import DOWN, ORDERLY, StopStage, stages_of
+from kubewright.local.supervisor.procfs import stat_of
+from kubewright.local.supervisor.runtime import ensure_host_path
+from kubewright.local.supervisor.state import ComponentRecord, RecordStore, slug
 
 
 @pytest.mark.parametrize(
@@ -43,8 +42,8 @@ def test_which_files_are_manifests(name: str, counts: bool) -> None:
     assert is_manifest(name) is counts
 
 
-def files(machine: Machine) -> ManifestFiles:
-    return ManifestFiles(machine.root / "manifests", "node1")
+def files(machine: Machine) -> ManifestDirectory:
+    return ManifestDirectory(machine.root / "manifests", "node1")
 
 
 def test_a_directory_that_is_not_there_has_no_manifests(tmp_path: Path) -> None:
@@ -110,7 +109,7 @@ def test_of_two_files_with_one_pod_the_second_is_a_problem(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("inotify", [True, False])
 async def test_changes_of_a_directory_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inotify: bool) -> None:
-    monkeypatch.setattr(watching, "POLL_EVERY", 0.01)
+    monkeypatch.setattr(manifests, "POLL_EVERY", 0.01)
     looks = 0
 
     def look() -> None:
@@ -134,7 +133,7 @@ async def test_without_inotify_instances_it_polls(tmp_path: Path, monkeypatch: p
     def none_left() -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(watching, "_open", none_left)
+    monkeypatch.setattr(manifests, "_open", none_left)
     watch = DirectoryWatch(tmp_path, lambda: None)
     watch.start()
     assert not watch.told
@@ -142,7 +141,7 @@ async def test_without_inotify_instances_it_polls(tmp_path: Path, monkeypatch: p
 
 
 async def test_a_directory_that_was_replaced_is_watched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_ANYWAY_EVERY", 0.05)
+    monkeypatch.setattr(manifests, "LOOK_ANYWAY_EVERY", 0.05)
     machine = Machine(tmp_path)
     async with machine.supervised(pod("a")) as supervisor:
         await supervisor.wait_ready(["a"], within=5)
@@ -153,13 +152,13 @@ async def test_a_directory_that_was_replaced_is_watched_again(tmp_path: Path, mo
         await supervisor.wait_ready(["b"], within=5)
 
 
-def record(**parts: object) -> Record:
+def record(**parts: object) -> ComponentRecord:
     given = {"pid": 1, "start_time": 2, "boot_id": "x", "manifest_hash": "h", "restarts": 3, **parts}
-    return Record(name="web/side", argv0="/bin/sh", started_at="2026-01-02T03:04:05.000006Z", **given)  # type: ignore[arg-type]
+    return ComponentRecord(name="web/side", argv0="/bin/sh", started_at="2026-01-02T03:04:05.000006Z", **given)  # type: ignore[arg-type]
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    records = Records(tmp_path)
+    records = RecordStore(tmp_path)
     assert records.read("web/side") is None
     records.write(record())
     assert records.read("web/side") == record()
@@ -173,7 +172,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", json.dumps({"name": "web/side"}), "\x00"])
 def test_a_torn_record_is_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "web_side.json").write_text(content)
-    assert Records(tmp_path).read("web/side") is None
+    assert RecordStore(tmp_path).read("web/side") is None
 
 
 @given(st.binary(max_size=40))
@@ -181,7 +180,7 @@ def test_no_content_of_a_record_is_an_error(tmp_path_factory: pytest.TempPathFac
     place = tmp_path_factory.getbasetemp() / "records"
     place.mkdir(exist_ok=True)
     (place / "x.json").write_bytes(content)
-    assert Records(place).read("x") is None
+    assert RecordStore(place).read("x") is None
 
 
 def test_a_component_has_a_file_name_of_its_own() -> None:
@@ -232,11 +231,11 @@ IN_ORDER = [["coredns"], ["kube-controller-manager", "kube-scheduler"], ["kube-a
         (ORDERLY, IN_ORDER),
         (DOWN, IN_ORDER),
         ((), [PODS]),
-        ((Stage(),), [PODS]),
-        ((Stage(pods=("etcd",)),), [PODS[:1] + PODS[2:], ["etcd"]]),
+        ((StopStage(),), [PODS]),
+        ((StopStage(pods=("etcd",)),), [PODS[:1] + PODS[2:], ["etcd"]]),
     ],
 )
-def test_every_pod_is_in_one_stage(stages: tuple[Stage, ...], expected: list[list[str]]) -> None:
+def test_every_pod_is_in_one_stage(stages: tuple[StopStage, ...], expected: list[list[str]]) -> None:
     assert [pods for _, pods in stages_of(PODS, stages)] == expected
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.local.supervisor.lastwords import gist, last_words, readable
+from kubewright.local.supervisor.termination import failure_summary, readable, termination_message
 
 BUSY = (
     'E1121 12:15:18.556240   28321 run.go:72] "command failed" '
@@ -35,7 +35,7 @@ USAGE = ["Usage:", "", *(f"  etcd {number}" for number in range(18)), ""]
     ],
 )  # fmt: skip
 def test_the_telling_line(lines: list[str], expected: str) -> None:
-    assert gist(lines) == expected
+    assert failure_summary(lines) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_lines_for_people(line: str, expected: str) -> None:
 
 
 def test_the_telling_line_is_kept_however_long_the_usage() -> None:
-    words = last_words(["flag provided but not defined: -nope", *USAGE])
+    words = termination_message(["flag provided but not defined: -nope", *USAGE])
     assert len(words) == 20
     assert words[0] == "flag provided but not defined: -nope"
-    assert last_words(["a", "b"]) == ("a", "b")
+    assert termination_message(["a", "b"]) == ("a", "b")
 
 
 @given(st.lists(st.text(max_size=30) | st.sampled_from([BUSY, FATAL, '{"level":"fatal"}', '{"level":[]']), max_size=30))
 def test_nothing_that_is_printed_breaks_it(lines: list[str]) -> None:
-    assert len(gist(lines)) <= 301
-    assert len(last_words(lines)) == min(20, len(lines))
+    assert len(failure_summary(lines)) <= 301
+    assert len(termination_message(lines)) == min(20, len(lines))

@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from supervisor_kit import Machine, eventually, script
 
 from kubewright.base.clock import FakeClock
-from kubewright.local.supervisor import logreader
-from kubewright.local.supervisor.logreader import read_log
-from kubewright.local.supervisor.logs import KEEP, parts, rotate, rotated, tail
-from kubewright.local.supervisor.logtimes import time_of
+from kubewright.local.supervisor import logs
+from kubewright.local.supervisor.logs import KEEP, parts, read_log, rotate, rotated, tail, time_of
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logreader, "FOLLOW_EVERY", 0.005)
+    monkeypatch.setattr(logs, "FOLLOW_EVERY", 0.005)
 
 
 def numbered(*numbers: int) -> list[bytes]:
@@ -151,7 +149,7 @@ async def test_a_component_writes_on_while_its_log_is_rotated(tmp_path: Path) ->
             if seen[-1] == b"line 399\n":
                 break
         await lines.aclose()
-        await eventually(lambda: supervisor.last_words("etcd", lines=1) == ["line 399"])
+        await eventually(lambda: supervisor.last_lines("etcd", lines=1) == ["line 399"])
     assert len(parts(log)) == 3
     assert seen == sorted(set(seen), key=lambda line: int(line.split()[1]))
     assert len(seen) >= 398  # a line written while the file is being cut may be lost

@@ -8,11 +8,11 @@ import pytest
 from supervisor_kit import pod
 
 from kubewright.base.records import replace
-from kubewright.local import pods
-from kubewright.local.supervisor.model import ComponentPhase, ComponentState, LastExit, NodeFacts
-from kubewright.local.supervisor.reading import read_pod
+from kubewright.local import static_pods
+from kubewright.local.supervisor.decoding import read_pod
+from kubewright.local.supervisor.state import ComponentPhase, ComponentState, LastExit, NodeAddress
 
-NODE = NodeFacts(name="Node1", ip="127.0.0.11")
+NODE = NodeAddress(name="Node1", ip="127.0.0.11")
 SEEN = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 STARTED = SEEN + timedelta(seconds=1)
 ETCD = read_pod(pod("etcd", container={"image": "registry.k8s.io/etcd:3.6.8-0"}) | {"status": {}}, source="etcd.yaml", node=NODE.name)
@@ -25,11 +25,11 @@ READY = ComponentState(
     started_at=STARTED,
     changed_at=STARTED + timedelta(seconds=1),
 )
-EXIT = LastExit(code=1, signal=None, started_at=SEEN, finished_at=STARTED, reason="exit code 1", last_words=("bye",))
+EXIT = LastExit(code=1, signal=None, started_at=SEEN, finished_at=STARTED, reason="exit code 1", last_lines=("bye",))
 
 
 def test_the_status_of_a_ready_container() -> None:
-    found = pods.container_statuses(ETCD, [READY, replace(READY, pod="other")])
+    found = static_pods.container_statuses(ETCD, [READY, replace(READY, pod="other")])
     assert found == [
         {
             "name": "etcd",
@@ -62,7 +62,7 @@ def test_the_status_of_a_ready_container() -> None:
     ],
 )
 def test_the_status_of_a_container_that_is_not_ready(state: ComponentState | None, container: dict) -> None:
-    found = pods.container_statuses(ETCD, [state] if state is not None else [])
+    found = static_pods.container_statuses(ETCD, [state] if state is not None else [])
     assert len(found) == 1
     assert (found[0]["state"], found[0]["ready"]) == (container, False)
 
@@ -77,11 +77,11 @@ def test_the_status_of_a_container_that_is_not_ready(state: ComponentState | Non
     ],
 )
 def test_how_the_process_before_ended(last: LastExit, code: int, reason: str) -> None:
-    found = pods.container_statuses(ETCD, [replace(READY, restarts=2, last_exit=last)])[0]
+    found = static_pods.container_statuses(ETCD, [replace(READY, restarts=2, last_exit=last)])[0]
     assert found["restartCount"] == 2
     ended = found["lastState"]["terminated"]
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (code, reason, "exit code 1\nbye")
 
 
 def test_memory_is_no_part_of_a_status() -> None:
-    assert pods.container_statuses(ETCD, [READY]) == pods.container_statuses(ETCD, [replace(READY, rss_bytes=5)])
+    assert static_pods.container_statuses(ETCD, [READY]) == static_pods.container_statuses(ETCD, [replace(READY, rss_bytes=5)])

@@ -16,11 +16,19 @@ from hypothesis import strategies as st
 from supervisor_kit import Machine, is_ready, pod, state_of, until
 
 from kubewright.base.fields import FieldPath
-from kubewright.local.supervisor import restarts
-from kubewright.local.supervisor.health import EAGER, EAGER_REFUSED, Condemned, Health, Tally, Watcher
-from kubewright.local.supervisor.model import ComponentPhase, ProbeIdentity
+from kubewright.local.supervisor import termination
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
-from kubewright.local.supervisor.probing import Outcome, Prober
+from kubewright.local.supervisor.probes import (
+    STARTUP_PERIOD,
+    STARTUP_PERIOD_REFUSED,
+    NetworkProber,
+    ProbeCounter,
+    ProbeFailure,
+    ProbeResult,
+    ProbeStatus,
+    ProbeWorker,
+)
+from kubewright.local.supervisor.state import ComponentPhase, ProbeIdentity
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -51,8 +59,8 @@ async def answering(answer: bytes | None, context: ssl.SSLContext | None = None)
         await asyncio.sleep(0)  # transports close one turn later
 
 
-async def attempt(port: int, prober: Prober | None = None, *, timeout: float = 2, **parts: object) -> Outcome:
-    prober = prober or Prober(default_host="127.0.0.1")
+async def attempt(port: int, prober: NetworkProber | None = None, *, timeout: float = 2, **parts: object) -> ProbeResult:
+    prober = prober or NetworkProber(default_host="127.0.0.1")
     return await prober.attempt(HttpTarget(port=port, **parts), timeout=timeout)  # type: ignore[arg-type]
 
 
@@ -83,7 +91,7 @@ async def test_an_answer_counts_by_its_status(answer: bytes, ok: bool, reason: s
 
 @given(st.binary(max_size=200))
 def test_no_answer_breaks_a_probe(answer: bytes) -> None:
-    async def once() -> Outcome:
+    async def once() -> ProbeResult:
         async with answering(answer) as (port, _):
             return await attempt(port)
 
@@ -93,12 +101,12 @@ def test_no_answer_breaks_a_probe(answer: bytes) -> None:
 
 async def test_nothing_there_is_told_apart_from_no_answer() -> None:
     outcome = await attempt(1)
-    assert outcome == Outcome(ok=False, reason="nothing listens on 127.0.0.1:1", refused=True)
+    assert outcome == ProbeResult(ok=False, reason="nothing listens on 127.0.0.1:1", refused=True)
 
     async with answering(None) as (port, _):
-        assert await attempt(port, timeout=0.05) == Outcome(ok=False, reason=f"127.0.0.1:{port} did not answer within 0.05 s")
-        assert (await Prober(default_host="127.0.0.1").attempt(TcpTarget(port=port), timeout=1)).ok
-    assert not (await Prober(default_host="nonsense.invalid").attempt(TcpTarget(port=1), timeout=5)).ok
+        assert await attempt(port, timeout=0.05) == ProbeResult(ok=False, reason=f"127.0.0.1:{port} did not answer within 0.05 s")
+        assert (await NetworkProber(default_host="127.0.0.1").attempt(TcpTarget(port=port), timeout=1)).ok
+    assert not (await NetworkProber(default_host="nonsense.invalid").attempt(TcpTarget(port=1), timeout=5)).ok
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,7 @@ async def test_https_is_not_verified(authority: trustme.CA) -> None:
 async def test_a_client_certificate_is_shown_once_it_is_there(authority: trustme.CA, tmp_path: Path) -> None:
     async with answering(OK, context_of(authority, ask=True)) as (port, _), answering(OK, context_of(authority, ask=True)) as (other, _):
         identity = ProbeIdentity(certificate=tmp_path / "client.crt", key=tmp_path / "client.key", ports=frozenset({port}))
-        prober = Prober(default_host="127.0.0.1", identity=identity)
+        prober = NetworkProber(default_host="127.0.0.1", identity=identity)
         assert not (await attempt(port, prober, secure=True)).ok
         leaf = authority.issue_cert("client.example")
         identity.certificate.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
@@ -140,20 +148,20 @@ async def test_a_client_certificate_is_shown_once_it_is_there(authority: trustme
 class Script:
     """Answers probes by a function of the time and the target's port; notes when it was asked."""
 
-    def __init__(self, answer: Callable[[float, int], Outcome]) -> None:
+    def __init__(self, answer: Callable[[float, int], ProbeResult]) -> None:
         self.answer = answer
         self.asked: list[tuple[float, int]] = []
 
-    async def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> Outcome:
+    async def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> ProbeResult:
         now = asyncio.get_running_loop().time()
         self.asked.append((round(now, 3), target.port))
         return self.answer(now, target.port)
 
 
 STARTUP, LIVENESS, READINESS = 1, 2, 3
-BAD = Outcome(ok=False, reason="bad")
-REFUSED = Outcome(ok=False, reason="refused", refused=True)
-GOOD = Outcome(ok=True)
+BAD = ProbeResult(ok=False, reason="bad")
+REFUSED = ProbeResult(ok=False, reason="refused", refused=True)
+GOOD = ProbeResult(ok=True)
 
 
 def container(**parts: Probe) -> Container:
@@ -166,11 +174,11 @@ def probe(port: int, **parts: object) -> Probe:
 
 async def watched(
     script: Script, found: Container, *, within: float, **parts: float
-) -> tuple[Condemned | None, list[tuple[float, Health]]]:
+) -> tuple[ProbeFailure | None, list[tuple[float, ProbeStatus]]]:
     """Watch for so many (virtual) seconds."""
-    told: list[tuple[float, Health]] = []
+    told: list[tuple[float, ProbeStatus]] = []
     loop = asyncio.get_running_loop()
-    watcher = Watcher(found, script, changed=lambda health: told.append((round(loop.time(), 3), health)), **parts)
+    watcher = ProbeWorker(found, script, changed=lambda health: told.append((round(loop.time(), 3), health)), **parts)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(within):
             return await watcher.watch(), told
@@ -180,7 +188,7 @@ async def watched(
 @pytest.mark.looptime
 async def test_without_probes_a_process_is_ready_at_once() -> None:
     script = Script(lambda now, port: BAD)
-    assert await watched(script, container(), within=1000) == (None, [(0, Health(started=True, ready=True))])
+    assert await watched(script, container(), within=1000) == (None, [(0, ProbeStatus(started=True, ready=True))])
     assert script.asked == []
 
 
@@ -193,14 +201,14 @@ async def test_the_way_up_is_watched_closely_and_the_rest_by_its_period() -> Non
     verdict, told = await watched(script, found, within=24)
     assert verdict is None
     assert [health for _, health in told] == [
-        Health(reason="refused"),
-        Health(reason="bad"),
-        Health(started=True, reason="bad"),
-        Health(started=True, ready=True),
+        ProbeStatus(reason="refused"),
+        ProbeStatus(reason="bad"),
+        ProbeStatus(started=True, reason="bad"),
+        ProbeStatus(started=True, ready=True),
     ]
-    assert 3 <= told[-1][0] <= 3 + EAGER
+    assert 3 <= told[-1][0] <= 3 + STARTUP_PERIOD
     startups = [now for now, port in script.asked if port == STARTUP]
-    assert abs(len(startups) - (1 / EAGER_REFUSED + 1 / EAGER)) <= 3
+    assert abs(len(startups) - (1 / STARTUP_PERIOD_REFUSED + 1 / STARTUP_PERIOD)) <= 3
     assert [now for now, port in script.asked if port == LIVENESS] == [10, 20]
     readiness = [now for now, port in script.asked if port == READINESS and now >= 3]
     assert [round(later - earlier, 3) for earlier, later in itertools.pairwise(readiness)] == [5, 5, 5, 5]
@@ -211,7 +219,7 @@ async def test_a_startup_gets_the_same_time_as_under_a_kubelet() -> None:
     script = Script(lambda now, port: BAD)
     found = container(startup=probe(STARTUP, initial_delay=10, period=10, failure_threshold=24, grace=3))
     verdict, _ = await watched(script, found, within=1000)
-    assert verdict == Condemned(reason="startup probe failed: bad", grace=3)
+    assert verdict == ProbeFailure(reason="startup probe failed: bad", grace=3)
     assert 240 <= asyncio.get_running_loop().time() <= 242
 
 
@@ -219,7 +227,7 @@ async def test_a_startup_gets_the_same_time_as_under_a_kubelet() -> None:
 async def test_liveness_ends_a_process_after_its_failures_in_a_row() -> None:
     script = Script(lambda now, port: GOOD if now < 30 or 40 <= now < 50 else BAD)
     verdict, _ = await watched(script, container(liveness=probe(LIVENESS, failure_threshold=3)), within=1000)
-    assert verdict == Condemned(reason="liveness probe failed: bad", grace=None)
+    assert verdict == ProbeFailure(reason="liveness probe failed: bad", grace=None)
     assert asyncio.get_running_loop().time() == 70
 
 
@@ -241,7 +249,7 @@ async def test_an_adopted_process_has_its_initial_delay_behind_it() -> None:
 
 
 def test_failures_on_the_way_up_count_once_a_period() -> None:
-    tally = Tally(probe(STARTUP, initial_delay=10, period=10, failure_threshold=2))
+    tally = ProbeCounter(probe(STARTUP, initial_delay=10, period=10, failure_threshold=2))
     for elapsed in range(20):
         tally.count_at(elapsed, ok=False)
     assert (tally.failures, tally.failed) == (1, False)
@@ -286,7 +294,7 @@ async def free_port() -> int:
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 0.1), (1, 0.1), (2, 1), (3, 2), (4, 4), (7, 32), (8, 60), (9, 60), (10_000, 60)])
 def test_the_wait_before_a_restart(failures: int, seconds: float) -> None:
-    assert restarts.delay(failures) == seconds
+    assert termination.restart_delay(failures) == seconds
 
 
 @pytest.mark.parametrize(
@@ -294,4 +302,4 @@ def test_the_wait_before_a_restart(failures: int, seconds: float) -> None:
     [(0, 0.1, 0, 1), (1, 0.1, 0, 2), (5, 9, 9, 6), (5, 15, 10, 1), (5, 599, 0, 6), (5, 600, 0, 1)],
 )
 def test_a_run_that_was_well_wipes_the_slate(failures: int, ran: float, ready: float, expected: int) -> None:
-    assert restarts.failures_after(failures, ran=ran, ready=ready) == expected
+    assert termination.failures_after(failures, ran=ran, ready=ready) == expected

@@ -25,14 +25,14 @@ from supervisor_kit import (
 
 from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import State
-from kubewright.local.supervisor import restarts
-from kubewright.local.supervisor.model import ComponentPhase
-from kubewright.local.supervisor.stopping import DOWN, Stage
+from kubewright.local.supervisor import termination
+from kubewright.local.supervisor.process import DOWN, StopStage
+from kubewright.local.supervisor.state import ComponentPhase
 
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(restarts, "SECOND", 0.05)
+    monkeypatch.setattr(termination, "SECOND", 0.05)
     return Machine(tmp_path)
 
 
@@ -64,9 +64,9 @@ async def test_a_process_sees_nothing_of_ours_but_what_its_manifest_says(machine
     inherited, other = os.pipe()
     os.set_inheritable(inherited, True)
     async with machine.supervised(manifest) as supervisor:
-        await eventually(lambda: "/dev/null" in "".join(supervisor.last_words("etcd", lines=50)))
+        await eventually(lambda: "/dev/null" in "".join(supervisor.last_lines("etcd", lines=50)))
         await asyncio.sleep(0.05)
-        said = supervisor.last_words("etcd", lines=50)
+        said = supervisor.last_lines("etcd", lines=50)
         state = state_of(supervisor)
         environment = environment_of(state.pid)
     os.close(inherited)
@@ -122,7 +122,7 @@ async def test_the_last_of_many_changes_is_what_runs(machine: Machine) -> None:
         for number in range(10):
             machine.write(script(f"echo number {number}; exec sleep 1000"))
             await asyncio.sleep(0.005)
-        await eventually(lambda: "number 9" in supervisor.last_words("etcd"))
+        await eventually(lambda: "number 9" in supervisor.last_lines("etcd"))
         await supervisor.wait_ready(["etcd"], within=60)
         pid = state_of(supervisor).pid
     assert not alive(pid)
@@ -173,12 +173,12 @@ async def test_a_component_that_dies_of_a_busy_port_says_so_in_its_own_words(mac
         assert state.phase is ComponentPhase.CRASH_LOOP
         assert words in state.reason
         assert state.last_exit is not None
-        assert (state.last_exit.code, state.last_exit.last_words) == (7, ("starting", words))
-        assert supervisor.last_words("etcd", lines=1) == [words]
+        assert (state.last_exit.code, state.last_exit.last_lines) == (7, ("starting", words))
+        assert supervisor.last_lines("etcd", lines=1) == [words]
 
 
 async def test_waiting_again_tries_again_at_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarts, "FIRST", 0.01)
+    monkeypatch.setattr(termination, "FIRST", 0.01)
     cause = machine.root / "cause"
     cause.touch()
     probe = {"readinessProbe": {"tcpSocket": {"port": 1}}}
@@ -186,7 +186,7 @@ async def test_waiting_again_tries_again_at_once(machine: Machine, monkeypatch: 
     async with machine.supervised(failing) as supervisor:
         with pytest.raises(ComponentFailed):
             await supervisor.wait_ready(["etcd"], within=60)
-        monkeypatch.setattr(restarts, "SECOND", 50)
+        monkeypatch.setattr(termination, "SECOND", 50)
         await until(supervisor, lambda state: "next start after 60 s" in state.reason)
         cause.unlink()
         with pytest.raises(WaitTimeout):
@@ -213,7 +213,7 @@ async def test_a_wait_that_ends_in_vain_says_how_each_one_is(machine: Machine) -
 async def test_nothing_of_a_stopped_component_is_left_even_if_it_ignores_us(machine: Machine) -> None:
     stubborn = script("trap '' TERM; sleep 1000 & sleep 1000 & echo up; while :; do sleep 0.05; done")
     async with machine.supervised(stubborn) as supervisor:
-        await eventually(lambda: "up" in supervisor.last_words("etcd"))
+        await eventually(lambda: "up" in supervisor.last_lines("etcd"))
         session = state_of(supervisor).pid
         assert len(of_session(session)) >= 3
         await supervisor.stop(AT_ONCE)
@@ -224,7 +224,7 @@ async def test_nothing_of_a_stopped_component_is_left_even_if_it_ignores_us(mach
 
 async def test_children_of_a_component_that_died_are_killed(machine: Machine) -> None:
     async with machine.supervised(script("sleep 1000 & echo up; wait")) as supervisor:
-        await eventually(lambda: "up" in supervisor.last_words("etcd"))
+        await eventually(lambda: "up" in supervisor.last_lines("etcd"))
         session = state_of(supervisor).pid
         await eventually(lambda: len(of_session(session)) == 2)
         os.kill(session, signal.SIGKILL)
@@ -241,8 +241,8 @@ async def test_a_stop_takes_the_stages_one_after_the_other(machine: Machine) -> 
     async with machine.supervised(*(ending(name) for name in names)) as supervisor:
         await supervisor.wait_ready(names, within=60)
         for name in names:
-            await eventually(lambda name=name: supervisor.last_words(name) == ["up"])
-        await supervisor.stop((Stage(grace=2), Stage(pods=("kube-apiserver",), grace=2), Stage(pods=("etcd",), grace=2)))
+            await eventually(lambda name=name: supervisor.last_lines(name) == ["up"])
+        await supervisor.stop((StopStage(grace=2), StopStage(pods=("kube-apiserver",), grace=2), StopStage(pods=("etcd",), grace=2)))
     written = note.read_text().split()
     assert sorted(written[:2]) == ["kube-scheduler", "other"]
     assert written[2:] == ["kube-apiserver", "etcd"]
@@ -267,7 +267,7 @@ async def test_two_containers_of_a_pod_are_two_components(machine: Machine) -> N
     async with machine.supervised(manifest) as supervisor:
         await supervisor.wait_ready(["web"], within=60)
         assert [state.name for state in supervisor.snapshot()] == ["web/side", "web/web"]
-        await eventually(lambda: supervisor.last_words("web/side") == ["side"])
+        await eventually(lambda: supervisor.last_lines("web/side") == ["side"])
         assert [line async for line in supervisor.read_log("web/side")] == [b"side\n"]
 
 

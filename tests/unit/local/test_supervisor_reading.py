@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from supervisor_kit import pod
 
 from kubewright.base.errors import ValidationError
+from kubewright.local.supervisor.decoding import digest, read_pod
 from kubewright.local.supervisor.pod import HttpTarget, Probe, TcpTarget
-from kubewright.local.supervisor.reading import digest, read_pod
 
 
 def read(document: object):

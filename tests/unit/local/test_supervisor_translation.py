@@ -13,10 +13,9 @@ from supervisor_kit import NODE, pod
 from kubewright.base import yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldPath
-from kubewright.local.supervisor.mounts import SEARCHED, rewriter, why_not
+from kubewright.local.supervisor.decoding import FIELDS, read_pod
 from kubewright.local.supervisor.pod import Mount
-from kubewright.local.supervisor.reading import FIELDS, read_pod
-from kubewright.local.supervisor.translation import Launch, expand, translate
+from kubewright.local.supervisor.runtime import SEARCHED, ProcessSpec, expand, refusal_of, rewriter, translate
 
 PROGRAMS = {"kube-apiserver": Path("/cache/v1.36.3/kube-apiserver")}
 CASES = Path(__file__).parents[2] / "data" / "reference" / "cases"
@@ -27,7 +26,7 @@ def mount(mount_path: str, host_path: str) -> Mount:
     return Mount(mount_path=mount_path, host_path=host_path, path=FieldPath("spec.containers[0].volumeMounts[0]"))
 
 
-def launch(*command: str, volumes: dict[str, str] | None = None, **container: object) -> Launch:
+def launch(*command: str, volumes: dict[str, str] | None = None, **container: object) -> ProcessSpec:
     """Translate a container; `volumes` maps mount paths to host paths."""
     rows = list((volumes or {}).items())
     given = {"volumeMounts": [{"name": str(number), "mountPath": row[0]} for number, row in enumerate(rows)], **container}
@@ -142,7 +141,7 @@ def test_container_paths_become_host_paths(text: str, rewritten: str) -> None:
 def test_equal_paths_need_nothing() -> None:
     same = [mount("/etc/ssl/certs", "/etc/ssl/certs"), mount("/x", "/x")]
     assert rewriter(same)("--x=/x/y") == "--x=/x/y"
-    assert [why_not(one, ()) for one in same] == [None, None]
+    assert [refusal_of(one, ()) for one in same] == [None, None]
 
 
 @given(st.text(alphabet="/abx=:,", max_size=30))
@@ -166,9 +165,9 @@ def test_arguments_variables_and_working_directory_are_rewritten() -> None:
 
 @pytest.mark.parametrize("place", SEARCHED)
 def test_a_mount_over_a_searched_place_is_refused(place: str) -> None:
-    assert why_not(mount(place, "/elsewhere"), [place]) is not None
-    assert why_not(mount(f"{place}/below", "/elsewhere"), [f"{place}/below"]) is not None
-    assert why_not(mount(place, place), [place]) is None
+    assert refusal_of(mount(place, "/elsewhere"), [place]) is not None
+    assert refusal_of(mount(f"{place}/below", "/elsewhere"), [f"{place}/below"]) is not None
+    assert refusal_of(mount(place, place), [place]) is None
 
 
 def test_refusals_name_the_field() -> None:
@@ -189,7 +188,7 @@ def test_the_digest_tells_programs_arguments_and_variables_apart() -> None:
     others = [
         launch("kube-apiserver", "--b", env=[{"name": "A", "value": "1"}]),
         launch("kube-apiserver", "--a", env=[{"name": "A", "value": "2"}]),
-        Launch(argv=("/other", "--a"), env=base.env),
+        ProcessSpec(argv=("/other", "--a"), env=base.env),
     ]
     assert len({base.digest, *(one.digest for one in others)}) == 4
     assert base.digest == launch("kube-apiserver", "--a", env=[{"name": "A", "value": "1"}]).digest

@@ -6,9 +6,9 @@ import pytest
 
 from kubewright.base import events
 from kubewright.host.processes import Identity
-from kubewright.testing import clusters, namespaces, settings
+from kubewright.testing import clusters, settings
+from kubewright.testing.clusters import TerminalLines
 from kubewright.testing.runs import Run, abandoned
-from kubewright.testing.telling import TerminalLines
 
 pytest_plugins = ["pytester"]
 
@@ -112,7 +112,7 @@ def test_every_setting_has_a_default(pytester):
     ],
 )
 def test_the_name_of_a_test_becomes_the_beginning_of_a_namespace(test, prefix):
-    assert namespaces.prefix(test) == prefix
+    assert clusters.prefix(test) == prefix
 
 
 def test_no_two_runs_share_a_cluster_and_workers_mean_the_same(tmp_path):
@@ -120,7 +120,7 @@ def test_no_two_runs_share_a_cluster_and_workers_mean_the_same(tmp_path):
     assert one.name != other.name
     assert Run.parse(one.as_map()) == one
     assert one.is_here
-    assert one.places.root.parent == tmp_path
+    assert one.paths.root.parent == tmp_path
     elsewhere = Run(name=one.name, state_dir="/", owner="1:1:another-boot")
     assert not elsewhere.is_here
     assert Run.begin(state_dir=str(tmp_path), keep=True).owner == ""

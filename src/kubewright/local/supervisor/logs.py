@@ -1,14 +1,26 @@
-"""The log file of one component: rotated by copy and truncate, because the component holds it open and a pipe would tie it to the daemon.
+"""The log of a component: rotated by copy and truncate, read from its end, from a time on, and followed over rotations.
 
-Lines written between the last copied byte and the truncation are lost; the copy is repeated until nothing new came, so that is microseconds.
+The component holds its file open, and a pipe would tie it to the daemon. Lines written between the last copied byte and the truncation are
+lost; the copy is repeated until nothing new came, so that is microseconds. Reading works without the supervisor that rotates.
+
+When a line was written is known as far as the line says, because nothing else writes to the file. klog lines (`I0102 15:04:05.123456 ...`)
+have neither year nor zone: components run with TZ=UTC, and the latest year is meant that is not in the future. etcd's JSON lines have
+`"ts":"2026-01-02T15:04:05.123456Z"`; zap writes `+0000` there as well.
 """
 
 from __future__ import annotations
 
+import asyncio
+import collections
 import contextlib
 import os
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
+
+from kubewright.base.clock import Clock
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 KEEP: Final = 2
@@ -90,3 +102,179 @@ def size(log: Path) -> int:
 def _shortened(line: str) -> str:
     text = "".join(char if char.isprintable() or char == "\t" else "�" for char in line)
     return text if len(text) <= _LINE_LIMIT else f"{text[:_LINE_LIMIT]}…"
+
+
+_KLOG: Final = re.compile(rb"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
+_JSON: Final = re.compile(rb'\{"[^\n]{0,80}?"ts":"([0-9T:.+\-]{19,35}Z?)"')
+_DAY: Final = timedelta(days=1)
+
+
+def time_of(line: bytes, *, now: datetime) -> datetime | None:
+    """Return a line's time, aware; None if it carries none that can be read."""
+    try:
+        if match := _KLOG.match(line):
+            month, day, hour, minute, second, micro = (int(part) for part in match.groups())
+            return _latest(now, month, day, hour, minute, second, micro)
+        if match := _JSON.match(line):
+            found = datetime.fromisoformat(match[1].decode("ascii"))
+            return found if found.tzinfo is not None else None
+    except ValueError:
+        return None
+    return None
+
+
+def _latest(now: datetime, month: int, day: int, hour: int, minute: int, second: int, micro: int) -> datetime:
+    """Put a date without a year into this year, or into the last one where it lies more than a day ahead."""
+    for year in (now.year + 1, now.year, now.year - 1):
+        try:
+            found = datetime(year, month, day, hour, minute, second, micro, tzinfo=UTC)
+        except ValueError:  # the 29th of February
+            continue
+        if found <= now + _DAY:
+            return found
+    raise ValueError("no such day")
+
+
+FOLLOW_EVERY: Final = 0.1
+"""Seconds between two looks at a followed log."""
+_READ_CHUNK: Final = 1 << 18
+_PATIENCE: Final = 3
+"""Looks at a file that became shorter without a rotation, before it is believed."""
+_BREATHE: Final = 500
+"""Lines between two turns of the event loop."""
+
+
+async def read_log(
+    log: Path,
+    *,
+    clock: Clock,
+    tail: int | None = None,
+    since: datetime | None = None,
+    follow: bool = False,
+    ended: Callable[[], bool] = lambda: False,
+) -> AsyncIterator[bytes]:
+    """Yield lines with their line ends, oldest first; a last line without one is given as it is when nothing more can come.
+
+    Following ends once `ended` says so and everything that was written has been given.
+    """
+    follower = _Follower(log)
+    try:
+        lines: Iterable[bytes] = _since(follower.history(complete=follow), since, clock)
+        if tail is not None:
+            lines = collections.deque(lines, maxlen=max(tail, 0))
+        for count, line in enumerate(lines):
+            yield line
+            if count % _BREATHE == _BREATHE - 1:
+                await asyncio.sleep(0)
+        while follow:
+            last = ended()
+            for line in follower.more():
+                yield line
+            if last:
+                break
+            await asyncio.sleep(FOLLOW_EVERY)
+        if rest := follower.rest():
+            yield rest
+    finally:
+        follower.close()
+
+
+def _since(lines: Iterator[bytes], since: datetime | None, clock: Clock) -> Iterator[bytes]:
+    """Drop lines from before a time. A line without a time belongs to the one before it; at the very beginning it is kept."""
+    now, wanted = clock.now(), True
+    for line in lines:
+        if since is not None and (when := time_of(line, now=now)) is not None:
+            wanted = when >= since
+        if wanted:
+            yield line
+
+
+class _Follower:
+    """Reads the parts of a log in order and then what is added; keeps a line back until it is complete.
+
+    A rotation shows as another `.1` file: the rest of what was being read is its end, and the current file starts again at its beginning.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._first = rotated(log, 1)
+        self._rotation = _inode(self._first)
+        self._old = [_open(path) for path in parts(log) if path != log]  # opened at once: a rotation renames them
+        self._position = 0
+        self._partial = b""
+        self._shrunk = 0
+
+    def history(self, *, complete: bool) -> Iterator[bytes]:
+        """Yield everything that is there now; with `complete` not the beginning of a line that is still being written."""
+        for descriptor in self._old:
+            yield from self._lines(descriptor, 0)
+        yield from self.more()
+        if not complete and (rest := self.rest()):
+            yield rest
+
+    def more(self) -> Iterator[bytes]:
+        """Yield the complete lines that were added since the last look."""
+        rotation = _inode(self._first)
+        if rotation not in {0, self._rotation}:
+            self._rotation = rotation
+            yield from self._read(self._first, self._position)
+            self._position = 0
+        elif _size(self._log) < self._position:
+            self._shrunk += 1
+            if self._shrunk < _PATIENCE:  # in the middle of a rotation
+                return
+            self._position = 0  # cut by somebody else
+        self._shrunk = 0
+        yield from self._read(self._log, self._position, current=True)
+
+    def rest(self) -> bytes:
+        """Return the incomplete last line."""
+        rest, self._partial = self._partial, b""
+        return rest
+
+    def close(self) -> None:
+        """Close what is still open."""
+        for descriptor in self._old:
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._old = []
+
+    def _read(self, path: Path, start: int, *, current: bool = False) -> Iterator[bytes]:
+        descriptor = _open(path)
+        try:
+            yield from self._lines(descriptor, start, current=current)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _lines(self, descriptor: int, start: int, *, current: bool = False) -> Iterator[bytes]:
+        if descriptor < 0:
+            return
+        os.lseek(descriptor, start, os.SEEK_SET)
+        while chunk := os.read(descriptor, _READ_CHUNK):
+            if current:
+                self._position += len(chunk)
+            *complete, self._partial = (self._partial + chunk).split(b"\n")
+            for line in complete:
+                yield line + b"\n"
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

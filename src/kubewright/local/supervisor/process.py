@@ -1,4 +1,7 @@
-"""One running process of a component: started by us or adopted, watched through a pidfd, signalled as a process group."""
+"""The processes of components: one of them, those that an earlier daemon left running, and the order in which all of them end.
+
+A process is started by us or adopted, watched through a pidfd, and signalled as a process group.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.local.supervisor.identities import identity_of_child
+from kubewright.local.supervisor.procfs import ComponentProcess, Mark, find_components, identity_of_child
 
 _GROUP_LOOKS: Final = 100
 _GROUP_PAUSE: Final = 0.01
@@ -162,3 +165,131 @@ def _kill_group_of_nobody(group: int) -> None:
         for pid in members:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopStage:
+    """Pods that are stopped together. An empty `pods` means all that no other stage names.
+
+    `grace` is how many seconds lie between SIGTERM and SIGKILL; None takes the pod's own terminationGracePeriodSeconds.
+    """
+
+    pods: tuple[str, ...] = ()
+    grace: float | None = None
+
+
+ORDERLY: Final = (
+    StopStage(),
+    StopStage(pods=("kube-scheduler", "kube-controller-manager")),
+    StopStage(pods=("kube-apiserver",)),
+    StopStage(pods=("etcd",)),
+)
+"""Clients before servers, each with all the time that its pod asks for."""
+
+DOWN: Final = (
+    StopStage(grace=0.3),
+    StopStage(pods=("kube-scheduler", "kube-controller-manager"), grace=0.3),
+    StopStage(pods=("kube-apiserver",), grace=0.2),
+    StopStage(pods=("etcd",), grace=2.0),
+)
+"""For `down`, which has two seconds. What keeps no data on disk is killed after a moment; etcd may finish its writes."""
+
+
+def stages_of(pods: Sequence[str], stages: Sequence[StopStage]) -> list[tuple[StopStage, list[str]]]:
+    """Put every pod into its stage, in the order of the stages; stages without pods are left out."""
+    named = {name for stage in stages for name in stage.pods}
+    rows = [(stage, [pod for pod in pods if (pod in stage.pods if stage.pods else pod not in named)]) for stage in stages]
+    placed = {pod for _, members in rows for pod in members}
+    rest = [pod for pod in pods if pod not in placed]
+    return [row for row in [(StopStage(), rest), *rows] if row[1]]
+
+
+ProcessKey = tuple[str, str, str]
+"""Which process a container wants: the component's name, the manifest's hash, the launch's digest."""
+
+
+@dataclass()
+class OrphanedProcesses:
+    """The processes of one machine that nobody watches yet, by pod."""
+
+    _by_pod: dict[str, list[ComponentProcess]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, mark: Mark, machine: str) -> OrphanedProcesses:
+        """Look for a machine's processes; children whose leader has ended are killed at once, nothing can wait for them."""
+        found = [one for one in find_components(mark) if one.machine == machine]
+        left = cls()
+        for one in _leaders(found):
+            left._by_pod.setdefault(pod_of(one.component), []).append(one)
+        return left
+
+    def of_pod(self, pod: str) -> list[ComponentProcess]:
+        """Return what is left of a pod."""
+        return self._by_pod.get(pod, [])
+
+    @property
+    def pods(self) -> list[str]:
+        """The pods of which something is left."""
+        return sorted(pod for pod, found in self._by_pod.items() if found)
+
+    def take(self, pod: str, key: ProcessKey) -> Process | None:
+        """Adopt the process of a component, if one runs that was started for this very manifest, program, arguments and environment."""
+        for one in self.of_pod(pod):
+            if _key(one) == key:
+                self._by_pod[pod].remove(one)
+                return Process.adopt(one.identity)
+        return None
+
+    async def end(self, pod: str, *, grace: float, keep: Collection[ProcessKey] = ()) -> None:
+        """End what is left of a pod, but for one process of each key in `keep`."""
+        unwanted, kept = [], set()
+        for one in self.of_pod(pod):
+            if _key(one) in keep and _key(one) not in kept:
+                kept.add(_key(one))
+            else:
+                unwanted.append(one)
+        await end_all(unwanted, grace=grace)
+        for one in unwanted:
+            self._by_pod[pod].remove(one)
+
+
+async def stop_orphans(mark: Mark, *, stages: Sequence[StopStage] = DOWN) -> list[str]:
+    """Stop every component process of a cluster whose daemon is gone, in the order of `stages`; returns the components' names, sorted.
+
+    For `down`. Changes nothing if none is left. Needs no state file: the processes carry the cluster's mark.
+    """
+    found = _leaders(find_components(mark))
+    for stage, pods in stages_of(sorted({pod_of(one.component) for one in found}), stages):
+        grace = ORPHAN_GRACE if stage.grace is None else stage.grace
+        await end_all((one for one in found if pod_of(one.component) in pods), grace=grace)
+    return sorted({one.component for one in found})
+
+
+ORPHAN_GRACE = 5.0
+"""Seconds of grace where neither a stage nor a manifest names them."""
+
+
+def pod_of(component: str) -> str:
+    """Return the pod of a component."""
+    return component.partition("/")[0]
+
+
+async def end_all(found: Iterable[ComponentProcess], *, grace: float) -> None:
+    """End processes side by side."""
+    processes = [process for one in found if (process := Process.adopt(one.identity)) is not None]
+    await asyncio.gather(*(process.end(grace) for process in processes))
+    for process in processes:
+        process.close()
+
+
+def _key(found: ComponentProcess) -> ProcessKey:
+    return (found.component, found.manifest, found.launch)
+
+
+def _leaders(found: Sequence[ComponentProcess]) -> list[ComponentProcess]:
+    leaders = {one.identity.pid for one in found if one.leader}
+    for one in found:
+        if not one.leader and one.group not in leaders:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(one.identity.pid, signal.SIGKILL)
+    return [one for one in found if one.leader]

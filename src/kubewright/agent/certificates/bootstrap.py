@@ -1,0 +1,223 @@
+"""How a machine gets a certificate: finding its cluster, being let in, and asking for it.
+
+Many nodes may ask with one credential: each has a request of its own, and one watch tells them all what became of it. A watch of its own for
+each request, as a kubelet has it, costs a connection each: a TLS handshake on both sides, for 50 ms of use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+from kubewright.agent.seams import Connect, connect
+from kubewright.base.errors import APIError, CertificateError, KubewrightError, WaitTimeout
+from kubewright.discovery import csr
+from kubewright.discovery import token as discovery
+from kubewright.discovery.csr import RequestedCertificate
+from kubewright.discovery.token import Question
+from kubewright.http.messages import Headers, Response
+from kubewright.kube.answers import EventType, WatchEvent, worth_retrying
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.core import Call, Object
+from kubewright.kube.credentials import Access, Anonymous
+from kubewright.kube.informers import Informer
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.pki.pins import Pin
+from kubewright.tokens.strings import BootstrapTokenString
+
+
+class Issuer(Protocol):
+    """Who is asked for a certificate."""
+
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
+        """Ask, wait for the answer for so many seconds, and return the certificate as PEM."""
+        ...
+
+
+class SingleIssuer:
+    """Sends requests with one client and watches each by its name: for a node's own certificate, which rotates once in a while."""
+
+    def __init__(self, api: AsyncKubeAPI) -> None:
+        self._api = api
+
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
+        return await csr.obtain(self._api, wanted, within=within)
+
+
+class SharedIssuer:
+    """Sends certificate requests with one client and watches them together, for as long as any of them is undecided."""
+
+    def __init__(self, api: AsyncKubeAPI) -> None:
+        self._api = api
+        self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        self._informer: Informer | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
+        """Ask for a certificate, wait until it is there, and return it as PEM.
+
+        Raises CertificateError when it is refused, WaitTimeout when nobody decides within so many seconds, and the API's error where
+        the request cannot be made.
+        """
+        created = await self._api.create(wanted.body())
+        name, uid = created["metadata"]["name"], created["metadata"]["uid"]
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._waiting[uid] = answer
+        try:
+            self._follow(created)
+            async with asyncio.timeout(within):
+                return await answer
+        except TimeoutError as error:
+            raise WaitTimeout(
+                f"certificate request {name} was not signed within {within:g} s",
+                remedy=f"see `kubectl describe csr {name}`: kube-controller-manager approves and signs the requests of nodes",
+            ) from error
+        finally:
+            del self._waiting[uid]
+            if not self._waiting:
+                await self.close()
+
+    async def close(self) -> None:
+        """Stop watching. Idempotent."""
+        if self._task is not None:
+            task, self._task, self._informer = self._task, None, None
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    def _follow(self, created: Object) -> None:
+        """Watch from this request's creation on, unless a watch runs that has seen it or will."""
+        if self._informer is None:
+            self._informer = Informer(
+                self._api, CERTIFICATE_SIGNING_REQUEST, version=created["metadata"]["resourceVersion"], failed=self._failed
+            )
+            self._task = asyncio.get_running_loop().create_task(self._watch(self._informer), name="certificate requests")
+        else:
+            self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
+
+    async def _watch(self, informer: Informer) -> None:
+        try:
+            async with aclosing(informer.events()) as events:
+                async for event in events:
+                    self._apply(event)
+        except KubewrightError as error:
+            for answer in self._waiting.values():
+                if not answer.done():
+                    answer.set_exception(error)
+
+    def _apply(self, event: WatchEvent) -> None:
+        if event.type is EventType.DELETED:
+            self._lose(event.object)
+        elif event.type is not EventType.SYNCED:
+            self._settle(event.object)
+
+    def _settle(self, request: Object) -> None:
+        """Tell who waits for this request what has become of it, if anything has."""
+        answer = self._waiting.get(request["metadata"]["uid"])
+        if answer is None or answer.done():
+            return
+        try:
+            content = csr.verdict(request, uid=request["metadata"]["uid"])
+        except CertificateError as error:
+            answer.set_exception(error)
+        else:
+            if content is not None:
+                answer.set_result(content)
+
+    def _lose(self, request: Object) -> None:
+        answer = self._waiting.get(request["metadata"]["uid"])
+        if answer is not None and not answer.done():
+            name = request["metadata"]["name"]
+            answer.set_exception(
+                CertificateError(f"certificate request {name} was deleted before it was signed", remedy="a new one is made")
+            )
+
+    def _failed(self, error: APIError) -> None:
+        """End every wait for an error that no waiting mends."""
+        if not worth_retrying(error):
+            raise error
+
+
+class Bootstrap(Protocol):
+    """How to reach a cluster before there is a certificate."""
+
+    async def admit(self) -> tuple[Access, Issuer]:
+        """Find the cluster, know that it is the right one, and return where it is and who there may be asked for a certificate.
+
+        Called anew for each attempt. Raises TrustError, APIError, or whatever else of the error tree says why not.
+        """
+        ...
+
+
+class KnownCluster:
+    """A cluster that was found and checked before. Implements `Bootstrap`."""
+
+    def __init__(self, access: Access, *, connect: Connect = connect) -> None:
+        self._access = access.as_identity(Anonymous())
+        self._desk = SharedIssuer(connect(access))
+
+    async def admit(self) -> tuple[Access, Issuer]:
+        return self._access, self._desk
+
+
+class TokenBootstrap:
+    """Finds a cluster through its cluster-info, believes it because of the token's signature and the pins, and asks with the token.
+
+    Implements `Bootstrap`. Every machine looks for itself and checks the signature of what it finds; only connections, and the
+    reading of a text that is the same, are shared by those that join with the same token.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        token: BootstrapTokenString,
+        *,
+        pins: Sequence[Pin] = (),
+        within: float = discovery.WITHIN,
+        connect: Connect = connect,
+    ) -> None:
+        """Keep the arguments. `server` is the URL of an API server, `within` the seconds that one attempt may last."""
+        self._question = Question(server=server, token=token, pins=pins, within=within)
+        self._connect = connect
+        self._clients: dict[Access, _SharedClient] = {}
+        self._desks: dict[Access, SharedIssuer] = {}
+
+    async def admit(self) -> tuple[Access, Issuer]:
+        """Find the cluster. Raises TrustError for one that cannot be believed, WaitTimeout where nothing could be read."""
+        access = await discovery.discover_async(self._question, connect=self._client)
+        if access not in self._desks:
+            self._desks[access] = SharedIssuer(self._client(access))
+        return access.as_identity(Anonymous()), self._desks[access]
+
+    async def close(self) -> None:
+        """Close every connection; one that is needed later is opened again. Idempotent."""
+        desks, self._desks = list(self._desks.values()), {}
+        await asyncio.gather(*(desk.close() for desk in desks))
+        clients, self._clients = list(self._clients.values()), {}
+        await asyncio.gather(*(client.owned.close() for client in clients))
+
+    def _client(self, access: Access) -> AsyncKubeAPI:
+        if access not in self._clients:
+            self._clients[access] = _SharedClient(self._connect(access))
+        return self._clients[access]
+
+
+class _SharedClient(AsyncKubeAPI):
+    """A client whose borrowers may not close it."""
+
+    def __init__(self, owned: AsyncKubeClient) -> None:
+        self.owned = owned
+
+    async def send(self, call: Call, /) -> Object:
+        return await self.owned.send(call)
+
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        return self.owned.stream(call)
+
+    async def raw(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
+    ) -> Response:
+        return await self.owned.raw(method, path, body=body, headers=headers, timeout=timeout)

@@ -1,0 +1,182 @@
+"""What a node keeps between two runs: where its cluster is, and its certificate with the key (client-go v0.36: util/certificate).
+
+In files it is as a kubelet keeps it: `kubelet.conf`, and below `pki` one file per certificate with a link to the current one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path, PurePosixPath
+from typing import Final, Protocol
+
+from kubewright.apis.kubeconfig import CertificateFiles, Resolved, kubeconfig_document, parse, require_usable
+from kubewright.base import yaml
+from kubewright.base.clock import Clock
+from kubewright.base.errors import CertificateError
+from kubewright.host.desired import File
+from kubewright.host.failures import explaining
+from kubewright.host.files import Files
+from kubewright.kube.credentials import Access
+from kubewright.pki import pairs
+from kubewright.pki.pairs import Pair
+
+
+class CredentialStore(Protocol):
+    """The state of one node."""
+
+    def cluster(self) -> Access | None:
+        """Return where the cluster is, without an identity; None if the node never joined one. Raises CertificateError or DocumentError."""
+        ...
+
+    def keep_cluster(self, access: Access) -> None:
+        """Remember where the cluster is."""
+        ...
+
+    def pair(self) -> Pair | None:
+        """Return the current certificate and key; None if there are none. Raises CertificateError if they are unusable.
+
+        A pair that somebody put into the kubeconfig, as kubeadm's init does, becomes the first one.
+        """
+        ...
+
+    def keep_pair(self, pair: Pair) -> None:
+        """Make a pair the current one. Earlier ones stay."""
+        ...
+
+
+class MemoryCredentialStore:
+    """Keeps everything in memory: for tests, and for nodes that join anew each time."""
+
+    def __init__(self, access: Access | None = None, pair: Pair | None = None) -> None:
+        self._access = access
+        self.pairs = [pair] if pair is not None else []
+
+    def cluster(self) -> Access | None:
+        return self._access
+
+    def keep_cluster(self, access: Access) -> None:
+        self._access = access
+
+    def pair(self) -> Pair | None:
+        return self.pairs[-1] if self.pairs else None
+
+    def keep_pair(self, pair: Pair) -> None:
+        self.pairs.append(pair)
+
+
+_PREFIX: Final = "kubelet-client"
+_PATH: Final = "PLACE-OF-THE-CERTIFICATE"
+
+
+class FileCredentialStore:
+    """Keeps a node's state in two places: a directory for its certificates and a kubeconfig that points at the current one.
+
+    Pairs are written once, read back, and become current by one rename of a link; a reader always finds a whole one. With `durable`
+    off nothing is synced: for simulated nodes, which join again after a power cut.
+    """
+
+    def __init__(self, pki: Path, kubeconfig: Path, *, clock: Clock, durable: bool = True) -> None:
+        self._pki = pki
+        self._kubeconfig = kubeconfig
+        self._clock = clock
+        self._files = Files(durable=durable)
+        self._durable = durable
+
+    @classmethod
+    def below(cls, directory: Path, *, clock: Clock, durable: bool = True) -> FileCredentialStore:
+        """Return the home of a node that has a directory of its own."""
+        return cls(directory / "pki", directory / "kubelet.conf", clock=clock, durable=durable)
+
+    @property
+    def current(self) -> Path:
+        """The link to the current certificate and key."""
+        return self._pki / f"{_PREFIX}-current.pem"
+
+    @property
+    def _updated(self) -> Path:
+        return self._pki / f"{_PREFIX}-updated.pem"
+
+    def cluster(self) -> Access | None:
+        found = self._resolved()
+        return None if found is None else Access(server=found.cluster.server, ca_pem=found.cluster.certificate_authority_data or None)
+
+    def keep_cluster(self, access: Access) -> None:
+        self._write(self._kubeconfig, _document(access.server, access.ca_pem).replace(_PATH, yaml.dump(str(self.current)).strip()).encode())
+
+    def pair(self) -> Pair | None:
+        if not self.current.exists() and self._updated.is_symlink():
+            self._promote()  # a switch that was interrupted
+        content = self._files.read(PurePosixPath(self.current))
+        return self._handed() if content is None else pairs.parse(content, source=str(self.current))
+
+    def keep_pair(self, pair: Pair) -> None:
+        self._require_link()
+        path, content = self._new_path(), pair.pem()
+        self._write(path, content)
+        if self._files.read(PurePosixPath(path)) != content:
+            raise CertificateError(f"{path} does not hold what was written to it", remedy="look after the disk, then try again")
+        with explaining("link to", path):
+            self._updated.unlink(missing_ok=True)
+            self._updated.symlink_to(path.absolute())
+        self._promote()
+
+    def _handed(self) -> Pair | None:
+        """Take over the pair that the kubeconfig itself holds, if it holds one."""
+        found = self._resolved()
+        if found is None or not found.user.client_certificate_data or not found.user.client_key_data:
+            return None
+        pair = pairs.of(found.user.client_certificate_data, found.user.client_key_data, source=str(self._kubeconfig))
+        self.keep_pair(pair)
+        return pair
+
+    def _resolved(self) -> Resolved | None:
+        content = self._files.read(PurePosixPath(self._kubeconfig))
+        if content is None:
+            return None
+        return require_usable(parse(yaml.load_one(content, source=str(self._kubeconfig))))
+
+    def _promote(self) -> None:
+        with explaining("replace", self.current):
+            self._updated.replace(self.current)
+            if self._durable:
+                opened = os.open(self._pki, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
+
+    def _require_link(self) -> None:
+        if self.current.exists() and not self.current.is_symlink():
+            raise CertificateError(
+                f"{self.current} is not a link",
+                detail="it names the current certificate, which is a file of its own",
+                remedy=f"move it away; if it holds the certificate, to {self._pki / f'{_PREFIX}-old.pem'}, and link to that",
+            )
+
+    def _new_path(self) -> Path:
+        """Name the file after the local time, as the kubelet does; with a counter where that second is taken."""
+        stem = f"{_PREFIX}-{self._clock.now().astimezone():%Y-%m-%d-%H-%M-%S}"
+        path, number = self._pki / f"{stem}.pem", 1
+        while path.exists():
+            number += 1
+            path = self._pki / f"{stem}-{number}.pem"
+        return path
+
+    def _write(self, path: Path, content: bytes) -> None:
+        self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))
+
+
+@functools.lru_cache(maxsize=4)
+def _document(server: str, ca_pem: bytes | None) -> str:
+    """Render the kubeconfig that a kubelet writes for itself, once for all nodes of a cluster: `_PATH` stands for the certificate."""
+    document = kubeconfig_document(
+        server=server,
+        cluster_name="default-cluster",
+        user="default-auth",
+        credentials=CertificateFiles(certificate=_PATH, key=_PATH),
+        ca_pem=ca_pem,
+        context="default-context",
+        namespace="default",
+    )
+    return yaml.dump(document)

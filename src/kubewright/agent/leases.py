@@ -1,0 +1,158 @@
+"""The Lease of a Node: its records, and keeping it (kubelet v1.36: component-helpers/apimachinery/lease)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final, TypedDict
+
+from kubewright.agent.seams import Timings
+from kubewright.base.clock import Clock, rfc3339_micro
+from kubewright.base.errors import APIError, Conflict, NotFound
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import LEASE, NODE
+
+JsonMap = dict[str, Any]
+
+NAMESPACE: Final = "kube-node-lease"
+
+
+class LeaseTerms(TypedDict):
+    """What every renewal says: the duration in seconds, and the moment with exactly six fractional digits (the API refuses others)."""
+
+    duration: int
+    now: str
+
+
+def new_lease(node: Mapping[str, Any], *, duration: int, now: str) -> JsonMap:
+    """Return the Lease to create."""
+    name = node["metadata"]["name"]
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": NAMESPACE, "ownerReferences": [owner_reference(node)]},
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": duration, "renewTime": now},
+    }
+
+
+def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duration: int, now: str) -> JsonMap:
+    """Return the Lease to put in place of `lease`.
+
+    The holder is never corrected. The owner reference is added where there is none; `node` may be None otherwise.
+    """
+    metadata = dict(lease["metadata"])
+    if not metadata.get("ownerReferences") and node is not None:
+        metadata["ownerReferences"] = [owner_reference(node)]
+    spec = {**lease.get("spec", {}), "leaseDurationSeconds": duration, "renewTime": now}
+    return {**lease, "metadata": metadata, "spec": spec}
+
+
+def has_owner(lease: Mapping[str, Any]) -> bool:
+    """Whether the Lease is owned, so that it goes when its Node goes."""
+    return bool(lease["metadata"].get("ownerReferences"))
+
+
+def owner_reference(node: Mapping[str, Any]) -> JsonMap:
+    """Return the reference from a Lease to its Node."""
+    return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+
+
+class LeaseController:
+    """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
+
+    `accepted` is called after each renewal, `missed` after each call that failed for another reason than a conflict.
+    """
+
+    def __init__(
+        self,
+        api: Callable[[], AsyncKubeAPI],
+        name: str,
+        *,
+        timings: Timings,
+        clock: Clock,
+        accepted: Callable[[], None] = lambda: None,
+        missed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api = api
+        self._name = name
+        self._timings = timings
+        self._clock = clock
+        self._lease: Object | None = None
+        self._accepted = accepted
+        self._missed = missed
+
+    @property
+    def is_held(self) -> bool:
+        """Whether there is a Lease that we renew."""
+        return self._lease is not None
+
+    async def begin(self, node: Object) -> None:
+        """Create the Lease of a Node that was created just now, in one try and without reading anything; rounds make good what fails."""
+        with suppress(APIError):
+            self._accept(await self._api().create(new_lease(node, **self._terms())))
+
+    async def round(self) -> None:
+        """Renew once: from the known Lease without reading, else after looking it up. Never raises what the API raises."""
+        if self._lease is not None and await self._update(self._lease):
+            return
+        found, created = await self._look_up()
+        if found is not None and not created:
+            await self._update(found)
+
+    async def _update(self, found: Object) -> bool:
+        """Try to put a renewed Lease in place, several times at once; a conflict costs one of the tries."""
+        for _ in range(self._timings.lease_attempts):
+            try:
+                node = None if has_owner(found) else await self._api().get(NODE, self._name)
+                self._accept(await self._api().update(renewed(found, node, **self._terms())))
+            except Conflict:
+                fresh, created = await self._look_up()
+                if fresh is None or created:
+                    return created
+                found = fresh
+            except APIError:
+                self._missed()  # a connection that failed is not used again, so there is nothing to close
+            else:
+                return True
+        return False
+
+    async def _look_up(self) -> tuple[Object | None, bool]:
+        """Return the stored Lease, and whether it was created just now. None if its Node does not exist: then there is no Lease.
+
+        Tries for ever while the API does not answer.
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._api().get(LEASE, self._name, NAMESPACE), False
+            except NotFound:
+                made = await self._create()
+                if made is not None:
+                    return made
+            except APIError:
+                self._missed()
+            await asyncio.sleep(self._timings.lease_backoff(attempt))
+
+    async def _create(self) -> tuple[Object | None, bool] | None:
+        """Create the Lease. Returns None when that failed and another look is due."""
+        try:
+            node = await self._api().get(NODE, self._name)
+        except APIError:
+            self._lease = None
+            return None, False
+        try:
+            created = await self._api().create(new_lease(node, **self._terms()))
+        except APIError:
+            return None
+        self._accept(created)
+        return created, True
+
+    def _accept(self, stored: Object) -> None:
+        self._lease = stored
+        self._accepted()
+
+    def _terms(self) -> LeaseTerms:
+        return LeaseTerms(duration=self._timings.lease_duration, now=rfc3339_micro(self._clock.now()))

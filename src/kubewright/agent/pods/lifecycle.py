@@ -1,0 +1,131 @@
+"""The life of a played pod: what an agent that runs no containers writes about a pod, and when. Pure.
+
+Everything is derived from the Pod itself, so an agent that starts again goes on where the last one stopped. Shapes and condition texts
+are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status); docs/compat/kubelet.md lists what is not played.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kubewright.agent.pods import status as podstatus
+from kubewright.base.clock import rfc3339
+from kubewright.base.records import dataclass
+
+JsonMap = dict[str, Any]
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that stands for a static pod: `mirror` looks after those."""
+
+_TERMINAL: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationRules:
+    """How played containers behave. Seconds."""
+
+    run_for: float = 1.0
+    """Containers of pods with restartPolicy Never or OnFailure end well after this time."""
+    stop_within: float = 0.0
+    """How long a container takes to end after SIGTERM; never longer than the pod's grace period."""
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """The pod is as it should be."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Look again at this moment."""
+
+    until: datetime
+
+
+@dataclass(frozen=True)
+class Write:
+    """Patch the pod's status with this map."""
+
+    status: JsonMap
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Remove the pod: its containers have ended. Grace period 0, its UID as the precondition."""
+
+
+PodAction = Nothing | Wait | Write | Delete
+
+
+def decide(pod: Mapping[str, Any], *, now: datetime, host: Sequence[str], addresses: Sequence[str], rules: SimulationRules) -> PodAction:
+    """Return what to do about a pod of this node.
+
+    `host` are the node's addresses. `addresses` are the pod's own, and may be empty while there are none to give (the pod then stays
+    Pending) or when the pod has ended. Mirror pods are left alone.
+    """
+    if is_mirror(pod):
+        return Nothing()
+    if is_deleting(pod):
+        return _end(pod, now=now, rules=rules)
+    if is_over(pod) or not addresses:
+        return Nothing()
+    due = _completion(pod, rules)
+    if due is not None and now >= due:
+        return Write(podstatus.ended(pod, now=rfc3339(now)))
+    status = podstatus.running(pod, now=rfc3339(now), host=host, addresses=addresses)
+    if not podstatus.says(pod, status):
+        return Write(status)
+    return Nothing() if due is None else Wait(due)
+
+
+def is_mirror(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod stands for a static pod."""
+    return MIRROR in (pod["metadata"].get("annotations") or {})
+
+
+def is_deleting(pod: Mapping[str, Any]) -> bool:
+    """Whether somebody asked for the pod's deletion."""
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_over(pod: Mapping[str, Any]) -> bool:
+    """Whether all containers have ended for good; the pod's address is free then."""
+    return pod.get("status", {}).get("phase") in _TERMINAL
+
+
+def on_host_network(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod has the node's addresses instead of its own."""
+    return bool(pod["spec"].get("hostNetwork"))
+
+
+def runs_to_completion(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod's containers are expected to end by themselves (those of a Job, for example)."""
+    return bool(pod["spec"].get("restartPolicy", "Always") != "Always")
+
+
+def pod_addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the addresses that the pod's status names."""
+    status = pod.get("status", {})
+    one = status.get("podIP")
+    return tuple(row["ip"] for row in status.get("podIPs") or ()) or ((one,) if one else ())
+
+
+def _end(pod: Mapping[str, Any], *, now: datetime, rules: SimulationRules) -> PodAction:
+    metadata = pod["metadata"]
+    grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+    if is_over(pod):
+        return Delete() if grace else Nothing()  # without grace the API removes it by itself once no finalizer holds it
+    asked = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
+    stopped = asked + timedelta(seconds=min(grace, rules.stop_within))
+    if now < stopped:
+        return Wait(stopped)
+    return Write(podstatus.stopped(pod, now=rfc3339(now), well=not runs_to_completion(pod)))
+
+
+def _completion(pod: Mapping[str, Any], rules: SimulationRules) -> datetime | None:
+    started = podstatus.started_at(pod)
+    if started is None or not runs_to_completion(pod):
+        return None
+    return datetime.fromisoformat(started) + timedelta(seconds=rules.run_for)

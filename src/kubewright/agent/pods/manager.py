@@ -1,0 +1,217 @@
+"""Playing the pods that are scheduled to a node: one watch, and a short task per write. What is written is decided by `podlife`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import aclosing
+
+from kubewright.agent.pods import lifecycle
+from kubewright.agent.pods.addresses import PodAddresses
+from kubewright.agent.pods.lifecycle import Delete, PodAction, SimulationRules, Wait, Write
+from kubewright.agent.rounds import Tasks
+from kubewright.agent.seams import Seams
+from kubewright.base.errors import APIError, NotFound
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.informers import Informer
+from kubewright.kube.resources import POD
+
+_RETRY = 2.0
+"""Seconds after which a refused write of a pod is tried again."""
+
+
+class PodManager:
+    """The pods of one node. `mirrors_changed` is called when a pod that stands for a static pod came, changed or went.
+
+        made ── run() ──> watching ── (run is cancelled) ──> stop() ──> stopped
+
+    Level-triggered: each pod is decided about from its newest object, one write at a time.
+    """
+
+    def __init__(
+        self,
+        api: Callable[[], AsyncKubeAPI],
+        node_name: str,
+        *,
+        host: tuple[str, ...],
+        rules: SimulationRules,
+        seams: Seams,
+        mirrors_changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._api = api
+        self._selector = f"spec.nodeName={node_name}"
+        self._host = host
+        self._rules = rules
+        self._seams = seams
+        self._mirrors_changed = mirrors_changed
+        self._pods: dict[str, Object] = {}
+        self._ranges: tuple[str, ...] = ()
+        self._addresses = PodAddresses()
+        self._busy: set[str] = set()
+        self._starved: set[str] = set()
+        self._settled: dict[str, str] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._tasks = Tasks()
+        self.listed = asyncio.Event()
+        """Set once the pods of the node are known."""
+
+    def __len__(self) -> int:
+        """Return how many pods the node has."""
+        return len(self._pods)
+
+    def all(self) -> list[Object]:
+        """Return the node's pods as they are known."""
+        return list(self._pods.values())
+
+    def find(self, namespace: str, name: str) -> Object | None:
+        """Return one pod, or None."""
+        return next((pod for pod in self._pods.values() if _key(pod) == (namespace, name)), None)
+
+    def give_ranges(self, cidrs: Iterable[str]) -> None:
+        """Set the ranges that pods' addresses come from. Addresses that pods have already stay theirs. Idempotent."""
+        wanted = tuple(cidrs)
+        if wanted == self._ranges:
+            return
+        self._ranges = wanted
+        self._addresses = PodAddresses(wanted)
+        self._claim(self._pods.values())
+        self._kick_all(list(self._pods))
+
+    async def run(self) -> None:
+        """List and watch the node's pods for ever, through errors and new connections."""
+        informer = Informer(self._api(), POD, field_selector=self._selector, random=self._seams.random)
+        async with aclosing(informer.events()) as events:
+            async for event in events:
+                self._apply(event)
+
+    async def stop(self) -> None:
+        """Cancel what is under way. Idempotent."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await self._tasks.stop()
+
+    def _apply(self, event: WatchEvent) -> None:
+        if event.type is EventType.SYNCED:
+            self._know_all()
+        elif event.type is EventType.DELETED:
+            self._forget(event.object["metadata"]["uid"])
+        else:
+            self._see(event.object)
+
+    def _know_all(self) -> None:
+        """Begin, now that all pods are known: which addresses are in use has to be clear before any is given out."""
+        if not self.listed.is_set():
+            self.listed.set()
+            self._claim(self._pods.values())
+            self._kick_all(list(self._pods))
+
+    def _see(self, pod: Object) -> None:
+        """Take a pod's newest object; one that is older than what is known is dropped."""
+        uid = pod["metadata"]["uid"]
+        known = self._pods.get(uid)
+        if known is not None and _version(known) > _version(pod):
+            return
+        pod["metadata"].pop("managedFields", None)
+        self._pods[uid] = pod
+        if lifecycle.is_mirror(pod):
+            self._mirrors_changed()
+        self._kick(uid)
+
+    def _forget(self, uid: str) -> None:
+        pod = self._pods.pop(uid, None)
+        self._cancel_timer(uid)
+        self._settled.pop(uid, None)
+        self._starved.discard(uid)
+        self._release(uid)
+        if pod is not None and lifecycle.is_mirror(pod):
+            self._mirrors_changed()
+
+    def _kick(self, uid: str) -> None:
+        """Decide about a pod and do it, unless something is under way for it: then that comes back here at its end."""
+        pod = self._pods.get(uid)
+        if pod is None or not self.listed.is_set() or uid in self._busy or lifecycle.is_mirror(pod):
+            return
+        self._cancel_timer(uid)
+        now = self._seams.clock.now()
+        step = lifecycle.decide(pod, now=now, host=self._host, addresses=self._addresses_of(pod), rules=self._rules)
+        if isinstance(step, Wait):
+            self._later(uid, (step.until - now).total_seconds())
+        elif isinstance(step, Write | Delete) and self._settled.get(uid) != pod["metadata"]["resourceVersion"]:
+            self._busy.add(uid)
+            self._tasks.start(self._act(uid, pod, step))
+        if lifecycle.is_over(pod):
+            self._release(uid)
+
+    async def _act(self, uid: str, pod: Object, step: PodAction) -> None:
+        try:
+            await self._send(uid, pod, step)
+        except NotFound:
+            self._busy.discard(uid)
+            self._forget(uid)
+        except APIError:
+            self._busy.discard(uid)
+            self._later(uid, _RETRY)
+        else:
+            self._busy.discard(uid)
+            self._kick(uid)
+
+    async def _send(self, uid: str, pod: Object, step: PodAction) -> None:
+        namespace, name = _key(pod)
+        if isinstance(step, Write):
+            body = {"metadata": {"uid": uid}, "status": step.status}
+            answer = await self._api().patch(POD, name, body, namespace, subresource="status")
+            if _version(answer) == _version(pod):
+                self._settled[uid] = answer["metadata"]["resourceVersion"]  # the API has its own idea of this: do not insist
+            self._see(answer)
+        else:
+            await self._api().delete(POD, name, namespace, grace_seconds=0, uid=uid)
+            self._settled[uid] = pod["metadata"]["resourceVersion"]
+
+    def _addresses_of(self, pod: Object) -> tuple[str, ...]:
+        if lifecycle.on_host_network(pod):
+            return self._host
+        if lifecycle.is_over(pod) or lifecycle.is_deleting(pod):
+            return lifecycle.pod_addresses(pod)
+        uid = pod["metadata"]["uid"]
+        found = self._addresses.of(uid)
+        if not found:
+            self._starved.add(uid)
+        return found
+
+    def _claim(self, pods: Iterable[Object]) -> None:
+        """Note which addresses are in use before any is given out."""
+        for pod in pods:
+            addresses = lifecycle.pod_addresses(pod)
+            if addresses and not lifecycle.on_host_network(pod) and not lifecycle.is_over(pod):
+                self._addresses.claim(pod["metadata"]["uid"], addresses)
+
+    def _release(self, uid: str) -> None:
+        if self._addresses.release(uid) and self._starved:
+            waiting, self._starved = self._starved, set()
+            self._kick_all(list(waiting))
+
+    def _kick_all(self, uids: list[str]) -> None:
+        for uid in uids:
+            self._kick(uid)
+
+    def _later(self, uid: str, seconds: float) -> None:
+        if uid in self._pods:
+            self._timers[uid] = asyncio.get_running_loop().call_later(max(0.0, seconds), self._kick, uid)
+
+    def _cancel_timer(self, uid: str) -> None:
+        timer = self._timers.pop(uid, None)
+        if timer is not None:
+            timer.cancel()
+
+
+def _key(pod: Object) -> tuple[str, str]:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _version(obj: Object) -> int:
+    """Return the resource version as a number: since Kubernetes 1.35 they may be compared."""
+    text = str(obj["metadata"].get("resourceVersion") or "0")
+    return int(text) if text.isdigit() else 0

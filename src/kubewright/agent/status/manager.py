@@ -1,0 +1,264 @@
+"""Keeping a node's Node object: registering it, waiting for its pod range, reporting its status (kubelet v1.36: kubelet_node_status.go).
+
+When status is sent is decided as in its tryUpdateNodeStatus; what is sent is `kube.patches.node_status_patch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.agent import registration
+from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.status import setters as conditions
+from kubewright.agent.status import setters as status
+from kubewright.agent.status.facts import NodeFacts
+from kubewright.agent.status.resources import same_amounts
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, replace
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.patches import node_status_patch
+from kubewright.kube.resources import NODE
+
+JsonMap = dict[str, Any]
+
+_AMOUNTS: Final = ("capacity", "allocatable")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportSchedule:
+    """When status was last sent. Moments are seconds of a clock that never goes backwards; None before the first report."""
+
+    sent_at: float | None = None
+    spread: float = 0.0
+
+    def is_due(self, now: float, timings: Timings) -> bool:
+        """Whether status has to be sent although nothing changed; always so before the first report."""
+        return self.sent_at is None or now - self.sent_at >= timings.status_report + self.spread
+
+    def attempted(self, *, changed: bool, timings: Timings, random: Random) -> ReportSchedule:
+        """Return the state just before a report is sent, failing ones included.
+
+        After a change the next forced report is spread over 2.5 to 7.5 minutes, after a periodic one it comes exactly 5 minutes later.
+        """
+        spread = timings.status_report * (random.uniform() - 0.5) if changed or self.sent_at is None else 0.0
+        return replace(self, spread=spread)
+
+    def sent(self, now: float) -> ReportSchedule:
+        """Return the state after a report was accepted."""
+        return replace(self, sent_at=now)
+
+
+def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two Node statuses differ in anything but heartbeat times."""
+    if _settled_conditions(old) != _settled_conditions(new):
+        return True
+    if not all(same_amounts(old.get(name) or {}, new.get(name) or {}) for name in _AMOUNTS):
+        return True
+    return _others(old) != _others(new)
+
+
+def labels_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two Nodes have different labels."""
+    return (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {})
+
+
+def _settled_conditions(status: Mapping[str, Any]) -> list[str]:
+    conditions = status.get("conditions") or ()
+    return sorted(json.dumps(_without(condition, ("lastHeartbeatTime",)), sort_keys=True) for condition in conditions)
+
+
+def _others(status: Mapping[str, Any]) -> JsonMap:
+    """Everything but conditions and amounts; nil and empty are the same."""
+    return {key: value for key, value in status.items() if value and key not in ("conditions", *_AMOUNTS)}
+
+
+def _without(value: Mapping[str, Any], keys: Sequence[str]) -> JsonMap:
+    return {key: item for key, item in value.items() if key not in keys}
+
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE = 25
+"""Looks at the Node for its pod range in quick succession; after that every status round looks once, and comes sooner for some time."""
+
+_DOUBT = 120.0
+"""Seconds after trouble with the API for which the Node is read before it is believed: kube-controller-manager may see leases again up to 60 s
+after we renew them (the 30 s back-off of its reflector, doubled by jitter), and marks a node that it has not seen for 50 s."""
+
+_ANSWERS = 2
+"""Answers in one round that are not what we wrote: after that many somebody else writes too, and the next round is soon enough."""
+
+
+class NodeStatusManager:
+    """One Node as its agent sees it. `node` is what the API last answered; there is no watch, every write brings it up to date.
+
+    `changed` is called after each answer. `trouble` is why the last attempt failed, '' after one that did not.
+    """
+
+    def __init__(
+        self,
+        api: Callable[[], AsyncKubeAPI],
+        facts: NodeFacts,
+        *,
+        timings: Timings,
+        seams: Seams,
+        changed: Callable[[], None],
+    ) -> None:
+        """Keep the arguments; nothing happens yet."""
+        self._api = api
+        self._facts = facts
+        self._timings = timings
+        self._seams = seams
+        self._changed = changed
+        self._report = ReportSchedule()
+        self._fresh = False
+        self._sign_at = 0.0
+        self._registered_at = 0.0
+        self._doubted_until = 0.0
+        self.node: Object | None = None
+        self.is_new = False
+        """Whether registration created the Node, rather than find it."""
+        self.trouble = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the Node says that it is ready, and says so because of us: what it said before our first report does not count."""
+        return self.node is not None and self._report.sent_at is not None and conditions.is_true(self.node, conditions.READY)
+
+    @property
+    def pod_cidrs(self) -> tuple[str, ...]:
+        """The node's pod ranges, none until the controller manager gave them."""
+        return status.pod_cidrs(self.node) if self.node is not None else ()
+
+    async def register(self) -> None:
+        """Create the Node, or correct the one that is there; tries until that works."""
+        attempt = 0
+        while True:
+            attempt += 1
+            await asyncio.sleep(self._timings.registration_wait(attempt))
+            try:
+                answer = await self._register_once()
+                self._sign_at = self._registered_at = self._loop_time()
+                self._take(answer)
+            except APIError as error:
+                self._failed(error)
+            else:
+                return
+
+    async def find_pod_range(self) -> None:
+        """Look for the Node's pod range, quickly at first. Returns without it when it takes long: status rounds go on looking."""
+        pause = self._timings.pod_cidr_first
+        for _ in range(_PATIENCE):
+            if self.pod_cidrs:
+                return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, self._timings.pod_cidr_most)
+            try:
+                self._take(await self._api().get(NODE, self._facts.name))
+            except APIError as error:
+                self._failed(error)
+
+    def heard(self) -> None:
+        """Note that the API accepted a sign of life, a lease or a status."""
+        if self._is_silent():
+            self.missed()
+        self._sign_at = self._loop_time()
+
+    def missed(self) -> None:
+        """Note that a sign of life did not come through: for some time a controller may mark the node, which is read before it is believed."""
+        self._doubted_until = self._loop_time() + _DOUBT
+
+    def is_idle(self) -> bool:
+        """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
+        return self._fresh and self._is_known() and not self._is_due()
+
+    def wait(self) -> float:
+        """Return the wait before the next status round: a new node without a pod range looks for it soon, a controller may be slow to start."""
+        new = self._loop_time() - self._registered_at < self._timings.pod_cidr_patience
+        pause = self._timings.pod_cidr_wait if new and not self.pod_cidrs else self._timings.status_wait
+        return pause(self._seams.random)
+
+    async def round(self) -> None:
+        """Send status if it changed or is due: the first attempt from what we know, four more from what the API has.
+
+        An answer that is not what we would write is worth another attempt: a pod range came in between, or a controller marked the node.
+        """
+        answers = 0
+        for attempt in range(self._timings.status_attempts):
+            try:
+                await self._attempt(cached=attempt == 0)
+                answers += 1
+            except APIError as error:
+                self._failed(error)
+            if self._fresh or answers == _ANSWERS:
+                return
+
+    async def _register_once(self) -> Object:
+        first = registration.first_node(self._facts, now=self._now())
+        try:
+            created = await self._api().create(first)
+        except (AlreadyExists, Conflict, Forbidden):
+            existing = await self._api().get(NODE, self._facts.name)
+        else:
+            self.is_new = True
+            return created
+        corrected = registration.reconcile(existing, first)
+        return existing if corrected is None else await self._send(existing, corrected)
+
+    async def _attempt(self, *, cached: bool) -> None:
+        known = self.node if cached and self._is_known() else None
+        self._fresh = False
+        old = known or await self._api().get(NODE, self._facts.name)
+        new, changed = self._computed(old)
+        if changed or self._is_due():
+            self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
+            old = await self._send(old, new)
+            self._report = self._report.sent(self._loop_time())
+            self.heard()
+            _, changed = self._computed(old)
+        self._take(old)
+        self._fresh = not changed
+
+    def _computed(self, old: Object) -> tuple[Object, bool]:
+        """Return the Node as it should be now, and whether that differs in more than heartbeats."""
+        new = status.compute(old, self._facts, now=self._now())
+        return new, labels_changed(old, new) or status_changed(old["status"], new["status"])
+
+    async def _send(self, old: Object, new: Object) -> Object:
+        return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")
+
+    def _take(self, answer: Object) -> None:
+        self.node = answer
+        self._fresh = False
+        self.trouble = ""
+        self._changed()
+
+    def _failed(self, error: APIError) -> None:
+        self.trouble = str(error)
+        if not isinstance(error, NotFound):  # a Node that is gone cannot be marked
+            self.missed()
+        _log.info("node %s: %s", self._facts.name, error)
+
+    def _is_due(self) -> bool:
+        return self._report.is_due(self._loop_time(), self._timings)
+
+    def _is_known(self) -> bool:
+        """Whether the Node is as we know it: it has its pod range, and no controller can have marked it because it missed us."""
+        return bool(self.pod_cidrs) and self._loop_time() >= self._doubted_until and not self._is_silent()
+
+    def _is_silent(self) -> bool:
+        """Whether the API has had no sign of us for so long that a controller may mark the node at any moment."""
+        return self._loop_time() - self._sign_at > self._timings.lease_duration
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _now(self) -> str:
+        return rfc3339(self._seams.clock.now())

@@ -1,0 +1,79 @@
+"""Capacity and allocatable of a Node: pure arithmetic over a `MachineProfile` (kubelet v1.36: nodestatus setters and container manager)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from kubewright.agent.status.facts import MachineProfile
+from kubewright.base.quantity import Quantity
+
+_EVICTION_RESOURCES: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
+"""The eviction signals that reserve something, and what they reserve."""
+
+_HUGE: Final = "hugepages-"
+
+
+def capacity(profile: MachineProfile) -> dict[str, str]:
+    """Return `status.capacity` in canonical quantities."""
+    return _texts({**_machine(profile), "pods": pods(profile)})
+
+
+def allocatable(profile: MachineProfile) -> dict[str, str]:
+    """Return `status.allocatable`: capacity without what is reserved, and memory without all huge pages."""
+    amounts = _machine(profile)
+    reserved = reservation(profile)
+    left = {name: max(0, amount - reserved.get(name, 0)) for name, amount in amounts.items()}
+    huge = sum(amount for name, amount in amounts.items() if name.startswith(_HUGE))
+    return _texts({**left, "memory": max(0, left["memory"] - huge), "pods": pods(profile)})
+
+
+def pods(profile: MachineProfile) -> int:
+    """Return how many pods the node takes."""
+    if profile.pods_per_core <= 0:
+        return profile.max_pods
+    return min(profile.cpu_millis // 1000 * profile.pods_per_core, profile.max_pods)
+
+
+def reservation(profile: MachineProfile) -> dict[str, int]:
+    """Return what is withheld from pods: millicores for cpu, bytes for the others."""
+    amounts = dict(profile.reserved)
+    for signal, resource in _EVICTION_RESOURCES.items():
+        if threshold := profile.hard_eviction.get(signal):
+            amounts[resource] = amounts.get(resource, 0) + eviction_amount(threshold, _machine(profile)[resource])
+    return amounts
+
+
+def eviction_amount(threshold: str, total: int) -> int:
+    """Return an eviction threshold in bytes; a percentage is of `total`.
+
+    The kubelet keeps a percentage as a 32-bit float, so 10 % of 100 GiB is 160 bytes more than arithmetic says.
+    """
+    if not threshold.endswith("%"):
+        return math.ceil(Quantity.parse(threshold).value)
+    (single,) = struct.unpack("f", struct.pack("f", float(threshold[:-1]) / 100))
+    return math.floor(float(total) * float(single))
+
+
+def same_amounts(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
+    """Whether two resource maps say the same, quantities compared by value."""
+    return left == right or (
+        left.keys() == right.keys() and all(Quantity.parse(left[name]) == Quantity.parse(right[name]) for name in left)
+    )
+
+
+def _machine(profile: MachineProfile) -> dict[str, int]:
+    huge = {f"{_HUGE}{size}": amount for size, amount in profile.huge_pages.items()}
+    return {"cpu": profile.cpu_millis, "memory": profile.memory, "ephemeral-storage": profile.ephemeral_storage, **huge}
+
+
+def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: _text(name, amount) for name, amount in amounts.items()}
+
+
+def _text(name: str, amount: int) -> str:
+    if name == "cpu":
+        return str(Quantity.of_millis(amount))
+    return str(Quantity.of_millis(amount * 1000) if name == "pods" else Quantity.of_bytes(amount))

@@ -1,0 +1,94 @@
+"""Names, addresses and ports for the machines of a cluster.
+
+Clusters that start at the same time must not choose the same address. Between the choice and the moment when its ports are bound lie some
+tenths of a second; for so long the chooser holds a name in the abstract namespace of Unix sockets, which is as wide as the network namespace
+that the address is in, and ends with its process.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kubewright.base.errors import KubewrightError, PortInUse
+from kubewright.base.records import replace
+from kubewright.host.network import RealNetwork
+from kubewright.local import record
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, MachineRecord
+
+
+class AddressClaims:
+    """The addresses that this process has spoken for; given back when the `with` block ends."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, socket.socket] = {}
+
+    def take(self, address: str) -> bool:
+        """Speak for an address. False if another process has done so."""
+        if address in self._held:
+            return True
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            claim.bind(f"\0kubewright/{address}")
+        except OSError:
+            claim.close()
+            return False
+        self._held[address] = claim
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for claim in self._held.values():
+            claim.close()
+        self._held.clear()
+
+
+UNUSED_ADDRESS = "127.255.255.254"
+"""An address where nobody listens: what blocks a port there listens on all addresses."""
+
+
+def resized(paths: ClusterPaths, cluster: ClusterRecord, *, control_planes: int, claims: AddressClaims) -> ClusterRecord:
+    """Return a cluster with so many control planes: new machines are chosen, or those that are too many marked as leaving."""
+    cluster = cluster.shrunk(control_planes)
+    while 1 + len(cluster.further) < control_planes:
+        taken = [one.address for one in cluster.machines]
+        cluster = replace(cluster, machines=(*cluster.machines, new_machine(paths, cluster.free_name(), claims=claims, taken=taken)))
+    return cluster
+
+
+def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken: Sequence[str] = ()) -> MachineRecord:
+    """Choose a free address and ports for a new machine; addresses of clusters that do not run are left to them."""
+    others = [found for path in sorted(paths.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
+    avoid = [*taken, *(one.address for other in others for one in other.machines)]
+    blank = MachineRecord(name=name, address="")
+    while True:
+        chosen = _free(blank, avoid)
+        # whoever held the claim when we looked may have given it back since, and listen
+        if claims.take(chosen.address) and chosen == _free(blank, avoid):
+            return chosen
+        avoid.append(chosen.address)
+
+
+def _free(blank: MachineRecord, taken: list[str]) -> MachineRecord:
+    """Give a machine the first address where all its ports are free; where something listens on all addresses, ports beside that."""
+    network, wanted = RealNetwork(), list(blank.ports.values())
+    try:
+        return replace(blank, address=network.free_loopback(wanted, avoid=taken))
+    except PortInUse:
+        possible = [port for port in wanted if network.owner_of_port(UNUSED_ADDRESS, port) is None]
+        address = network.free_loopback(possible, avoid=taken)
+        chosen = network.free_ports(address, wanted)
+        return replace(blank, address=address, ports=dict(zip(blank.ports, chosen, strict=True)))
+
+
+def _readable(path: Path) -> ClusterRecord | None:
+    try:
+        return record.load(path)
+    except KubewrightError:  # somebody else's broken record must not keep this cluster from starting
+        return None

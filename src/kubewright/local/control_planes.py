@@ -1,0 +1,326 @@
+"""Further control planes of a local cluster: they join with the phases of `join`, all at once, beside the first one's phases; they leave again.
+
+Nothing of a join is written twice. Etcd takes one learner at a time; everything else overlaps. Every step of leaving looks first: one that was
+interrupted goes on where it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterable
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final, cast
+
+from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, JoinConfiguration, JoinControlPlane
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import Interrupted, Unreachable
+from kubewright.base.events import Changed, Event, Line, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, SilentReporter
+from kubewright.base.records import dataclass, replace
+from kubewright.base.retry import retry
+from kubewright.etcd import membership
+from kubewright.etcd.api import PASSING
+from kubewright.etcd.client import EtcdClient
+from kubewright.host.desired import Directory
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.objects import remove_object
+from kubewright.kube.resources import named
+from kubewright.lifecycle import etcd_access, machine_record, operation
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.join import discovering, identity, reading
+from kubewright.lifecycle.join.context import JoinContext
+from kubewright.lifecycle.join.operation import SOURCES
+from kubewright.lifecycle.join.turns import further_control_plane
+from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
+from kubewright.local import configuration, flags, record
+from kubewright.local.context import COMPONENTS, JoinCredentials, LocalContext, LocalMachine, UpRun, healthy, machine_of
+from kubewright.local.daemon_client import ControlClient
+from kubewright.local.join_phases import JOIN_PHASES, LocalJoinContext
+from kubewright.local.machine import machine_host
+from kubewright.local.record import ClusterRecord, MachineRecord
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.machine import Machine as BaseMachine
+
+
+class CancellableClock:
+    """A clock that lets nobody sleep on once all is called off: that ends every wait and every repetition."""
+
+    def __init__(self, inner: Clock, called_off: threading.Event) -> None:
+        self._inner = inner
+        self._called_off = called_off
+
+    def now(self) -> datetime:
+        return self._inner.now()
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep as the other clock does. Raises Interrupted once all is called off."""
+        if not self._called_off.is_set():
+            self._inner.sleep(seconds)
+        if self._called_off.is_set():
+            raise Interrupted("another part of the run ended it", remedy="run the same command again: it finishes what was begun")
+
+
+class NamedReporter:
+    """Tells on what happens on one of several machines. Changes are told when they are collected."""
+
+    def __init__(self, name: str, inner: Reporter) -> None:
+        self._name = name
+        self._inner = inner
+
+    def emit(self, event: Event, /) -> None:
+        if isinstance(event, Changed):
+            return
+        if isinstance(event, PhaseStarted | PhaseFinished | PhaseSkipped):
+            event = replace(event, phase=f"{self._name}/{event.phase}")
+        elif isinstance(event, Line):
+            event = replace(event, text=f"{self._name}: {event.text}")
+        self._inner.emit(event)
+
+
+PRIVATE: Final = 0o700
+SHARED: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key", "etcd/ca.crt", "etcd/ca.key")
+"""What a control plane cannot make, but has from the others."""
+
+
+class MachineJoins:
+    """The joins of one `up`. Implements `context.Joins`.
+
+    made ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── call_off() ──> nothing runs
+    """
+
+    def __init__(self, work: UpRun) -> None:
+        self._work = work
+        self._called_off = threading.Event()
+        self._threads = ThreadPoolExecutor(max_workers=len(work.cluster.further), thread_name_prefix="join")
+        self._joins: list[Future[tuple[Change, ...]]] = []
+
+    @functools.cached_property
+    def newcomers(self) -> tuple[str, ...]:
+        now = self._work.clock.now()
+        return tuple(machine.name for machine in self._work.cluster.further if not _has_all(self._host(machine), now=now))
+
+    def start(self, invitation: JoinCredentials | None, configured: Configuration) -> None:
+        self._joins = [
+            self._threads.submit(self._join, machine, configured, invitation if machine.name in self.newcomers else None)
+            for machine in self._work.cluster.further
+        ]
+
+    def finish(self) -> Iterable[Change]:
+        done, _ = wait(self._joins, return_when=FIRST_EXCEPTION)
+        for failed in (join for join in done if join.exception() is not None):
+            self._called_off.set()
+            failed.result()
+        return [change for join in self._joins for change in join.result()]
+
+    def call_off(self) -> None:
+        self._called_off.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _host(self, machine: MachineRecord) -> RealHost:
+        work = self._work
+        return machine_host(work.paths, machine.name, programs=work.programs, daemon=work.daemon, further=True)
+
+    def _join(self, machine: MachineRecord, configured: Configuration, invitation: JoinCredentials | None) -> tuple[Change, ...]:
+        """Run the phases of join on one machine. Runs in a thread."""
+        work, host = self._work, self._host(machine)
+        Files(durable=False).make(Directory(path=PurePosixPath(work.paths.machine(machine.name)), mode=PRIVATE))
+        request = MachineJoinRequest(work=work, machine=machine, host=host, configured=configured, invitation=invitation)
+        done = operation.run(
+            MACHINE_JOIN,
+            request,
+            machine_of(work, host, clock=CancellableClock(work.clock, self._called_off)),
+            reporter=NamedReporter(machine.name, work.reporter),
+        )
+        if not cast("LocalJoinContext", done.context).joined_before:
+            machine_record.save(host, replace(machine_record.of_join(done.context.join), finished=True))
+        return done.changes
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineJoinRequest:
+    """The join of one machine; `configured` is what the first one is made of."""
+
+    work: UpRun
+    machine: MachineRecord
+    host: RealHost
+    configured: Configuration
+    invitation: JoinCredentials | None
+
+    def administrator(self, _: JoinContext) -> Access:
+        """Reach the cluster as a machine that is a part of it does, not as one that has to be let in."""
+        return load_access(self.work.host.layout.kubeconfig("admin"), read=self.work.host.read)
+
+    def configuration(self, ctx: JoinContext) -> Configuration:
+        """Return the cluster's configuration with this machine's places.
+
+        It is read as the administrator: whoever joins waits for the rights to read what comes with kube-proxy, which `up` makes later. Of
+        what there is to warn, `up` has warned for the first machine.
+        """
+        quiet = replace(ctx.bound, reporter=SilentReporter())
+        found = reading.configuration(replace(ctx, bound=quiet, sources=replace(ctx.sources, discover=self.administrator)))
+        mine = configuration.load(
+            self.work.cluster.config,
+            machine=self.machine,
+            layout=self.host.layout,
+            version=self.work.cluster.kubernetes_version,
+            detected=self.host.facts.detected,
+            random=ctx.random,
+        ).configuration
+        return adapted(found, mine=mine)
+
+
+def prepare(request: MachineJoinRequest, _: BaseMachine) -> Prepared[JoinConfiguration]:
+    """Say what `join` is to do on the machine."""
+    return Prepared(
+        configuration=join_configuration(request.machine, request.host, request.configured, request.invitation), host=request.host
+    )
+
+
+def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) -> LocalJoinContext:
+    """Make the context of the phases."""
+    work, machine, control = request.work, request.machine, ControlClient(request.work.paths)
+    return LocalJoinContext(
+        bound=bound,
+        join=join,
+        addresses=machine.addresses,
+        sources=replace(
+            SOURCES,
+            discover=request.administrator if request.invitation is None else discovering.be_let_in,
+            configuration=request.configuration,
+            etcd=lambda ctx: _etcd(ctx, work.cluster),
+        ),
+        health_checks={name: functools.partial(healthy, control, machine.name, name) for name in COMPONENTS},
+        overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
+        first=work.cluster.control_plane.addresses.api_server,
+        joined_before=_has_joined(request.host),
+        look=cast("LocalMachine", bound.machine).look,
+    )
+
+
+# An API server waits 20 s for its etcd and ends; that etcd may have to wait much longer for its turn to join.
+MACHINE_JOIN: Final = Operation(
+    name="join",
+    phases=JOIN_PHASES,
+    configure=prepare,
+    context=context,
+    policy=Policy(locks=False),
+    start=Start(phases=frozenset(), turns=further_control_plane),
+)
+
+
+def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
+    """Reach etcd where the record says that it is: the pods that tell it on a real machine come a moment later."""
+    urls = [machine.etcd_client_url for machine in cluster.machines]
+    made = etcd_access.client(urls, pki=ctx.layout.pki, files=ctx.host, clock=ctx.clock)
+    made.follow(retry(made.members, clock=ctx.clock, on=(*PASSING, Unreachable), within=ctx.join.timeouts.etcd_api_call.seconds))
+    return made
+
+
+def join_configuration(
+    machine: MachineRecord, host: RealHost, configured: Configuration, invitation: JoinCredentials | None
+) -> JoinConfiguration:
+    """Return what `join` is to do on a machine: what the user's InitConfiguration says of the first one holds for all."""
+    init = configured.init
+    endpoint = replace(init.local_api_endpoint, advertise_address=machine.address, bind_port=machine.ports["api_server"])
+    return JoinConfiguration(
+        node_registration=replace(init.node_registration, name=machine.name),
+        ca_cert_path=str(host.layout.certificate("ca")),
+        discovery=_discovery(invitation),
+        control_plane=JoinControlPlane(local_api_endpoint=endpoint, certificate_key=invitation.certificate_key if invitation else ""),
+        patches_directory=init.patches_directory,
+        timeouts=init.timeouts,
+    )
+
+
+def _discovery(invitation: JoinCredentials | None) -> Discovery:
+    if invitation is None:
+        return Discovery()
+    by_token = BootstrapTokenDiscovery(
+        token=invitation.token, api_server_endpoint=invitation.server.removeprefix("https://"), ca_cert_hashes=invitation.pins
+    )
+    return Discovery(bootstrap_token=by_token, tls_bootstrap_token=invitation.token)
+
+
+def adapted(found: Configuration, *, mine: Configuration) -> Configuration:
+    """Put a machine's own places into the cluster's configuration, which names those of the first one."""
+    paths = replace(found.cluster, certificates_dir=mine.cluster.certificates_dir, etcd=mine.cluster.etcd)
+    return replace(found, cluster=paths, kubelet=mine.kubelet)
+
+
+def _has_all(host: RealHost, *, now: datetime) -> bool:
+    """Whether a machine has what only others can give it."""
+    pki: PurePosixPath = host.layout.pki
+    return all(host.state(pki / name) is not None for name in SHARED) and identity.of_node(host, now=now) is not None
+
+
+def _has_joined(host: RealHost) -> bool:
+    """Whether an earlier join of a machine came to its end."""
+    found = machine_record.load(host)
+    return found is not None and found.finished
+
+
+LEASES: Final = ("kube-controller-manager", "kube-scheduler")
+_SYSTEM: Final = "kube-system"
+
+
+def free_leases(ctx: InitContext) -> Iterable[Change]:
+    """Remove the leases of leader election: whoever reads that of a process that has ended waits 15 seconds for it to be renewed."""
+    for name in LEASES:
+        remove_object(ctx.api, named("Lease"), name, _SYSTEM)
+    return ()
+
+
+def leave(ctx: InitContext) -> Iterable[Change]:
+    """Take the machines out that leave: of each its etcd member, its processes, its Node, its files; in the end all from the record.
+
+    Those go first whose etcd does not answer, and of the others the last one: whenever one goes, most of those that are left are up.
+    """
+    local = cast("LocalContext", ctx)
+    for machine in sorted(local.record.leaving, key=lambda machine: _answers(local, machine)):
+        yield _remove_member(local, machine)
+        local.control.end(machines=[machine.name])
+        yield from _remove_node(local, machine)
+        yield _remove_files(local, machine)
+    record.save(local.record.settled(), local.paths.record)
+
+
+def _answers(local: LocalContext, machine: MachineRecord) -> bool:
+    with closing(_etcd_of(local, machine)) as etcd:
+        return all(status.healthy for status in etcd.statuses())
+
+
+def _remove_member(local: LocalContext, machine: MachineRecord) -> Change:
+    """Remove the member while its etcd still runs: of two, both are needed to agree on it."""
+    with closing(_etcd_of(local, local.record.control_plane)) as etcd:
+        return membership.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.within)
+
+
+def _remove_node(local: LocalContext, machine: MachineRecord) -> Iterable[Change]:
+    """Remove the Node, and its pods at once: nobody is left who could end them."""
+    for pod in local.api.list(named("Pod"), field_selector=f"spec.nodeName={machine.name}"):
+        metadata = pod["metadata"]
+        local.api.delete(named("Pod"), metadata["name"], metadata["namespace"], grace_seconds=0)
+    yield remove_object(local.api, named("Node"), machine.name)
+
+
+def _remove_files(local: LocalContext, machine: MachineRecord) -> Change:
+    directory = PurePosixPath(local.paths.machine(machine.name))
+    there = local.paths.machine(machine.name).exists()
+    Files().remove(directory, below=[PurePosixPath(local.paths.machines)])
+    return Change(target=f"machine {machine.name}", action=Action.DELETE if there else Action.NONE)
+
+
+def _etcd_of(local: LocalContext, machine: MachineRecord) -> EtcdClient:
+    return etcd_access.client([machine.etcd_client_url], pki=local.layout.pki, files=local.host, clock=local.clock)

@@ -1,0 +1,195 @@
+"""The daemon from the outside: its control socket, and starting it and waiting for it.
+
+Only the standard library: `local status` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, Unreachable
+from kubewright.base.waiting import Waiter
+from kubewright.http import unix
+from kubewright.local import daemon_process
+from kubewright.local.paths import ClusterPaths
+
+REMEDIES: Final = (
+    ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
+    ("the disk is full", "free some space (`df -h` and `df -i` show it)"),
+    ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
+    ("cannot run as a process", "correct extraVolumes of the configuration"),
+    ("permission denied", "see the owner and the mode of the file that it names"),
+)
+"""A text in the last words, in small letters, and the remedy; the first row that fits."""
+
+
+def remedy_for(words: Iterable[str], default: str) -> str:
+    """Return the remedy that fits some last words."""
+    said = "\n".join(words).lower()
+    return next((remedy for text, remedy in REMEDIES if text in said), default)
+
+
+Reply = dict[str, Any]
+STOP_WITHIN: Final = 15.0
+"""Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
+LISTENS_WITHIN: Final = 20.0
+"""Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
+END_WITHIN: Final = 60.0
+"""Seconds after which machines that are to end hang: unlike with `stop`, nobody ends them without the daemon."""
+
+
+class ControlClient:
+    """The requests that a daemon answers. All raise Unreachable if it does not listen."""
+
+    def __init__(self, paths: ClusterPaths) -> None:
+        self._paths = paths
+
+    def status(self) -> Reply:
+        """Return components, nodes and timings as of now."""
+        return self._call("GET", "/status", timeout=5.0)
+
+    def nodes(self, *, within: float) -> Reply:
+        """Return how many nodes are ready; waits up to so many seconds for all of them first."""
+        return self._call("GET", f"/nodes?within={within}")
+
+    def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> Reply:
+        """Let nodes join that have not yet; returns at once. The token goes through the socket, never through arguments or files."""
+        return self._call("POST", "/join", {"nodes": list(nodes), "server": server, "token": token, "pins": list(pins)})
+
+    def leave(self, *, nodes: Sequence[str]) -> Reply:
+        """Stop nodes and forget their certificates; their Node objects are the caller's."""
+        return self._call("POST", "/leave", {"nodes": list(nodes)})
+
+    def restart(self, *, nodes: Sequence[str]) -> Reply:
+        """Let nodes register anew whose Node objects are gone."""
+        return self._call("POST", "/restart", {"nodes": list(nodes)})
+
+    def begin(self, machine: str) -> Reply:
+        """Let a machine of the record run its static pods and be a node; one that does is left alone. Returns at once."""
+        return self._call("POST", "/begin", {"machine": machine})
+
+    def rest(self, machine: str) -> Reply:
+        """End the node of a machine, whose static pods go on; returns when it has ended."""
+        return self._call("POST", "/rest", {"machine": machine})
+
+    def end(self, *, machines: Sequence[str]) -> Reply:
+        """End the node and every process of some machines, and forget them; returns when they have ended."""
+        return self._call("POST", "/end", {"machines": list(machines)}, timeout=END_WITHIN)
+
+    def retry(self) -> Reply:
+        """Start components at once that wait for the end of their back-off, and forget that they failed before."""
+        return self._call("POST", "/retry", {}, timeout=2.0)
+
+    def stop(self) -> Reply:
+        """Stop every component and the daemon; returns when the components have ended."""
+        return self._call("POST", "/stop", {}, timeout=STOP_WITHIN)
+
+    @contextmanager
+    def logs(self, component: str, *, machine: str = "", tail: int | None, follow: bool) -> Iterator[Iterator[bytes]]:
+        """Give the lines of a component's log piece by piece; of the first machine, unless another is named.
+
+        Raises HostError if there is no such component.
+        """
+        query = urlencode({"machine": machine, "tail": -1 if tail is None else tail, "follow": int(follow)})
+        target = f"/logs/{component}?{query}"
+        with unix.stream("GET", self._paths.socket, target) as (status, _, chunks):
+            if status != 200:
+                raise HostError(b"".join(chunks).decode(errors="replace").strip(), remedy="`kubewright local status` lists the components")
+            yield chunks
+
+    def answers(self) -> bool:
+        """Whether the daemon listens."""
+        try:
+            self._call("GET", "/ping", timeout=2.0)
+        except (Unreachable, HostError):
+            return False
+        return True
+
+    def _call(self, method: str, target: str, body: Mapping[str, object] | None = None, *, timeout: float = 10.0) -> Reply:
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = unix.request(method, self._paths.socket, target, body=content, timeout=timeout)
+        if answer.status != 200:
+            raise HostError(
+                f"the daemon of cluster {self._paths.name!r} refused {method} {target.partition('?')[0]}",
+                detail=answer.body.decode(errors="replace").strip(),
+                remedy=f"see {self._paths.daemon_log}",
+            )
+        found: Reply = json.loads(answer.body)
+        return found
+
+
+class Daemon:
+    """The cluster's daemon, as `up` sees it: started early, waited for late."""
+
+    def __init__(self, paths: ClusterPaths, *, control: ControlClient | None = None) -> None:
+        self._paths = paths
+        self._control = control or ControlClient(paths)
+        self._process: daemon_process.DaemonProcess | None = None
+        self._retry_is_due = False
+
+    @property
+    def log(self) -> Path:
+        """Where it writes what it has to say."""
+        return self._paths.daemon_log
+
+    @property
+    def runs(self) -> bool:
+        """Whether it was started here and lives, or is there from before."""
+        if self._process is not None and self._process.poll() != Locked.exit_code:  # that one: another was there before it
+            return self._process.poll() is None
+        return daemon_process.identity(self._paths) is not None
+
+    def start(self) -> None:
+        """Start it, unless it runs."""
+        if not self.runs:
+            self._process = daemon_process.spawn(self._paths)
+
+    def retry(self) -> None:
+        """Start components at once that wait for the end of their back-off: what they lacked may have come."""
+        self._retry_is_due = True
+        self.retried()
+
+    def retried(self) -> bool:
+        """Whether it knows of the last `retry`; it is told again where it did not answer. Until then components fail for old reasons."""
+        if self._retry_is_due:
+            try:
+                self._control.retry()
+            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will tell
+                return False
+            except HostError:  # it refuses: it is from before an update
+                pass
+            self._retry_is_due = False
+        return True
+
+    def require_alive(self) -> None:
+        """Raise ComponentFailed, with its last words, if it has ended."""
+        if not self.runs:
+            code = "" if self._process is None else _how(self._process.returncode)
+            words = daemon_process.last_lines(self._paths.daemon_log)
+            raise ComponentFailed(
+                f"the daemon of cluster {self._paths.name!r} ended{code}",
+                detail="\n".join(words),
+                remedy=f"{remedy_for(words, f'see {self._paths.daemon_log}')}, then run `kubewright up` again",
+            )
+
+    def serving(self, *, waiter: Waiter) -> ControlClient:
+        """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
+
+        def ready() -> str | None:
+            self.require_alive()
+            return None if self._control.answers() else "it does not listen yet"
+
+        there = daemon_process.identity(self._paths)
+        remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
+        waiter.until(ready, within=LISTENS_WITHIN, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
+        return self._control
+
+
+def _how(code: int) -> str:
+    return f" with exit code {code}" if code >= 0 else f", killed by {signal.Signals(-code).name}"

@@ -1,0 +1,102 @@
+"""The tree of a further control plane's join, and its context: join's phases on a local machine. One join, many machines."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, cast
+
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, replace
+from kubewright.base.waiting import Condition
+from kubewright.etcd.api import by_peer_url
+from kubewright.host.desired import Service
+from kubewright.kube.api import KubeAPI
+from kubewright.lifecycle import etcd_access
+from kubewright.lifecycle.join import phases, registration
+from kubewright.lifecycle.join.context import JoinContext
+from kubewright.lifecycle.reasons.model import LastWords, Reasons
+from kubewright.lifecycle.settling import SettlingKube
+from kubewright.lifecycle.steps.kubelet import SERVICE
+from kubewright.workflow.phases import Phase, Phases
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalJoinContext(JoinContext):
+    """One join in an `up`.
+
+    `first` is the API server of the first machine, at which the cluster is reached until this machine's own is up. `joined_before` says that an
+    earlier run has come to its end.
+    """
+
+    first: str
+    joined_before: bool
+    health_checks: Mapping[str, Condition]
+    look: Callable[[], None]
+
+    @property
+    def resumed(self) -> bool:
+        """Whatever is on the machine, an `up` has put it there."""
+        return True
+
+    @property
+    def owns_node(self) -> bool:
+        """`up` gives the names."""
+        return True
+
+    def reasons(self, names: Sequence[str]) -> Reasons:
+        """Return last words only: `look` tells what becomes of the processes."""
+        return LastWords(names, host=self.host)
+
+    @functools.cached_property
+    def admin(self) -> KubeAPI:
+        """The administrator's client of the first machine: without an endpoint for all, a machine's admin.conf names its own API server."""
+        return self.connect(replace(self._administrator, server=self.first))
+
+    @functools.cached_property
+    def api(self) -> KubeAPI:
+        """The client that join writes with; it gives up where the daemon or a component does."""
+        return SettlingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds, look=self.look)
+
+
+def no_checks(_: JoinContext) -> Iterable[Change]:
+    """Check nothing: `up` has looked at this machine, and every program is there."""
+    return ()
+
+
+def require_known_member(ctx: JoinContext) -> Iterable[Change]:
+    """Refuse to go on where etcd has forgotten a member that once was one: join would make it anew, and its data may be the only copy.
+
+    Raises HostError.
+    """
+    local = cast("LocalJoinContext", ctx)
+    data = ctx.layout.etcd_data / "member"
+    if local.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), etcd_access.peer_url(ctx.addresses)) is None:
+        raise HostError(
+            f"etcd does not know the member on {ctx.node_name}, which has the data of one",
+            detail="the first control plane's etcd may have lost its data, and begun with none",
+            remedy=f"save what {data} holds if you need it, then remove the cluster with `kubewright down`",
+        )
+    return ()
+
+
+def restart_node(ctx: JoinContext) -> Iterable[Change]:
+    """End a node that goes on with what its files have lost: only one that begins asks for a certificate."""
+    found = ctx.host.service(SERVICE)
+    if found is not None and found.running and not registration.is_done(ctx):
+        yield ctx.host.ensure(Service(name=SERVICE, running=False))
+
+
+JOIN_PHASES: Final[Phases[JoinContext]] = Phases(
+    Phase("preflight", "Nothing: `up` has checked this machine", run=no_checks, hidden=True),
+    phases.PREPARE,
+    Phase("keep-data", "Require that etcd knows the members that once were", run=require_known_member, hidden=True),
+    phases.CHECK_ETCD,
+    Phase("begin-anew", "End a node that has lost its kubelet.conf", run=restart_node, hidden=True),
+    phases.KUBELET_START,
+    phases.ETCD_JOIN,
+    phases.WAIT_BOOTSTRAP,
+    phases.CONTROL_PLANE_JOIN,
+    phases.WAIT,
+)

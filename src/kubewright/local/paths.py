@@ -1,0 +1,106 @@
+"""Where local clusters lie: one directory per cluster, everything of it below, mode 0700."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.apis.layout import Layout
+from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass
+
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ClusterPaths:
+    """The files of one cluster. Nothing outside `root` belongs to it, but sockets bound to its addresses."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.root.name
+
+    @property
+    def record(self) -> Path:
+        """What the cluster is: `ClusterRecord` as JSON."""
+        return self.root / "cluster.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by `up`, `down` and scaling while they change the cluster."""
+        return self.root / "lock"
+
+    @property
+    def timings(self) -> Path:
+        """How long the last `up` took that changed something."""
+        return self.root / "timings.json"
+
+    @property
+    def daemon_record(self) -> Path:
+        """Which process is the daemon."""
+        return self.root / "daemon.json"
+
+    @property
+    def daemon_log(self) -> Path:
+        """What the daemon says."""
+        return self.root / "daemon.log"
+
+    @property
+    def socket(self) -> Path:
+        """The control socket."""
+        return self.root / "control.sock"
+
+    @property
+    def contexts(self) -> Path:
+        """Which kubeconfigs of the user name the cluster."""
+        return self.root / "contexts.json"
+
+    @property
+    def machines(self) -> Path:
+        """One directory per machine."""
+        return self.root / "machines"
+
+    def machine(self, name: str) -> Path:
+        """The state directory of a machine."""
+        return self.machines / name
+
+    def layout(self, machine: str) -> Layout:
+        """kubeadm's tree below the machine's directory."""
+        return Layout.below(PurePosixPath(self.machine(machine)))
+
+    def logs(self, machine: str) -> Path:
+        """The log files of a machine's components."""
+        return self.machine(machine) / "logs"
+
+    @property
+    def nodes(self) -> Path:
+        """What worker nodes keep: their certificates."""
+        return self.root / "nodes"
+
+
+def state_directory(given: str = "") -> Path:
+    """Return the directory in which clusters lie: the one given, else $XDG_STATE_HOME/kubewright/clusters.
+
+    Raises UsageError where neither it nor a home directory is known.
+    """
+    if given:
+        return Path(given).expanduser().absolute()
+    base = os.environ.get("XDG_STATE_HOME", "")
+    if not base.startswith("/"):  # the specification says to ignore a relative one
+        home = Path("~").expanduser()
+        if not home.is_absolute():
+            raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or give --state-dir")
+        base = str(home / ".local" / "state")
+    return Path(base) / "kubewright" / "clusters"
+
+
+def cluster_paths(name: str, *, state_dir: str = "") -> ClusterPaths:
+    """Return the places of a cluster. Raises UsageError for a name that cannot be part of host names and paths."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} cannot be the name of a cluster", remedy="use up to 40 lower-case letters, digits and hyphens")
+    return ClusterPaths(state_directory(state_dir) / name)

@@ -1,0 +1,127 @@
+"""What the supervisor asks /proc beyond `host.processes`: what a component's process was started for, how old it is, what it uses.
+
+A cluster's processes carry what they are in their environment, from before their first instruction: a daemon that dies between starting
+a process and writing that down loses nothing. The daemon itself carries the cluster's mark too, and no component.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.records import dataclass
+from kubewright.host.processes import Identity, RealProcesses
+
+CLUSTER: Final = "KUBEWRIGHT_CLUSTER"
+CLUSTER_ID: Final = "KUBEWRIGHT_CLUSTER_ID"
+MACHINE: Final = "KUBEWRIGHT_MACHINE"
+COMPONENT: Final = "KUBEWRIGHT_COMPONENT"
+MANIFEST: Final = "KUBEWRIGHT_MANIFEST"
+LAUNCH: Final = "KUBEWRIGHT_LAUNCH"
+
+_PROC: Final = Path("/proc")
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """What tells the processes of one cluster from all others: its state directory, and the id that it was given when it was made.
+
+    A directory alone is no name: a container, or a copy of the directory, may have a cluster at the same path. `id` is '' where it is not
+    known.
+    """
+
+    directory: str
+    id: str = ""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What the environment of a process of the cluster holds."""
+        return {CLUSTER: self.directory, **({CLUSTER_ID: self.id} if self.id else {})}
+
+    @property
+    def shared(self) -> str:
+        """The directory that shows that a process of another mount namespace is ours all the same; '' where the id is not known either."""
+        return self.directory if self.id else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessStat:
+    """What /proc/PID/stat says (proc_pid_stat(5)), also about a process that has ended and was not collected."""
+
+    group: int
+    session: int
+    start_time: int
+    cpu_seconds: float
+    rss_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentProcess:
+    """A component's process of a cluster, with what it was started for."""
+
+    identity: Identity
+    group: int
+    leader: bool
+    """It leads its session: the supervisor started it; the others are its descendants."""
+    machine: str
+    component: str
+    manifest: str
+    launch: str
+
+
+def stat_of(pid: int) -> ProcessStat | None:
+    """Read what the kernel says about a process; None if there is none."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
+    except OSError:
+        return None
+    fields = text[text.rindex(")") + 2 :].split()  # the name in parentheses may hold anything
+    return ProcessStat(
+        group=int(fields[2]),
+        session=int(fields[3]),
+        start_time=int(fields[19]),
+        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+        rss_bytes=int(fields[21]) * _PAGE,
+    )
+
+
+def identity_of_child(pid: int) -> Identity:
+    """Return the identity of a child of ours that nobody has collected: it keeps its number, even if it has ended already."""
+    facts = stat_of(pid)
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+    return Identity(pid=pid, start_time=facts.start_time if facts is not None else 0, boot_id=boot)
+
+
+def age(identity: Identity) -> float:
+    """Return how many seconds ago a process of this boot was started."""
+    uptime = float((_PROC / "uptime").read_text("ascii").split()[0])
+    return max(0.0, uptime - identity.start_time / _TICKS)
+
+
+def find_components(mark: Mark) -> list[ComponentProcess]:
+    """Find every living component process of a cluster, on any of its machines."""
+    marked = RealProcesses().marked(mark.variables, shared=mark.shared)
+    return [found for identity in marked if (found := _component_process(identity)) is not None]
+
+
+def _component_process(identity: Identity) -> ComponentProcess | None:
+    facts = stat_of(identity.pid)
+    try:
+        content = (_PROC / str(identity.pid) / "environ").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None
+    env = dict(part.split("=", 1) for part in content.split("\0") if "=" in part)
+    if facts is None or not env.get(COMPONENT):
+        return None
+    return ComponentProcess(
+        identity=identity,
+        group=facts.group,
+        leader=facts.session == identity.pid,
+        machine=env.get(MACHINE, ""),
+        component=env[COMPONENT],
+        manifest=env.get(MANIFEST, ""),
+        launch=env.get(LAUNCH, ""),
+    )

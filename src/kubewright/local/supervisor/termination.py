@@ -1,0 +1,94 @@
+"""What follows from the end of a process: which of its last lines says why, and when it is started again. Pure.
+
+What the components of Kubernetes 1.36 and etcd 3.6 write: an unknown flag gives `Error: unknown flag: --x` as the last line after the whole
+usage text, but etcd says it first and its usage afterwards; any other failure is klog's `E... "command failed" err="..."` or zap's
+`{"level":"fatal",...}` as the last line.
+
+The kubelet's back-off begins at 10 s, doubles up to 5 min and is forgotten after 10 min, because image pulls and shared nodes make restarts
+expensive. Here a restart costs a fork, and somebody waits: 0.1 s, then 1 s, doubling to 60 s.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+MESSAGE_LINES: Final = 20
+"""Lines that are kept of a process that ended."""
+_SEARCHED_LINES: Final = 40
+_LIMIT: Final = 300
+
+_FAILURE: Final = re.compile(
+    r"""[EF]\d{4}\ \d\d:                        # klog
+    | \{"level":"(?:error|fatal|panic|dpanic)"  # zap
+    | (?:error|panic|fatal\ error):\            # cobra, the Go runtime
+    | flag\ provided\ but\ not\ defined: | invalid\ value\ ".*"\ for\ flag\ """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_KLOG: Final = re.compile(r'[IWEF]\d{4} [0-9:.]+ +\d+ [^\]]*\] (?:"(?P<message>[^"]*)"(?: err="(?P<error>(?:[^"\\]|\\.)*)")?)?(?P<rest>.*)')
+
+
+def termination_message(lines: Sequence[str]) -> tuple[str, ...]:
+    """Return the last lines; where the telling one lies before them it takes the place of the first."""
+    kept = tuple(lines[-MESSAGE_LINES:])
+    telling = _failure_line(lines)
+    return kept if telling is None or telling in kept else (telling, *kept[1:])
+
+
+def failure_summary(lines: Sequence[str]) -> str:
+    """Return the most telling line in a form for people; '' if there is none."""
+    line = _failure_line(lines) or next((line for line in reversed(lines) if line.strip()), "")
+    text = readable(line)
+    return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}…"
+
+
+def readable(line: str) -> str:
+    """Return the message of a line of klog or zap, with its error; any other line as it is."""
+    if match := _KLOG.match(line):
+        if match["message"] is None:
+            return match["rest"].strip()
+        error = (match["error"] or "").replace('\\"', '"').replace("\\n", " ")
+        return f"{match['message']}: {error}" if error else f"{match['message']}{match['rest']}"
+    if line.startswith('{"level":'):
+        return _zap(line)
+    return line.strip()
+
+
+def _zap(line: str) -> str:
+    try:
+        fields = json.loads(line)
+    except ValueError:  # cut, or not JSON after all
+        return line
+    return ": ".join(str(fields[name]) for name in ("msg", "error") if fields.get(name))
+
+
+def _failure_line(lines: Sequence[str]) -> str | None:
+    return next((line for line in reversed(lines[-_SEARCHED_LINES:]) if _FAILURE.match(line)), None)
+
+
+FIRST: Final = 0.1
+SECOND: Final = 1.0
+LONGEST: Final = 60.0
+WELL_AFTER_READY: Final = 10.0
+"""Seconds of readiness after which an earlier failure does not count any more."""
+WELL_AFTER: Final = 600.0
+"""Seconds of running after which it does not count either, for what never becomes ready (the kubelet's MaxContainerBackOff × 2)."""
+LOOPING: Final = 2
+"""Failures in a row that make a crash loop: one death may be an accident of the start order."""
+HOPELESS: Final = 3
+"""Failures in a row after which those who wait for readiness are told."""
+
+
+def restart_delay(failures: int) -> float:
+    """Return the seconds to wait before the next start, after so many failures in a row (at least one)."""
+    if failures <= 1:
+        return FIRST
+    return min(SECOND * 2.0 ** min(failures - 2, 16), LONGEST)
+
+
+def failures_after(failures: int, *, ran: float, ready: float) -> int:
+    """Return the failures in a row once a run has ended, after `ran` seconds, `ready` of them since it was first ready (0 if never)."""
+    well = ready >= WELL_AFTER_READY or ran >= WELL_AFTER
+    return 1 if well else failures + 1
