@@ -16,7 +16,7 @@ import pytest
 
 from kubewright import binaries
 from kubewright.base.level import KUBERNETES
-from kubewright.local.preflight import PROGRAMS
+from kubewright.local.programs import COMPONENTS
 
 LIMIT = 300.0
 """Seconds after which a run hangs."""
@@ -115,7 +115,7 @@ def eventually(condition: Callable[[], object], what: str, *, within: float = 12
 
 def require_programs() -> None:
     """Skip where there are no component binaries."""
-    if binaries.locate(PROGRAMS, version=KUBERNETES, sources=binaries.sources_from(os.environ)).missing:
+    if binaries.locate(COMPONENTS, version=KUBERNETES, sources=binaries.sources_from(os.environ)).missing:
         pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
 
 

@@ -1,6 +1,6 @@
 """Names, addresses and ports for the machines of a cluster.
 
-Clusters that start at the same time must not choose the same address. Between the choice and the moment when its ports are bound lie some
+Clusters that start at the same time must not choose the same address. Between the choice and the moment when its ports are bound are some
 tenths of a second; for so long the chooser holds a name in the abstract namespace of Unix sockets, which is as wide as the network namespace
 that the address is in, and ends with its process.
 """
@@ -11,7 +11,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from kubewright.base.errors import KubewrightError, PortInUse
 from kubewright.base.records import replace
@@ -20,15 +20,18 @@ from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, MachineRecord
 
+UNUSED_ADDRESS: Final = "127.255.255.254"
+"""An address where nobody listens: what blocks a port there listens on all addresses."""
+
 
 class AddressClaims:
-    """The addresses that this process has spoken for; given back when the `with` block ends."""
+    """The addresses that this process has claimed; given back when the `with` block ends."""
 
     def __init__(self) -> None:
         self._held: dict[str, socket.socket] = {}
 
     def take(self, address: str) -> bool:
-        """Speak for an address. False if another process has done so."""
+        """Claim an address. False if another process has done so."""
         if address in self._held:
             return True
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -47,10 +50,6 @@ class AddressClaims:
         for claim in self._held.values():
             claim.close()
         self._held.clear()
-
-
-UNUSED_ADDRESS = "127.255.255.254"
-"""An address where nobody listens: what blocks a port there listens on all addresses."""
 
 
 def resized(paths: ClusterPaths, cluster: ClusterRecord, *, control_planes: int, claims: AddressClaims) -> ClusterRecord:

@@ -57,7 +57,7 @@ class LocalCluster:
 
     @property
     def paths(self) -> ClusterPaths:
-        """Where everything of it lies."""
+        """Its files."""
         return self._paths
 
     @property

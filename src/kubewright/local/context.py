@@ -24,15 +24,129 @@ from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.machine import LONG, Machine
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
-from kubewright.local import daemon_client
-from kubewright.local.daemon_client import ControlClient, Daemon, Reply
+from kubewright.local.daemon_client import ControlClient, Daemon, Reply, remedy_for
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 
-CRASHES: frozenset[str] = frozenset({"CrashLoop"})
-_CHECK_EVERY = 0.5
-"""Seconds between two looks at the components while something else is waited for."""
+_CHECK_EVERY: Final = 0.5
+"""Seconds between two checks of the components while something else is waited for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpRun:
+    """One `up`: what is to be brought up, and with what."""
+
+    paths: ClusterPaths
+    cluster: ClusterRecord
+    programs: Mapping[str, Path]
+    daemon: Daemon
+    clock: Clock
+    random: Random
+    reporter: Reporter
+    waiter: Waiter
+    within: float
+    start: float
+    free_leases: bool = False
+    """Whether the leases of leader election, if there are any, are of processes that have ended."""
+
+    @functools.cached_property
+    def host(self) -> RealHost:
+        """The control plane's machine."""
+        return machine_host(self.paths, self.cluster.control_plane.name, programs=self.programs, daemon=self.daemon)
+
+
+class WatchfulWaiter:
+    """Waits as another waiter does, and looks at the control plane now and then: `look` raises what makes waiting pointless.
+
+    A component with a bad flag shows itself in a second; without this it would be reported when the time is over.
+    """
+
+    def __init__(self, inner: Waiter, *, look: Callable[[], None], monotonic: Callable[[], float]) -> None:
+        self._inner = inner
+        self._look = look
+        self._monotonic = monotonic
+        self._looked = 0.0
+
+    def until(
+        self,
+        condition: Condition,
+        /,
+        *,
+        within: float,
+        saying: str,
+        every: float = 0.05,
+        at_most: float = 0.5,
+        diagnose: Callable[[], str] | None = None,
+        remedy: str = "",
+    ) -> Waited:
+        def watched() -> str | None:
+            reason = condition()
+            if reason is not None and self._monotonic() - self._looked >= _CHECK_EVERY:
+                self._looked = self._monotonic()
+                self._look()
+            return reason
+
+        return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
+
+
+def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
+    """Raise ComponentFailed, with its last lines, if a component crashes in a loop or cannot be started. Machines that leave do not count."""
+    components = [component for component in status.get("components", []) if component["machine"] not in leaving]
+    several = len({component["machine"] for component in components}) > 1
+    for component in components:
+        if component["state"] == "CrashLoop" or component.get("refused"):
+            lines = [component["reason"], *component.get("lastWords", [])]
+            where = f" of {component['machine']}" if several else ""
+            raise ComponentFailed(
+                f"{component['name']}{where} does not stay up",
+                detail="\n".join(lines),
+                remedy=f"{remedy_for(lines, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMachine(Machine):
+    """A machine whose components are looked at while something else is waited for: `look` raises what makes waiting pointless."""
+
+    look: Callable[[], None]
+
+    def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
+        """Make a client; nothing of a local cluster is behind a proxy."""
+        return KubeClient(access, clock=self.clock, timeout=timeout)
+
+    def waiter(self, reporter: Reporter) -> Waiter:
+        return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
+
+
+def machine_of(run: UpRun, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
+    """Return a machine of the cluster that an `up` works on."""
+    control = ControlClient(run.paths)
+    return LocalMachine(
+        at=lambda _: host, clock=clock or run.clock, random=run.random, layout=host.layout, look=lambda: require_alive(run, control)
+    )
+
+
+def require_alive(run: UpRun, control: ControlClient) -> None:
+    """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
+    run.daemon.require_alive()
+    if run.daemon.retried():
+        require_components(_status(control), leaving={machine.name for machine in run.cluster.leaving})
+
+
+def _status(control: ControlClient) -> Reply:
+    try:
+        return control.status()
+    except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
+        return {}
+
+
+def healthy(control: ControlClient, machine: str, name: str) -> str | None:
+    """Say what a component of a machine lacks, None if it is ready."""
+    for component in _status(control).get("components", []):
+        if (component["machine"], component["name"]) == (machine, name):
+            return None if component["state"] == "Ready" else component["reason"] or component["state"]
+    return "it has not been started"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +164,18 @@ class ControlPlaneJoins(Protocol):
 
     @property
     def newcomers(self) -> Sequence[str]:
-        """The machines that cannot do without an invitation: they have never joined, or lost what they had."""
+        """The machines that cannot do without credentials: they have never joined, or lost what they had."""
         ...
 
-    def start(self, invitation: JoinCredentials | None, configured: Configuration) -> None:
-        """Let newcomers join with an invitation, and look after the others; returns at once. `configured` is what the first machine is made of."""
+    def start(self, credentials: JoinCredentials | None, configured: Configuration) -> None:
+        """Let newcomers join with credentials, and look after the others; returns at once. `configured` is what the first machine is made of."""
         ...
 
     def finish(self) -> Iterable[Change]:
         """Wait until all have joined; return the changes. Raises what the first one that failed raised."""
         ...
 
-    def call_off(self) -> None:
+    def cancel(self) -> None:
         """End what still runs, and wait for that. Idempotent."""
         ...
 
@@ -102,133 +216,10 @@ class LocalContext(InitContext):
         return self.daemon.serving(waiter=self.plain)
 
     def reasons(self, names: Sequence[str]) -> Reasons:
-        """Return last words only: `look` tells what becomes of the processes."""
+        """Return last lines only: `look` says what becomes of the processes."""
         return LastWords(names, host=self.host)
 
     def mark(self, name: str) -> None:
         """Note that a milestone is reached now."""
         self.milestones[name] = round(self.clock.monotonic() - self.start, 3)
         self.reporter.emit(State(subject=name, state="reached", elapsed=self.milestones[name]))
-
-
-class WatchfulWaiter:
-    """Waits as another waiter does, and looks at the control plane now and then: `look` raises what makes waiting pointless.
-
-    A component with a bad flag shows itself in a second; without this it would be told when the time is over.
-    """
-
-    def __init__(self, inner: Waiter, *, look: Callable[[], None], monotonic: Callable[[], float]) -> None:
-        self._inner = inner
-        self._look = look
-        self._monotonic = monotonic
-        self._looked = 0.0
-
-    def until(
-        self,
-        condition: Condition,
-        /,
-        *,
-        within: float,
-        saying: str,
-        every: float = 0.05,
-        at_most: float = 0.5,
-        diagnose: Callable[[], str] | None = None,
-        remedy: str = "",
-    ) -> Waited:
-        def watched() -> str | None:
-            reason = condition()
-            if reason is not None and self._monotonic() - self._looked >= _CHECK_EVERY:
-                self._looked = self._monotonic()
-                self._look()
-            return reason
-
-        return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
-
-
-def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
-    """Raise ComponentFailed, with its last words, if a component crashes in a loop or cannot be started. Machines that leave do not count."""
-    components = [component for component in status.get("components", []) if component["machine"] not in leaving]
-    several = len({component["machine"] for component in components}) > 1
-    for component in components:
-        if component["state"] in CRASHES or component.get("refused"):
-            words = [component["reason"], *component.get("lastWords", [])]
-            where = f" of {component['machine']}" if several else ""
-            raise ComponentFailed(
-                f"{component['name']}{where} does not stay up",
-                detail="\n".join(words),
-                remedy=f"{daemon_client.remedy_for(words, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
-            )
-
-
-COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpRun:
-    """One `up`: what is to be brought up, and the means."""
-
-    paths: ClusterPaths
-    cluster: ClusterRecord
-    programs: Mapping[str, Path]
-    daemon: Daemon
-    clock: Clock
-    random: Random
-    reporter: Reporter
-    waiter: Waiter
-    within: float
-    start: float
-    free_leases: bool = False
-    """Whether the leases of leader election, if there are any, are of processes that have ended."""
-
-    @functools.cached_property
-    def host(self) -> RealHost:
-        """The control plane's machine."""
-        return machine_host(self.paths, self.cluster.control_plane.name, programs=self.programs, daemon=self.daemon)
-
-    def elapsed(self) -> float:
-        """Seconds since `up` began."""
-        return self.clock.monotonic() - self.start
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalMachine(Machine):
-    """A machine whose components are looked at while something else is waited for: `look` raises what makes waiting pointless."""
-
-    look: Callable[[], None]
-
-    def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
-        """Make a client; nothing of a local cluster is behind a proxy."""
-        return KubeClient(access, clock=self.clock, timeout=timeout)
-
-    def waiter(self, reporter: Reporter) -> Waiter:
-        return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
-
-
-def machine_of(work: UpRun, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
-    """Return a machine of the cluster that an `up` works on."""
-    control = ControlClient(work.paths)
-    return LocalMachine(
-        at=lambda _: host, clock=clock or work.clock, random=work.random, layout=host.layout, look=lambda: require_alive(work, control)
-    )
-
-
-def require_alive(work: UpRun, control: ControlClient) -> None:
-    """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
-    work.daemon.require_alive()
-    if work.daemon.retried():
-        require_components(_status(control), leaving={machine.name for machine in work.cluster.leaving})
-
-
-def _status(control: ControlClient) -> Reply:
-    try:
-        return control.status()
-    except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
-        return {}
-
-
-def healthy(control: ControlClient, machine: str, name: str) -> str | None:
-    """Say what a component of a machine lacks, None if it is ready."""
-    for component in _status(control).get("components", []):
-        if (component["machine"], component["name"]) == (machine, name):
-            return None if component["state"] == "Ready" else component["reason"] or component["state"]
-    return "it has not been started"

@@ -41,107 +41,72 @@ from kubewright.lifecycle.join.operation import SOURCES
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
 from kubewright.local import configuration, flags, record
-from kubewright.local.context import COMPONENTS, JoinCredentials, LocalContext, LocalMachine, UpRun, healthy, machine_of
+from kubewright.local.context import JoinCredentials, LocalContext, LocalMachine, UpRun, healthy, machine_of
 from kubewright.local.daemon_client import ControlClient
 from kubewright.local.join_phases import JOIN_PHASES, LocalJoinContext
 from kubewright.local.machine import machine_host
+from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord, MachineRecord
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.machine import Machine as BaseMachine
 
 
-class CancellableClock:
-    """A clock that lets nobody sleep on once all is called off: that ends every wait and every repetition."""
-
-    def __init__(self, inner: Clock, called_off: threading.Event) -> None:
-        self._inner = inner
-        self._called_off = called_off
-
-    def now(self) -> datetime:
-        return self._inner.now()
-
-    def monotonic(self) -> float:
-        return self._inner.monotonic()
-
-    def sleep(self, seconds: float) -> None:
-        """Sleep as the other clock does. Raises Interrupted once all is called off."""
-        if not self._called_off.is_set():
-            self._inner.sleep(seconds)
-        if self._called_off.is_set():
-            raise Interrupted("another part of the run ended it", remedy="run the same command again: it finishes what was begun")
-
-
-class NamedReporter:
-    """Tells on what happens on one of several machines. Changes are told when they are collected."""
-
-    def __init__(self, name: str, inner: Reporter) -> None:
-        self._name = name
-        self._inner = inner
-
-    def emit(self, event: Event, /) -> None:
-        if isinstance(event, Changed):
-            return
-        if isinstance(event, PhaseStarted | PhaseFinished | PhaseSkipped):
-            event = replace(event, phase=f"{self._name}/{event.phase}")
-        elif isinstance(event, Line):
-            event = replace(event, text=f"{self._name}: {event.text}")
-        self._inner.emit(event)
-
-
+LEASES: Final = ("kube-controller-manager", "kube-scheduler")
+_SYSTEM: Final = "kube-system"
 PRIVATE: Final = 0o700
 SHARED: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key", "etcd/ca.crt", "etcd/ca.key")
 """What a control plane cannot make, but has from the others."""
 
 
 class MachineJoins:
-    """The joins of one `up`. Implements `context.Joins`.
+    """The joins of one `up`. Implements `context.ControlPlaneJoins`.
 
-    made ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── call_off() ──> nothing runs
+    made ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── cancel() ──> nothing runs
     """
 
-    def __init__(self, work: UpRun) -> None:
-        self._work = work
-        self._called_off = threading.Event()
-        self._threads = ThreadPoolExecutor(max_workers=len(work.cluster.further), thread_name_prefix="join")
+    def __init__(self, run: UpRun) -> None:
+        self._run = run
+        self._cancelled = threading.Event()
+        self._threads = ThreadPoolExecutor(max_workers=len(run.cluster.further), thread_name_prefix="join")
         self._joins: list[Future[tuple[Change, ...]]] = []
 
     @functools.cached_property
     def newcomers(self) -> tuple[str, ...]:
-        now = self._work.clock.now()
-        return tuple(machine.name for machine in self._work.cluster.further if not _has_all(self._host(machine), now=now))
+        now = self._run.clock.now()
+        return tuple(machine.name for machine in self._run.cluster.further if not _has_all(self._host(machine), now=now))
 
-    def start(self, invitation: JoinCredentials | None, configured: Configuration) -> None:
+    def start(self, credentials: JoinCredentials | None, configured: Configuration) -> None:
         self._joins = [
-            self._threads.submit(self._join, machine, configured, invitation if machine.name in self.newcomers else None)
-            for machine in self._work.cluster.further
+            self._threads.submit(self._join, machine, configured, credentials if machine.name in self.newcomers else None)
+            for machine in self._run.cluster.further
         ]
 
     def finish(self) -> Iterable[Change]:
         done, _ = wait(self._joins, return_when=FIRST_EXCEPTION)
         for failed in (join for join in done if join.exception() is not None):
-            self._called_off.set()
+            self._cancelled.set()
             failed.result()
         return [change for join in self._joins for change in join.result()]
 
-    def call_off(self) -> None:
-        self._called_off.set()
+    def cancel(self) -> None:
+        self._cancelled.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _host(self, machine: MachineRecord) -> RealHost:
-        work = self._work
-        return machine_host(work.paths, machine.name, programs=work.programs, daemon=work.daemon, further=True)
+        run = self._run
+        return machine_host(run.paths, machine.name, programs=run.programs, daemon=run.daemon, further=True)
 
-    def _join(self, machine: MachineRecord, configured: Configuration, invitation: JoinCredentials | None) -> tuple[Change, ...]:
+    def _join(self, machine: MachineRecord, configured: Configuration, credentials: JoinCredentials | None) -> tuple[Change, ...]:
         """Run the phases of join on one machine. Runs in a thread."""
-        work, host = self._work, self._host(machine)
-        Files(durable=False).make(Directory(path=PurePosixPath(work.paths.machine(machine.name)), mode=PRIVATE))
-        request = MachineJoinRequest(work=work, machine=machine, host=host, configured=configured, invitation=invitation)
+        run, host = self._run, self._host(machine)
+        Files(durable=False).make(Directory(path=PurePosixPath(run.paths.machine(machine.name)), mode=PRIVATE))
+        request = MachineJoinRequest(run=run, machine=machine, host=host, configured=configured, credentials=credentials)
         done = operation.run(
             MACHINE_JOIN,
             request,
-            machine_of(work, host, clock=CancellableClock(work.clock, self._called_off)),
-            reporter=NamedReporter(machine.name, work.reporter),
+            machine_of(run, host, clock=CancellableClock(run.clock, self._cancelled)),
+            reporter=NamedReporter(machine.name, run.reporter),
         )
         if not cast("LocalJoinContext", done.context).joined_before:
             machine_record.save(host, replace(machine_record.of_join(done.context.join), finished=True))
@@ -152,15 +117,15 @@ class MachineJoins:
 class MachineJoinRequest:
     """The join of one machine; `configured` is what the first one is made of."""
 
-    work: UpRun
+    run: UpRun
     machine: MachineRecord
     host: RealHost
     configured: Configuration
-    invitation: JoinCredentials | None
+    credentials: JoinCredentials | None
 
     def administrator(self, _: JoinContext) -> Access:
         """Reach the cluster as a machine that is a part of it does, not as one that has to be let in."""
-        return load_access(self.work.host.layout.kubeconfig("admin"), read=self.work.host.read)
+        return load_access(self.run.host.layout.kubeconfig("admin"), read=self.run.host.read)
 
     def configuration(self, ctx: JoinContext) -> Configuration:
         """Return the cluster's configuration with this machine's places.
@@ -171,10 +136,10 @@ class MachineJoinRequest:
         quiet = replace(ctx.bound, reporter=SilentReporter())
         found = reading.configuration(replace(ctx, bound=quiet, sources=replace(ctx.sources, discover=self.administrator)))
         mine = configuration.load(
-            self.work.cluster.config,
+            self.run.cluster.config,
             machine=self.machine,
             layout=self.host.layout,
-            version=self.work.cluster.kubernetes_version,
+            version=self.run.cluster.kubernetes_version,
             detected=self.host.facts.detected,
             random=ctx.random,
         ).configuration
@@ -184,26 +149,26 @@ class MachineJoinRequest:
 def prepare(request: MachineJoinRequest, _: BaseMachine) -> Prepared[JoinConfiguration]:
     """Say what `join` is to do on the machine."""
     return Prepared(
-        configuration=join_configuration(request.machine, request.host, request.configured, request.invitation), host=request.host
+        configuration=join_configuration(request.machine, request.host, request.configured, request.credentials), host=request.host
     )
 
 
 def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) -> LocalJoinContext:
     """Make the context of the phases."""
-    work, machine, control = request.work, request.machine, ControlClient(request.work.paths)
+    run, machine, control = request.run, request.machine, ControlClient(request.run.paths)
     return LocalJoinContext(
         bound=bound,
         join=join,
         addresses=machine.addresses,
         sources=replace(
             SOURCES,
-            discover=request.administrator if request.invitation is None else discovering.be_let_in,
+            discover=request.administrator if request.credentials is None else discovering.be_let_in,
             configuration=request.configuration,
-            etcd=lambda ctx: _etcd(ctx, work.cluster),
+            etcd=lambda ctx: _etcd(ctx, run.cluster),
         ),
         health_checks={name: functools.partial(healthy, control, machine.name, name) for name in COMPONENTS},
         overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
-        first=work.cluster.control_plane.addresses.api_server,
+        first=run.cluster.control_plane.addresses.api_server,
         joined_before=_has_joined(request.host),
         look=cast("LocalMachine", bound.machine).look,
     )
@@ -229,7 +194,7 @@ def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
 
 
 def join_configuration(
-    machine: MachineRecord, host: RealHost, configured: Configuration, invitation: JoinCredentials | None
+    machine: MachineRecord, host: RealHost, configured: Configuration, credentials: JoinCredentials | None
 ) -> JoinConfiguration:
     """Return what `join` is to do on a machine: what the user's InitConfiguration says of the first one holds for all."""
     init = configured.init
@@ -237,20 +202,20 @@ def join_configuration(
     return JoinConfiguration(
         node_registration=replace(init.node_registration, name=machine.name),
         ca_cert_path=str(host.layout.certificate("ca")),
-        discovery=_discovery(invitation),
-        control_plane=JoinControlPlane(local_api_endpoint=endpoint, certificate_key=invitation.certificate_key if invitation else ""),
+        discovery=_discovery(credentials),
+        control_plane=JoinControlPlane(local_api_endpoint=endpoint, certificate_key=credentials.certificate_key if credentials else ""),
         patches_directory=init.patches_directory,
         timeouts=init.timeouts,
     )
 
 
-def _discovery(invitation: JoinCredentials | None) -> Discovery:
-    if invitation is None:
+def _discovery(credentials: JoinCredentials | None) -> Discovery:
+    if credentials is None:
         return Discovery()
     by_token = BootstrapTokenDiscovery(
-        token=invitation.token, api_server_endpoint=invitation.server.removeprefix("https://"), ca_cert_hashes=invitation.pins
+        token=credentials.token, api_server_endpoint=credentials.server.removeprefix("https://"), ca_cert_hashes=credentials.pins
     )
-    return Discovery(bootstrap_token=by_token, tls_bootstrap_token=invitation.token)
+    return Discovery(bootstrap_token=by_token, tls_bootstrap_token=credentials.token)
 
 
 def adapted(found: Configuration, *, mine: Configuration) -> Configuration:
@@ -271,8 +236,42 @@ def _has_joined(host: RealHost) -> bool:
     return found is not None and found.finished
 
 
-LEASES: Final = ("kube-controller-manager", "kube-scheduler")
-_SYSTEM: Final = "kube-system"
+class CancellableClock:
+    """A clock on which nobody sleeps once the run is cancelled: that ends every wait and every retry."""
+
+    def __init__(self, inner: Clock, cancelled: threading.Event) -> None:
+        self._inner = inner
+        self._cancelled = cancelled
+
+    def now(self) -> datetime:
+        return self._inner.now()
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep as the other clock does. Raises Interrupted once the run is cancelled."""
+        if not self._cancelled.is_set():
+            self._inner.sleep(seconds)
+        if self._cancelled.is_set():
+            raise Interrupted("another part of the run ended it", remedy="run the same command again: it finishes what was begun")
+
+
+class NamedReporter:
+    """Names the machine in the events of one of several. Changes are reported when they are collected."""
+
+    def __init__(self, name: str, inner: Reporter) -> None:
+        self._name = name
+        self._inner = inner
+
+    def emit(self, event: Event, /) -> None:
+        if isinstance(event, Changed):
+            return
+        if isinstance(event, PhaseStarted | PhaseFinished | PhaseSkipped):
+            event = replace(event, phase=f"{self._name}/{event.phase}")
+        elif isinstance(event, Line):
+            event = replace(event, text=f"{self._name}: {event.text}")
+        self._inner.emit(event)
 
 
 def free_leases(ctx: InitContext) -> Iterable[Change]:

@@ -30,15 +30,15 @@ from kubewright.local import daemon_process, record
 from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
 
-HOME_LOOK: Final = 2.0
-"""Seconds between two looks whether the state directory is still there."""
+DIRECTORY_CHECK_EVERY: Final = 2.0
+"""Seconds between two checks whether the state directory is still there."""
 HEAD_START: Final = 1.2
 """Seconds that the API server gets at most before the daemon loads the rest of itself; nobody can ask about the cluster until then."""
-_LOOK: Final = 0.02
+_PORT_CHECK_EVERY: Final = 0.02
 
 
 def main() -> int:
-    """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, told in the log."""
+    """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log."""
     preload()
     logs.configure()
     paths = ClusterPaths(Path(sys.argv[1]))
@@ -69,12 +69,12 @@ async def _serve(paths: ClusterPaths) -> None:
     cluster = record.load(paths.record)
     if cluster is None:
         raise KubewrightError(f"{paths.root} holds no cluster")
-    told = daemon_process.read_settings(paths)
+    settings = daemon_process.read_settings(paths)
     stopping = asyncio.Event()
     released = asyncio.Event()
     running = asyncio.get_running_loop()
     running.add_signal_handler(signal.SIGTERM, released.set)
-    machines = MachineSupervisors(paths, cluster, told)
+    machines = MachineSupervisors(paths, cluster, settings)
     await machines.start()
     await _head_start(machines.first)
     from kubewright.local.control_server import ControlServer  # loads the HTTP libraries: only now
@@ -82,21 +82,21 @@ async def _serve(paths: ClusterPaths) -> None:
     server = ControlServer(paths, cluster, machines, stopping=stopping, clock=SystemClock())
     await server.start()
     orphaned = asyncio.Event()
-    owner = _watch_owner(told.owner, orphaned)
-    homeless = asyncio.Event()
-    watch = asyncio.create_task(_watch_home(paths.root, homeless), name="state directory")
+    owner = _watch_owner(settings.owner, orphaned)
+    removed = asyncio.Event()
+    watch = asyncio.create_task(_watch_directory(paths.root, removed), name="state directory")
     try:
-        await _first(stopping, released, orphaned, homeless)
+        await _first(stopping, released, orphaned, removed)
     finally:
         watch.cancel()
         if owner is not None:
             running.remove_reader(owner)
             os.close(owner)
         await server.stop()
-        ending = stopping.is_set() or orphaned.is_set() or homeless.is_set() or not released.is_set()
+        ending = stopping.is_set() or orphaned.is_set() or removed.is_set() or not released.is_set()
         await (machines.stop() if ending else machines.release())
         await server.close()
-        if orphaned.is_set() and not stopping.is_set() and not homeless.is_set():
+        if orphaned.is_set() and not stopping.is_set() and not removed.is_set():
             from kubewright.local.down import remove_own
 
             await asyncio.to_thread(remove_own, paths)
@@ -110,7 +110,7 @@ async def _head_start(machine: record.MachineRecord) -> None:
     while (left := end - asyncio.get_running_loop().time()) > 0:
         if await serves_async(machine.address, machine.ports["api_server"], within=left):
             return
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_PORT_CHECK_EVERY)
 
 
 def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
@@ -125,11 +125,11 @@ def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
     return handle
 
 
-async def _watch_home(root: Path, gone: asyncio.Event) -> None:
+async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
     """Note that somebody removed the state directory: then nobody else can find what runs, and end it."""
     mine = _inode(root)
     while _inode(root) == mine:
-        await asyncio.sleep(HOME_LOOK)
+        await asyncio.sleep(DIRECTORY_CHECK_EVERY)
     gone.set()
 
 

@@ -19,22 +19,6 @@ from kubewright.http import unix
 from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
 
-REMEDIES: Final = (
-    ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
-    ("the disk is full", "free some space (`df -h` and `df -i` show it)"),
-    ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
-    ("cannot run as a process", "correct extraVolumes of the configuration"),
-    ("permission denied", "see the owner and the mode of the file that it names"),
-)
-"""A text in the last words, in small letters, and the remedy; the first row that fits."""
-
-
-def remedy_for(words: Iterable[str], default: str) -> str:
-    """Return the remedy that fits some last words."""
-    said = "\n".join(words).lower()
-    return next((remedy for text, remedy in REMEDIES if text in said), default)
-
-
 Reply = dict[str, Any]
 STOP_WITHIN: Final = 15.0
 """Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
@@ -42,6 +26,15 @@ LISTENS_WITHIN: Final = 20.0
 """Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 END_WITHIN: Final = 60.0
 """Seconds after which machines that are to end hang: unlike with `stop`, nobody ends them without the daemon."""
+
+REMEDIES: Final = (
+    ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
+    ("the disk is full", "free some space (`df -h` and `df -i` show it)"),
+    ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
+    ("cannot run as a process", "correct extraVolumes of the configuration"),
+    ("permission denied", "see the owner and the mode of the file that it names"),
+)
+"""A text in the last lines of a process that died, in small letters, and the remedy; the first row that fits."""
 
 
 class ControlClient:
@@ -135,7 +128,7 @@ class Daemon:
 
     @property
     def log(self) -> Path:
-        """Where it writes what it has to say."""
+        """Its log file."""
         return self._paths.daemon_log
 
     @property
@@ -156,7 +149,7 @@ class Daemon:
         self.retried()
 
     def retried(self) -> bool:
-        """Whether it knows of the last `retry`; it is told again where it did not answer. Until then components fail for old reasons."""
+        """Whether it knows of the last `retry`; it is asked again where it did not answer. Until then components fail for old reasons."""
         if self._retry_is_due:
             try:
                 self._control.retry()
@@ -168,18 +161,18 @@ class Daemon:
         return True
 
     def require_alive(self) -> None:
-        """Raise ComponentFailed, with its last words, if it has ended."""
+        """Raise ComponentFailed, with its last lines, if it has ended."""
         if not self.runs:
-            code = "" if self._process is None else _how(self._process.returncode)
-            words = daemon_process.last_lines(self._paths.daemon_log)
+            code = "" if self._process is None else _ending_of(self._process.returncode)
+            lines = daemon_process.last_lines(self._paths.daemon_log)
             raise ComponentFailed(
                 f"the daemon of cluster {self._paths.name!r} ended{code}",
-                detail="\n".join(words),
-                remedy=f"{remedy_for(words, f'see {self._paths.daemon_log}')}, then run `kubewright up` again",
+                detail="\n".join(lines),
+                remedy=f"{remedy_for(lines, f'see {self._paths.daemon_log}')}, then run `kubewright up` again",
             )
 
     def serving(self, *, waiter: Waiter) -> ControlClient:
-        """Wait until it listens on its control socket. Raises ComponentFailed with its last words if it ends before."""
+        """Wait until it listens on its control socket. Raises ComponentFailed with its last lines if it ends before."""
 
         def ready() -> str | None:
             self.require_alive()
@@ -191,5 +184,11 @@ class Daemon:
         return self._control
 
 
-def _how(code: int) -> str:
+def _ending_of(code: int) -> str:
     return f" with exit code {code}" if code >= 0 else f", killed by {signal.Signals(-code).name}"
+
+
+def remedy_for(lines: Iterable[str], default: str) -> str:
+    """Return the remedy that fits the last lines of a process that died."""
+    said = "\n".join(lines).lower()
+    return next((remedy for text, remedy in REMEDIES if text in said), default)

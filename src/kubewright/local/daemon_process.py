@@ -24,22 +24,6 @@ from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.supervisor.procfs import Mark
 
-
-def mark_of(paths: ClusterPaths) -> Mark:
-    """Return the mark of a cluster: without an id where its record is lost, or cannot be read, and any process of its directory is its own."""
-    try:
-        found = record.load(paths.record)
-    except HostError:
-        found = None
-    return Mark(directory=str(paths.root), id=found.id if found is not None else "")
-
-
-def marked_processes(paths: ClusterPaths) -> list[Identity]:
-    """Find every living process of a cluster, its daemon included."""
-    mark = mark_of(paths)
-    return RealProcesses().marked(mark.variables, shared=mark.shared)
-
-
 MODULE: Final = "kubewright.local.daemon"
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PYTHONPATH")
 
@@ -50,20 +34,25 @@ _NO_HOST_TRUST: Final = {"SSL_CERT_FILE": "/dev/null", "SSL_CERT_DIR": "/nonexis
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonSettings:
-    """What the daemon is told. `owner` is the process that it must not outlive, '' if it may."""
+    """What the daemon needs to know. `owner` is the process that it must not outlive, '' if it may."""
 
     programs: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
 
+    @classmethod
+    def of(cls, programs: Mapping[str, Path], *, owner: str) -> DaemonSettings:
+        """Return the settings of a daemon with these programs."""
+        return cls(programs={name: str(path) for name, path in programs.items()}, owner=owner)
 
-def write_settings(launch: DaemonSettings, paths: ClusterPaths) -> None:
-    """Write what the next daemon is told."""
-    content = json.dumps({"programs": dict(launch.programs), "owner": launch.owner}).encode()
+
+def write_settings(settings: DaemonSettings, paths: ClusterPaths) -> None:
+    """Write the settings of the next daemon."""
+    content = json.dumps({"programs": dict(settings.programs), "owner": settings.owner}).encode()
     Files(durable=False).write(File(path=PurePosixPath(_settings_file(paths)), content=content, mode=0o600))
 
 
 def read_settings(paths: ClusterPaths) -> DaemonSettings:
-    """Read what the daemon is told. Raises HostError."""
+    """Read the settings of the daemon. Raises HostError."""
     try:
         return DaemonSettings(**json.loads(_settings_file(paths).read_bytes()))
     except (OSError, ValueError, TypeError) as error:
@@ -119,7 +108,7 @@ def identity(paths: ClusterPaths) -> Identity | None:
 
 
 def write_identity(paths: ClusterPaths) -> None:
-    """Write this process down as the daemon."""
+    """Record this process as the daemon."""
     mine = Identity.of(os.getpid())
     Files(durable=False).write(File(path=PurePosixPath(paths.daemon_record), content=f"{mine}\n".encode(), mode=0o600))
 
@@ -132,3 +121,18 @@ def last_lines(path: Path, *, lines: int = 15) -> list[str]:
             return file.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:
         return []
+
+
+def mark_of(paths: ClusterPaths) -> Mark:
+    """Return the mark of a cluster: without an id where its record is lost, or cannot be read, and any process of its directory is its own."""
+    try:
+        found = record.load(paths.record)
+    except HostError:
+        found = None
+    return Mark(directory=str(paths.root), id=found.id if found is not None else "")
+
+
+def marked_processes(paths: ClusterPaths) -> list[Identity]:
+    """Find every living process of a cluster, its daemon included."""
+    mark = mark_of(paths)
+    return RealProcesses().marked(mark.variables, shared=mark.shared)

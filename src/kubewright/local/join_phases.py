@@ -46,7 +46,7 @@ class LocalJoinContext(JoinContext):
         return True
 
     def reasons(self, names: Sequence[str]) -> Reasons:
-        """Return last words only: `look` tells what becomes of the processes."""
+        """Return last lines only: `look` says what becomes of the processes."""
         return LastWords(names, host=self.host)
 
     @functools.cached_property

@@ -81,7 +81,7 @@ def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, cl
 
 
 def take_out(paths: ClusterPaths, *, reporter: Reporter | None = None) -> list[Path]:
-    """Take a cluster out of the kubeconfigs that `use` put it into; returns those that were changed. A file that cannot be changed is told of."""
+    """Take a cluster out of the kubeconfigs that `use` put it into; returns those that were changed. A file that cannot be changed is a warning."""
     reporter, changed = reporter or SilentReporter(), []
     owner_id, files = _remembered(paths)
     for path in files:

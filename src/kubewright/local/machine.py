@@ -71,7 +71,7 @@ class _KubeletService:
 
 
 class _JoiningKubeletService(_KubeletService):
-    """The service manager of a machine that joins: its kubelet is a part of the daemon that begins when it is told to."""
+    """The service manager of a machine that joins: its kubelet is a part of the daemon that begins on request."""
 
     def __init__(self, paths: ClusterPaths, machine: str, daemon: Daemon) -> None:
         super().__init__(daemon)

@@ -25,10 +25,10 @@ class MachineSupervisors:
     made ── start() ──> those of the record are supervised ── begin(), end() ──> ... ── stop() or release() ──> none is
     """
 
-    def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, told: DaemonSettings) -> None:
+    def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, settings: DaemonSettings) -> None:
         self._paths = paths
         self._cluster = cluster
-        self._programs = {name: Path(path) for name, path in told.programs.items()}
+        self._programs = {name: Path(path) for name, path in settings.programs.items()}
         self._supervisors: dict[str, Supervisor] = {}
 
     @property

@@ -1,4 +1,4 @@
-"""Where local clusters lie: one directory per cluster, everything of it below, mode 0700."""
+"""The files of local clusters: one directory per cluster, everything of it below, mode 0700."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ClusterPaths:
 
     @property
     def daemon_log(self) -> Path:
-        """What the daemon says."""
+        """The daemon's log."""
         return self.root / "daemon.log"
 
     @property
@@ -84,7 +84,7 @@ class ClusterPaths:
 
 
 def state_directory(given: str = "") -> Path:
-    """Return the directory in which clusters lie: the one given, else $XDG_STATE_HOME/kubewright/clusters.
+    """Return the directory of all clusters: the one given, else $XDG_STATE_HOME/kubewright/clusters.
 
     Raises UsageError where neither it nor a home directory is known.
     """
@@ -100,7 +100,7 @@ def state_directory(given: str = "") -> Path:
 
 
 def cluster_paths(name: str, *, state_dir: str = "") -> ClusterPaths:
-    """Return the places of a cluster. Raises UsageError for a name that cannot be part of host names and paths."""
+    """Return the paths of a cluster. Raises UsageError for a name that cannot be part of host names and paths."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} cannot be the name of a cluster", remedy="use up to 40 lower-case letters, digits and hyphens")
     return ClusterPaths(state_directory(state_dir) / name)

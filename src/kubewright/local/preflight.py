@@ -1,4 +1,4 @@
-"""What a local machine must have before a control plane is started on it: a table of checks, all run, all failures told at once."""
+"""What a local machine must have before a control plane is started on it: a table of checks, all run, all failures reported at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
 from kubewright.host.readers import Network
-from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord, MachineRecord
 
 SPACE: Final = 256 * 1024 * 1024
@@ -25,7 +25,6 @@ PORTS: Final = "ports"
 PORT_LOOKS, PORT_PAUSE = 10, 0.1
 """Looks at busy ports, and seconds between them: a process that was killed gives its ports back a moment after it seems to be gone."""
 
-PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 PORT_USERS: Final[Mapping[str, str]] = {
     "api_server": "kube-apiserver",
     "etcd_client": "etcd",
@@ -79,12 +78,12 @@ def _failures(subject: Subject) -> list[str]:
 
 
 def require_private(root: Path) -> None:
-    """Require that nobody else may enter a cluster's directory, before anything is written to it: keys will lie there. Raises HostError."""
+    """Require that nobody else may enter a cluster's directory, before anything is written to it: keys will be there. Raises HostError."""
     mode = root.lstat().st_mode & 0o777
     if mode & 0o077:
         raise HostError(
             f"{root} is open to other users",
-            detail=f"its mode is {mode:04o}; the keys of the cluster lie there",
+            detail=f"its mode is {mode:04o}; the keys of the cluster are there",
             remedy=f"see what is in it, then run `chmod 0700 {root}`",
         )
 
@@ -96,7 +95,7 @@ def _system(_: Subject) -> Iterable[str]:
 
 
 def _programs(subject: Subject) -> Iterable[str]:
-    for name in PROGRAMS:
+    for name in COMPONENTS:
         path = subject.programs.get(name)
         if path is None or not os.access(path, os.X_OK):
             yield f"{name} is not there; get it with `kubewright binaries fetch {name}`"
@@ -136,8 +135,3 @@ CHECKS: Final = (
     Check(name="disk", find=_space),
     Check(name="open-files", find=_descriptors),
 )
-
-
-def components_run(paths: ClusterPaths) -> bool:
-    """Whether any process of this cluster runs, its daemon aside."""
-    return bool(daemon_process.marked_processes(paths))

@@ -11,8 +11,9 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import BinariesError, KubewrightError
 from kubewright.base.events import Reporter, Warned
 from kubewright.binaries import Sources
-from kubewright.local.preflight import PROGRAMS
 
+COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+"""The components of a control plane: each is a static pod, and the program of its name."""
 KUBECTL: Final = "kubectl"
 
 
@@ -21,15 +22,15 @@ def components(version: str, *, sources: Sources, reporter: Reporter, clock: Clo
 
     Where something has to be got anyway, kubectl comes with it: one build makes all.
     """
-    located = binaries.locate(PROGRAMS, version=version, sources=sources)
+    located = binaries.locate(COMPONENTS, version=version, sources=sources)
     if located.missing:
-        wanted = (*PROGRAMS, KUBECTL) if with_kubectl else PROGRAMS
+        wanted = (*COMPONENTS, KUBECTL) if with_kubectl else COMPONENTS
         try:
             binaries.ensure(wanted, version=version, sources=sources, reporter=reporter, clock=clock)
         except BinariesError:
-            if binaries.locate(PROGRAMS, version=version, sources=sources).missing:
+            if binaries.locate(COMPONENTS, version=version, sources=sources).missing:
                 raise
-        located = binaries.locate(PROGRAMS, version=version, sources=sources)
+        located = binaries.locate(COMPONENTS, version=version, sources=sources)
     return {name: binary.path for name, binary in located.found.items()}
 
 

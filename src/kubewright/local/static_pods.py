@@ -15,7 +15,7 @@ from kubewright.local.supervisor.supervisor import Supervisor
 
 _RUNNING: Final = frozenset({ComponentPhase.RUNNING, ComponentPhase.READY, ComponentPhase.UNHEALTHY})
 _MESSAGE_LIMIT: Final = 2048
-"""Bytes of last words in a status; the kubelet keeps 80 lines or 2048 bytes (FallbackToLogsOnError)."""
+"""Bytes of a termination message in a status; the kubelet keeps 80 lines or 2048 bytes (FallbackToLogsOnError)."""
 
 Json = dict[str, Any]
 
@@ -78,7 +78,7 @@ class SupervisedPods:
         self.changed = asyncio.Event()
 
     async def follow(self) -> None:
-        """Tell the agent of every change."""
+        """Wake the agent after every change."""
         async for _ in self._supervisor.changes():
             self.changed.set()
 

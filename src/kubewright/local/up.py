@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
@@ -24,6 +25,9 @@ from kubewright.local.daemon_client import Daemon
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
+
+if TYPE_CHECKING:
+    from kubewright.local.context import UpRun
 
 PRIVATE = 0o700
 DYING = 0.1
@@ -83,28 +87,23 @@ def up(
         if options.config:
             _require_valid(paths, cluster, random)
         version = cluster.kubernetes_version
-        found_programs = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
-        running = daemon.runs or preflight.components_run(paths)
+        located = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
+        running = daemon.runs or bool(daemon_process.marked_processes(paths))
         fresh = _names(cluster) - (_names(found) if found is not None else frozenset())
-        subject = preflight.Subject(
-            paths=paths, record=cluster, programs=found_programs, network=RealNetwork(), running=running, fresh=fresh
-        )
+        subject = preflight.Subject(paths=paths, record=cluster, programs=located, network=RealNetwork(), running=running, fresh=fresh)
         preflight.run(subject, clock=clock)
         _write_down(paths, cluster, found)
-        if running and not daemon.runs:
-            _end_strays(paths)
-        daemon_process.write_settings(
-            DaemonSettings(programs={name: str(path) for name, path in found_programs.items()}, owner=options.owner), paths
-        )
+        if running:
+            _end_strays(paths, daemon)
+        daemon_process.write_settings(DaemonSettings.of(located, owner=options.owner), paths)
         with _undone_on_failure(paths, cluster), _explaining_a_dead_daemon(daemon, clock):
             daemon.start()  # it loads while we make keys
             from kubewright.local.context import UpRun
-            from kubewright.local.up_operation import bring_up
 
-            work = UpRun(
+            run = UpRun(
                 paths=paths,
                 cluster=cluster,
-                programs=found_programs,
+                programs=located,
                 daemon=daemon,
                 clock=clock,
                 random=random,
@@ -114,12 +113,9 @@ def up(
                 start=start,
                 free_leases=found is not None and not cluster.alone and (found.alone or not running),
             )
-            changes, api_ready = bring_up(work)
-            if cluster.leaving:  # those that stay may have other flags now
-                cluster = cluster.settled()
-                changes += bring_up(replace(work, cluster=cluster, free_leases=cluster.alone))[0]
+            changes, api_ready = _bring_up(run)
         if not cluster.made:
-            record.save(replace(cluster, made=True), paths.record)
+            record.save(replace(cluster.settled(), made=True), paths.record)
         total = clock.monotonic() - start
         reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
         if options.kubectl:
@@ -127,9 +123,20 @@ def up(
         return UpResult(changes=changes, created=found is None, api_ready=api_ready, total=total)
 
 
+def _bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
+    """Run the phases, and again where machines have left: those that stay may have other flags then."""
+    from kubewright.local.up_operation import bring_up
+
+    changes, api_ready = bring_up(run)
+    if run.cluster.leaving:
+        settled = run.cluster.settled()
+        changes += bring_up(replace(run, cluster=settled, free_leases=settled.alone))[0]
+    return changes, api_ready
+
+
 @contextmanager
 def _locked(paths: ClusterPaths) -> Iterator[None]:
-    """Hold the cluster's lock; it goes, and the directory with it, if no cluster came of what was wished."""
+    """Hold the cluster's lock; it goes, and the directory with it, if no cluster was made."""
     lock = Lock(PurePosixPath(paths.lock), doing=f"up of cluster {paths.name}")
     lock.acquire()
     try:
@@ -143,7 +150,7 @@ def _locked(paths: ClusterPaths) -> Iterator[None]:
 
 
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:
-    """Return the cluster as wished. One that never came up may change its configuration."""
+    """Return the cluster as asked for. One that never came up may change its configuration."""
     if found is None or not found.made:
         base = _new_record(paths, options, found, claims, random)
     else:
@@ -183,7 +190,7 @@ def _write_down(paths: ClusterPaths, cluster: ClusterRecord, found: ClusterRecor
 
 def _has_leftover_files(paths: ClusterPaths) -> bool:
     """Tell whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
-    return preflight.components_run(paths) or paths.machines.exists() or paths.nodes.exists()
+    return bool(daemon_process.marked_processes(paths)) or paths.machines.exists() or paths.nodes.exists()
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
@@ -213,16 +220,17 @@ def _new_record(
     )
 
 
-def _end_strays(paths: ClusterPaths) -> None:
+def _end_strays(paths: ClusterPaths, daemon: Daemon) -> None:
     """End daemons that nobody knows any more, their records lost: two would be in each other's way. Components go on."""
     from kubewright.local.down import end_daemons
 
-    end_daemons(paths)
+    if not daemon.runs:
+        end_daemons(paths)
 
 
 @contextmanager
 def _explaining_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
-    """Say that the daemon died, and its last words, where all that a phase could say is that nobody answered."""
+    """Say that the daemon died, with its last lines, where all that a phase could say is that nobody answered."""
     try:
         yield
     except APIError:

@@ -23,8 +23,9 @@ from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.local import configuration, flags
-from kubewright.local.context import COMPONENTS, ControlPlaneJoins, LocalContext, LocalMachine, UpRun, healthy, machine_of
+from kubewright.local.context import ControlPlaneJoins, LocalContext, LocalMachine, UpRun, healthy, machine_of
 from kubewright.local.daemon_client import ControlClient
+from kubewright.local.programs import COMPONENTS
 from kubewright.local.up_phases import UP_PHASES
 
 
@@ -32,34 +33,34 @@ from kubewright.local.up_phases import UP_PHASES
 class UpRequest:
     """What `up` does to the first machine, and the joins of further ones, None where there are none to be."""
 
-    work: UpRun
+    run: UpRun
     joins: ControlPlaneJoins | None
 
 
-def bring_up(work: UpRun) -> tuple[tuple[Change, ...], float]:
+def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
     """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
-    with further_joins(work) as joins:
-        done = operation.run(UP, UpRequest(work=work, joins=joins), machine_of(work, work.host), reporter=work.reporter)
+    with further_joins(run) as joins:
+        done = operation.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
     milestones = cast("LocalContext", done.context).milestones
-    if done.changes or not work.paths.timings.exists():  # a run that was killed may have left the last one nothing to change
-        save_timings(work, milestones)
+    if done.changes or not run.paths.timings.exists():  # a run that was killed may have left the last one nothing to change
+        save_timings(run, milestones)
     return done.changes, milestones["apiReady"]
 
 
 def prepare(request: UpRequest, machine: Machine) -> Prepared[Configuration]:
     """Load the configuration of the first machine. Raises as `configuration.load` does."""
-    work = request.work
+    run = request.run
     loaded = configuration.load(
-        work.cluster.config,
-        machine=work.cluster.control_plane,
-        layout=work.host.layout,
-        version=work.cluster.kubernetes_version,
-        detected=work.host.facts.detected,
+        run.cluster.config,
+        machine=run.cluster.control_plane,
+        layout=run.host.layout,
+        version=run.cluster.kubernetes_version,
+        detected=run.host.facts.detected,
         random=machine.random,
     )
     return Prepared(
         configuration=loaded.configuration,
-        host=work.host,
+        host=run.host,
         warnings=loaded.warnings,
         skip=tuple(_skipped(loaded.configuration.init.skip_phases)),
     )
@@ -73,48 +74,48 @@ def _skipped(names: Sequence[str]) -> list[str]:
 
 def context(request: UpRequest, configured: Configuration, bound: Bound) -> LocalContext:
     """Make the context of the phases."""
-    work, joins = request.work, request.joins
-    machine, control = work.cluster.control_plane, ControlClient(work.paths)
+    run, joins = request.run, request.joins
+    machine, control = run.cluster.control_plane, ControlClient(run.paths)
     return LocalContext(
         bound=bound,
         configuration=configured,
-        layout=work.host.layout,
+        layout=run.host.layout,
         addresses=machine.addresses,
         look=cast("LocalMachine", bound.machine).look,
-        overrides=lambda component: flags.overrides(component, machine.addresses, alone=work.cluster.alone),
+        overrides=lambda component: flags.overrides(component, machine.addresses, alone=run.cluster.alone),
         health_checks={name: functools.partial(healthy, control, machine.name, name) for name in COMPONENTS},
         request=InitRequest(upload_certs=joins is not None, show_certificate_key=False),
-        record=work.cluster,
-        paths=work.paths,
-        daemon=work.daemon,
+        record=run.cluster,
+        paths=run.paths,
+        daemon=run.daemon,
         joins=joins,
-        free_leases=work.free_leases,
-        plain=work.waiter,
-        within=work.within,
-        start=work.start,
+        free_leases=run.free_leases,
+        plain=run.waiter,
+        within=run.within,
+        start=run.start,
     )
 
 
 @contextmanager
-def further_joins(work: UpRun) -> Iterator[ControlPlaneJoins | None]:
-    """Give what lets further control planes join, None where there are none to be; joins that still run in the end are called off."""
-    if not work.cluster.further:
+def further_joins(run: UpRun) -> Iterator[ControlPlaneJoins | None]:
+    """Yield the joins of further control planes, None where there are to be none; those that still run in the end are cancelled."""
+    if not run.cluster.further:
         yield None
         return
     from kubewright.local.control_planes import MachineJoins
 
-    joins = MachineJoins(work)
+    joins = MachineJoins(run)
     try:
         yield joins
     finally:
-        joins.call_off()
+        joins.cancel()
 
 
 UP: Final = Operation(name="up", phases=UP_PHASES, configure=prepare, context=context, policy=Policy(locks=False))
 """The part of `up` that is done to the first machine. The cluster has a lock, and a record, of its own."""
 
 
-def save_timings(work: UpRun, milestones: Mapping[str, float]) -> None:
+def save_timings(run: UpRun, milestones: Mapping[str, float]) -> None:
     """Keep the milestones of this run for `local status`."""
     content = json.dumps(milestones).encode()
-    Files(durable=False).write(File(path=PurePosixPath(work.paths.timings), content=content, mode=0o600))
+    Files(durable=False).write(File(path=PurePosixPath(run.paths.timings), content=content, mode=0o600))

@@ -20,6 +20,7 @@ from kubewright.lifecycle.init import cluster, joining, phases
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.steps.waiting import api_server, until
 from kubewright.local.context import JoinCredentials, LocalContext
+from kubewright.local.programs import COMPONENTS
 from kubewright.pki import pins, specs, table
 from kubewright.tokens import secrets
 from kubewright.workflow.phases import Phase, Phases, Step
@@ -39,8 +40,6 @@ BEGUN_WITHIN: Final = 30.0
 REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 """Phases of an agent that has seen its Node."""
 
-STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-
 _LEAVING: Final = "kubewright.local.control_planes"
 _HANDSHAKE: Final = 0.5
 """Seconds until a handshake is given up, so that a component that dies is seen."""
@@ -52,7 +51,7 @@ _ASKED: Final = 3
 
 def images(ctx: InitContext) -> Iterable[Change]:
     """Require the programs of the static pods; images of pods that are only played need not be there."""
-    for component in STATIC_PODS:
+    for component in COMPONENTS:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
 
 
@@ -93,31 +92,31 @@ def join_nodes(ctx: InitContext) -> Iterable[Step]:
         local.control.restart(nodes=lost)
         for name in lost:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="its Node was deleted")
-    yield from _invite(local, fresh)
+    yield from _start_joins(local, fresh)
 
 
-def _invite(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
+def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
     """Let new workers join, and the further control planes, which are looked after in any case."""
     planes = local.joins.newcomers if local.joins is not None else []
-    invitation = None
+    credentials = None
     if fresh or planes:
         token = replace(joining.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
         yield from joining.token_secrets(local, [token])
         yield joining.publish(local, [*local.configuration.init.bootstrap_tokens, token])
-        invitation = JoinCredentials(
+        credentials = JoinCredentials(
             server=specs.server(table.Endpoint.CONTROL_PLANE, local.configuration, local.addresses),
             token=token.token,
             pins=tuple(str(pin) for pin in pins.of_bundle(local.certificates.read("ca.crt") or b"")),
             certificate_key=local.certificate_key if planes else "",
         )
-    if fresh and invitation is not None:
-        local.control.join(nodes=fresh, server=invitation.server, token=invitation.token, pins=invitation.pins)
+    if fresh and credentials is not None:
+        local.control.join(nodes=fresh, server=credentials.server, token=credentials.token, pins=credentials.pins)
         for name in fresh:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
     if planes:
         yield from cluster.upload_certs(local)
     if local.joins is not None:
-        local.joins.start(invitation, local.configuration)
+        local.joins.start(credentials, local.configuration)
 
 
 def joined(ctx: InitContext) -> Iterable[Step]:

@@ -28,8 +28,9 @@ from kubewright.testing.settings import Settings
 if TYPE_CHECKING:
     import pytest
 
-
-WITHIN = 1800.0
+EVERY: Final = 10.0
+"""Seconds between two lines about one task."""
+WITHIN: Final = 1800.0
 """Seconds for another process of the run to bring the cluster up: it may have to build the programs first."""
 
 
@@ -106,10 +107,6 @@ def _account(client: KubeClient, namespace: str) -> str | None:
     return None
 
 
-EVERY: Final = 10.0
-"""Seconds between two lines about one task."""
-
-
 class TerminalLines:
     """A reporter that writes progress and warnings past pytest's capturing; silent in workers, which have no terminal."""
 
@@ -117,7 +114,7 @@ class TerminalLines:
         self._terminal = config.pluginmanager.getplugin("terminalreporter")
         self._capture = config.pluginmanager.getplugin("capturemanager")
         self._clock = clock or SystemClock()
-        self._told: dict[str, float] = {}
+        self._written: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def emit(self, event: events.Event, /) -> None:
@@ -130,9 +127,9 @@ class TerminalLines:
     def _due(self, task: str) -> bool:
         now = self._clock.monotonic()
         with self._lock:
-            if now - self._told.get(task, -EVERY) < EVERY:
+            if now - self._written.get(task, -EVERY) < EVERY:
                 return False
-            self._told[task] = now
+            self._written[task] = now
             return True
 
     def _write(self, text: str) -> None:

@@ -12,7 +12,6 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.binaries import Sources, golang
-from kubewright.local import preflight
 from kubewright.local import programs as of_cluster
 
 VERSION = "v1.36.3"
@@ -45,7 +44,7 @@ def bring(found: Sources) -> list[str]:
 
 def test_kubectl_comes_with_the_components_in_one_build(go: FakeGo, tmp_path: Path) -> None:
     there = sources(tmp_path)
-    assert sorted(components(there)) == sorted(preflight.PROGRAMS)
+    assert sorted(components(there)) == sorted(of_cluster.COMPONENTS)
     assert of_cluster.find_kubectl(VERSION, sources=there) is not None
     assert len(go.builds()) == 2  # etcd's, and Kubernetes'
     calls = len(go.calls())
@@ -80,7 +79,7 @@ def test_components_that_cannot_be_had_are_told_once(go: FakeGo, tmp_path: Path)
 @pytest.fixture
 def chosen(tmp_path: Path) -> Path:
     """A directory of the user's with all components and no kubectl."""
-    for name in preflight.PROGRAMS:
+    for name in of_cluster.COMPONENTS:
         programs.put(tmp_path / "chosen", name, programs.program(name))
     return tmp_path / "chosen"
 
@@ -102,7 +101,7 @@ def test_a_directory_of_the_users_that_lacks_kubectl_is_named_and_nothing_built(
 def test_a_kubectl_of_another_version_in_the_users_directory_is_told_of(go: FakeGo, tmp_path: Path, chosen: Path) -> None:
     programs.put(chosen, "kubectl", programs.elf_program("Client Version: v1.35.4"))
     there = sources(tmp_path, chosen)
-    assert len(components(there)) == len(preflight.PROGRAMS)
+    assert len(components(there)) == len(of_cluster.COMPONENTS)
     [warning] = bring(there)
     assert str(chosen / "kubectl") in warning
     assert of_cluster.find_kubectl(VERSION, sources=there) is None

@@ -105,6 +105,16 @@ async def until(
     raise AssertionError(supervisor.snapshot())
 
 
+async def ready(supervisor: Supervisor, *pods: str, within: float = 60) -> None:
+    """Wait until pods are ready, etcd if none is named."""
+    async with asyncio.timeout(within):
+        async for states in supervisor.changes():
+            found = [[state.ready for state in states if state.pod == pod] for pod in pods or ("etcd",)]
+            if all(rows and all(rows) for rows in found):
+                return
+    raise AssertionError(supervisor.snapshot())
+
+
 def is_ready(state: ComponentState) -> bool:
     return state.phase is ComponentPhase.READY
 

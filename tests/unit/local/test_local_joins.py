@@ -131,11 +131,11 @@ def test_data_of_a_member_that_etcd_has_forgotten_is_not_thrown_away(
 
 
 def test_a_clock_that_ends_lets_nobody_sleep_on() -> None:
-    inner, called_off = FakeClock(), threading.Event()
-    clock = CancellableClock(inner, called_off)
+    inner, cancelled = FakeClock(), threading.Event()
+    clock = CancellableClock(inner, cancelled)
     clock.sleep(2.0)
     assert (clock.monotonic(), clock.now()) == (inner.monotonic(), inner.now()) == (2.0, inner.now())
-    called_off.set()
+    cancelled.set()
     with pytest.raises(Interrupted):
         clock.sleep(2.0)
     assert inner.monotonic() == 2.0

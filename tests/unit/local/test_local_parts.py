@@ -32,10 +32,11 @@ from kubewright.local.daemon_client import ControlClient, Daemon, Reply
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord, MachineRecord
 
 MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
-PROGRAMS = dict.fromkeys(preflight.PROGRAMS, Path("/bin/true"))
+PROGRAMS = dict.fromkeys(COMPONENTS, Path("/bin/true"))
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ class Dying(FakeNetwork):
 
 def subject(where: ClusterPaths, **parts: object) -> preflight.Subject:
     wanted = {
-        "places": where,
+        "paths": where,
         "record": ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)),
         "programs": PROGRAMS,
         "network": FakeNetwork(),
@@ -419,14 +420,14 @@ def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: C
     stand_in(where)
     control = Busy(where, deaf=deaf)
     daemon = Daemon(where, control=control)
-    work = cast("UpRun", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,))))
+    run = cast("UpRun", SimpleNamespace(daemon=daemon, cluster=ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,))))
     daemon.retry()
     for _ in range(5):
-        require_alive(work, control)
+        require_alive(run, control)
     assert control.retries == deaf + 1
     control.state = "CrashLoop"
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
-        require_alive(work, control)
+        require_alive(run, control)
 
 
 def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: ClusterPaths) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from supervisor_kit import NODE, Machine, alive, eventually, is_ready, pod, script, state_of, until
+from supervisor_kit import NODE, Machine, alive, eventually, is_ready, pod, ready, script, state_of, until
 
 from kubewright.local.supervisor.process import stop_orphans
 from kubewright.local.supervisor.procfs import Mark
@@ -75,7 +75,7 @@ async def test_a_process_is_adopted_and_not_restarted(machine: Machine) -> None:
         pid = record_pid(machine)
     assert alive(pid)
     async with machine.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=5)
+        await ready(supervisor)
         state = state_of(supervisor)
         assert (state.pid, state.restarts, state.adopted) == (pid, 1, True)
         assert [line async for line in supervisor.read_log("etcd")] == [b"hello\n", b"hello\n"]
@@ -92,7 +92,7 @@ async def test_an_adopted_process_is_stopped_with_its_supervisor(machine: Machin
     with killed_supervisor(machine):
         pid = await running(machine)
     async with machine.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=5)
+        await ready(supervisor)
     assert not alive(pid)
     assert list(machine.run.iterdir()) == []
 
@@ -103,7 +103,7 @@ async def test_a_lost_record_loses_no_process(machine: Machine) -> None:
         pid = await running(machine)
     (machine.run / "etcd.json").write_text("{")
     async with machine.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=5)
+        await ready(supervisor)
         assert (state_of(supervisor).pid, state_of(supervisor).restarts) == (pid, 0)
 
 
@@ -113,7 +113,7 @@ async def test_a_process_of_another_manifest_is_replaced(machine: Machine) -> No
         pid = await running(machine)
     machine.write(script("echo changed; exec sleep 1000"))
     async with machine.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=5)
+        await ready(supervisor)
         state = state_of(supervisor)
         assert (state.restarts, state.adopted) == (0, False)
         assert not alive(pid)
@@ -150,7 +150,7 @@ async def test_a_process_that_died_meanwhile_counts_as_a_restart(machine: Machin
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: not alive(pid))
     async with machine.supervised() as supervisor:
-        await supervisor.wait_ready(["etcd"], within=5)
+        await ready(supervisor)
         assert state_of(supervisor).restarts == 1
 
 
@@ -158,12 +158,12 @@ async def test_a_released_process_is_taken_over_in_the_same_daemon(machine: Mach
     machine.write(pod())
     first = machine.supervisor()
     await first.start()
-    await first.wait_ready(["etcd"], within=5)
+    await ready(first)
     pid = state_of(first).pid
     await first.release()
     await first.release()
     async with machine.supervised() as second:
-        await second.wait_ready(["etcd"], within=5)
+        await ready(second)
         assert state_of(second).pid == pid
         os.kill(pid, signal.SIGKILL)
         state = await until(second, lambda state: state.last_exit is not None)

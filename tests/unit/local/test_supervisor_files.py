@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from supervisor_kit import Machine, descriptors, eventually, pod
+from supervisor_kit import Machine, descriptors, eventually, pod, ready
 
 from kubewright.base.errors import HostError
 from kubewright.base.fields import FieldPath
@@ -119,7 +119,7 @@ async def test_changes_of_a_directory_are_seen(tmp_path: Path, monkeypatch: pyte
     before = descriptors()
     watch = DirectoryWatch(tmp_path, look, inotify=inotify)
     watch.start()
-    assert watch.told is inotify
+    assert watch.uses_inotify is inotify
     for change in (lambda: (tmp_path / "a").write_text("x"), lambda: (tmp_path / "a").rename(tmp_path / "b"), (tmp_path / "b").unlink):
         seen = looks
         change()
@@ -136,20 +136,20 @@ async def test_without_inotify_instances_it_polls(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(manifests, "_open", none_left)
     watch = DirectoryWatch(tmp_path, lambda: None)
     watch.start()
-    assert not watch.told
+    assert not watch.uses_inotify
     await watch.stop()
 
 
 async def test_a_directory_that_was_replaced_is_watched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "LOOK_ANYWAY_EVERY", 0.05)
+    monkeypatch.setattr(manifests, "RESYNC_EVERY", 0.05)
     machine = Machine(tmp_path)
     async with machine.supervised(pod("a")) as supervisor:
-        await supervisor.wait_ready(["a"], within=5)
+        await ready(supervisor, "a")
         (tmp_path / "manifests").rename(tmp_path / "old")
         await eventually(lambda: supervisor.snapshot() == [])
         machine.write(pod("b"))
         await asyncio.sleep(0.1)
-        await supervisor.wait_ready(["b"], within=5)
+        await ready(supervisor, "b")
 
 
 def record(**parts: object) -> ComponentRecord:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from supervisor_kit import Machine, eventually, script
+from supervisor_kit import Machine, eventually, ready, script
 
 from kubewright.base.clock import FakeClock
 from kubewright.local.supervisor import logs
@@ -138,7 +138,7 @@ async def test_a_component_writes_on_while_its_log_is_rotated(tmp_path: Path) ->
     machine = Machine(tmp_path)
     loop = script("n=0; while [ $n -lt 400 ]; do echo line $n; n=$((n+1)); sleep 0.001; done; exec sleep 1000")
     async with machine.supervised(loop) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=5)
+        await ready(supervisor)
         log = machine.logs / "etcd.log"
         lines = supervisor.read_log("etcd", follow=True)
         seen = []

@@ -13,7 +13,7 @@ import pytest
 import trustme
 from hypothesis import given
 from hypothesis import strategies as st
-from supervisor_kit import Machine, is_ready, pod, state_of, until
+from supervisor_kit import Machine, is_ready, pod, ready, state_of, until
 
 from kubewright.base.fields import FieldPath
 from kubewright.local.supervisor import termination
@@ -273,7 +273,7 @@ async def test_a_component_that_stops_answering_is_killed_and_started_again(tmp_
     target = {"httpGet": {"port": port, "path": "/"}, "periodSeconds": 1, "failureThreshold": 1}
     rows = {"livenessProbe": target, "readinessProbe": target, "startupProbe": target | {"failureThreshold": 60}}
     async with Machine(tmp_path).supervised(pod("etcd", "python", "-c", code, str(flag), str(port), container=rows)) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=10)
+        await ready(supervisor)
         first = state_of(supervisor).pid
         flag.touch()
         state = await until(supervisor, lambda state: state.last_exit is not None)

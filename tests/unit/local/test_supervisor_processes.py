@@ -18,12 +18,12 @@ from supervisor_kit import (
     is_ready,
     of_session,
     pod,
+    ready,
     script,
     state_of,
     until,
 )
 
-from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import State
 from kubewright.local.supervisor import termination
 from kubewright.local.supervisor.process import DOWN, StopStage
@@ -39,7 +39,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 async def test_a_manifest_becomes_a_process_and_its_removal_ends_it(machine: Machine) -> None:
     async with machine.supervised() as supervisor:
         path = machine.write(pod())
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         state = state_of(supervisor)
         assert (state.restarts, state.pod, state.container, state.adopted) == (0, "etcd", "etcd", False)
         await eventually(lambda: state_of(supervisor).rss_bytes > 0)  # none in the instant of exec
@@ -52,7 +52,7 @@ async def test_a_manifest_becomes_a_process_and_its_removal_ends_it(machine: Mac
 
 async def test_phases_are_told_in_order(machine: Machine) -> None:
     async with machine.supervised(pod()) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
     told = [event for event in machine.reporter.events if isinstance(event, State)]
     assert [event.state for event in told] == ["Running", "Ready", "Stopped"]
     assert {event.subject for event in told} == {"node1/etcd"}
@@ -93,7 +93,7 @@ async def test_a_process_sees_nothing_of_ours_but_what_its_manifest_says(machine
 
 async def test_a_killed_process_is_started_again_at_once(machine: Machine) -> None:
     async with machine.supervised(pod()) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         first = state_of(supervisor).pid
         os.kill(first, signal.SIGKILL)
         state = await until(supervisor, lambda state: is_ready(state) and state.pid != first)
@@ -104,7 +104,7 @@ async def test_a_killed_process_is_started_again_at_once(machine: Machine) -> No
 
 async def test_a_changed_manifest_restarts_and_a_comment_does_not(machine: Machine) -> None:
     async with machine.supervised(script("echo one; exec sleep 1000")) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         before = state_of(supervisor)
         machine.write(script("echo one; exec sleep 1000") | {"status": {}} | {"status": {}})
         changed = await until(supervisor, lambda state: is_ready(state) and state.manifest_hash != before.manifest_hash)
@@ -118,12 +118,12 @@ async def test_a_changed_manifest_restarts_and_a_comment_does_not(machine: Machi
 
 async def test_the_last_of_many_changes_is_what_runs(machine: Machine) -> None:
     async with machine.supervised(script("exec sleep 1000")) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         for number in range(10):
             machine.write(script(f"echo number {number}; exec sleep 1000"))
             await asyncio.sleep(0.005)
         await eventually(lambda: "number 9" in supervisor.last_lines("etcd"))
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         pid = state_of(supervisor).pid
     assert not alive(pid)
 
@@ -139,7 +139,7 @@ async def test_the_last_of_many_changes_is_what_runs(machine: Machine) -> None:
 )
 async def test_a_broken_manifest_changes_nothing_but_the_reason(machine: Machine, broken, said: str) -> None:
     async with machine.supervised(pod()) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         before = state_of(supervisor)
         machine.write(broken, "etcd")
         state = await until(supervisor, lambda state: said in state.reason)
@@ -155,59 +155,40 @@ async def test_a_manifest_that_never_worked_is_shown_by_its_file(machine: Machin
         state = state_of(supervisor, "odd")
         assert (state.phase, state.pid) == (ComponentPhase.WAITING, None)
         assert "odd.yaml" in state.reason
-        with pytest.raises(ComponentFailed) as caught:
-            await supervisor.wait_ready(["odd"], within=60)
-        assert "odd.yaml" in caught.value.detail
+        assert list(supervisor.refused()) == ["odd"]
+        assert "odd.yaml" in supervisor.refused()["odd"]
 
 
 async def test_a_component_that_dies_of_a_busy_port_says_so_in_its_own_words(machine: Machine) -> None:
     words = "bind: address already in use"
     never = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     async with machine.supervised(script(f"echo starting; echo {words} >&2; exit 7", container=never)) as supervisor:
-        with pytest.raises(ComponentFailed) as caught:
-            await supervisor.wait_ready(["etcd"], within=60)
-        assert "etcd does not stay up: exit code 7" in caught.value.what
-        assert caught.value.detail.splitlines() == ["starting", words]
-        assert str(machine.logs / "etcd.log") in caught.value.remedy
-        state = state_of(supervisor)
-        assert state.phase is ComponentPhase.CRASH_LOOP
-        assert words in state.reason
+        state = await until(supervisor, lambda state: state.phase is ComponentPhase.CRASH_LOOP)
+        assert state.reason.startswith(f"exit code 7: {words} (next start after ")
+        assert supervisor.last_lines("etcd") == ["starting", words]
         assert state.last_exit is not None
         assert (state.last_exit.code, state.last_exit.last_lines) == (7, ("starting", words))
         assert supervisor.last_lines("etcd", lines=1) == [words]
 
 
-async def test_waiting_again_tries_again_at_once(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_retry_does_not_wait_for_the_end_of_the_back_off(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(termination, "FIRST", 0.01)
+    monkeypatch.setattr(termination, "SECOND", 50)
     cause = machine.root / "cause"
     cause.touch()
     probe = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     failing = script(f"[ ! -e {cause} ] || exit 1; exec sleep 1000", container=probe)
     async with machine.supervised(failing) as supervisor:
-        with pytest.raises(ComponentFailed):
-            await supervisor.wait_ready(["etcd"], within=60)
-        monkeypatch.setattr(termination, "SECOND", 50)
-        await until(supervisor, lambda state: "next start after 60 s" in state.reason)
+        await until(supervisor, lambda state: "next start after 50 s" in state.reason)
         cause.unlink()
-        with pytest.raises(WaitTimeout):
-            await supervisor.wait_ready(["etcd"], within=0.2)
-        assert state_of(supervisor).phase is ComponentPhase.RUNNING
+        supervisor.retry()
+        await until(supervisor, lambda state: state.phase is ComponentPhase.RUNNING)
 
 
 async def test_a_program_that_cannot_be_executed_is_named(machine: Machine) -> None:
     async with machine.supervised(pod("etcd", "missing")) as supervisor:
-        with pytest.raises(ComponentFailed) as caught:
-            await supervisor.wait_ready(["etcd"], within=60)
-    assert "/nonexistent/program cannot be started: No such file or directory" in caught.value.what
-
-
-async def test_a_wait_that_ends_in_vain_says_how_each_one_is(machine: Machine) -> None:
-    never = {"readinessProbe": {"tcpSocket": {"port": 1, "host": "127.0.0.1"}}}
-    async with machine.supervised(script("echo hello; exec sleep 1000", container=never)) as supervisor:
-        with pytest.raises(WaitTimeout) as caught:
-            await supervisor.wait_ready(["etcd", "other"], within=0.3)
-        assert state_of(supervisor).phase is ComponentPhase.RUNNING
-    assert caught.value.detail.splitlines() == ["etcd: Running, nothing listens on 127.0.0.1:1", "hello", "other: no manifest"]
+        state = await until(supervisor, lambda state: state.phase is ComponentPhase.CRASH_LOOP)
+    assert "/nonexistent/program cannot be started: No such file or directory" in state.reason
 
 
 async def test_nothing_of_a_stopped_component_is_left_even_if_it_ignores_us(machine: Machine) -> None:
@@ -239,7 +220,7 @@ async def test_a_stop_takes_the_stages_one_after_the_other(machine: Machine) -> 
 
     names = ("etcd", "kube-apiserver", "kube-scheduler", "other")
     async with machine.supervised(*(ending(name) for name in names)) as supervisor:
-        await supervisor.wait_ready(names, within=60)
+        await ready(supervisor, *names)
         for name in names:
             await eventually(lambda name=name: supervisor.last_lines(name) == ["up"])
         await supervisor.stop((StopStage(grace=2), StopStage(pods=("kube-apiserver",), grace=2), StopStage(pods=("etcd",), grace=2)))
@@ -258,14 +239,14 @@ async def test_a_pod_waits_for_those_it_comes_after(machine: Machine) -> None:
         await asyncio.sleep(0.1)
         assert state_of(supervisor, "kube-apiserver").pid is None
         machine.write(pod("etcd"))
-        await supervisor.wait_ready(["etcd", "kube-apiserver"], within=60)
+        await ready(supervisor, "etcd", "kube-apiserver")
 
 
 async def test_two_containers_of_a_pod_are_two_components(machine: Machine) -> None:
     manifest = pod("web")
     manifest["spec"]["containers"].append({"name": "side", "command": ["sh", "-c", "echo side; exec sleep 1000"]})
     async with machine.supervised(manifest) as supervisor:
-        await supervisor.wait_ready(["web"], within=60)
+        await ready(supervisor, "web")
         assert [state.name for state in supervisor.snapshot()] == ["web/side", "web/web"]
         await eventually(lambda: supervisor.last_lines("web/side") == ["side"])
         assert [line async for line in supervisor.read_log("web/side")] == [b"side\n"]
@@ -273,7 +254,7 @@ async def test_two_containers_of_a_pod_are_two_components(machine: Machine) -> N
 
 async def test_restarts_leak_no_descriptors(machine: Machine) -> None:
     async with machine.supervised(pod()) as supervisor:
-        await supervisor.wait_ready(["etcd"], within=60)
+        await ready(supervisor)
         before = descriptors()
         for number in range(5):
             pid = state_of(supervisor).pid
@@ -282,7 +263,7 @@ async def test_restarts_leak_no_descriptors(machine: Machine) -> None:
             else:
                 os.kill(pid, signal.SIGKILL)
             await until(supervisor, lambda state, pid=pid: is_ready(state) and state.pid != pid, within=8)
-            supervisor._slots["etcd"].units[0].failures = 0
+            supervisor._pod_workers["etcd"].workers[0].failures = 0
         assert descriptors() == before
     async with machine.supervised() as supervisor:
         pass

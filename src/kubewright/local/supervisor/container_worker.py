@@ -10,7 +10,6 @@ from kubewright.base.clock import rfc3339_micro
 from kubewright.base.errors import HostError
 from kubewright.base.events import State, Warned
 from kubewright.base.records import replace
-from kubewright.local.supervisor import termination as restarts
 from kubewright.local.supervisor.logs import size, tail
 from kubewright.local.supervisor.pod import Container, StaticPod
 from kubewright.local.supervisor.probes import ProbeFailure, ProbeStatus, ProbeWorker
@@ -18,10 +17,10 @@ from kubewright.local.supervisor.process import Process
 from kubewright.local.supervisor.procfs import age, stat_of
 from kubewright.local.supervisor.runtime import ProcessSpec, Runtime
 from kubewright.local.supervisor.state import ComponentPhase, ComponentRecord, ComponentState, LastExit
-from kubewright.local.supervisor.termination import failure_summary, termination_message
+from kubewright.local.supervisor.termination import CRASH_LOOP, failure_summary, failures_after, restart_delay, termination_message
 
-_LOOK_BACK = 200
-"""Lines among which the telling one is looked for."""
+_SEARCHED_LINES = 200
+"""Lines among which the one that says why is searched."""
 
 
 class ContainerWorker:
@@ -55,8 +54,6 @@ class ContainerWorker:
             changed_at=runtime.clock.now(),
         )
 
-    # -- from outside
-
     def start(self, process: Process | None = None) -> None:
         """Begin, with the process of an earlier daemon if it is still the right one."""
         record = self._runtime.records.read(self.name)
@@ -66,7 +63,7 @@ class ContainerWorker:
         if process is not None:
             self._adopt(process, record)
         self._task = asyncio.create_task(self._run(), name=f"component {self.name}")
-        self._task.add_done_callback(self._over)
+        self._task.add_done_callback(self._done)
 
     async def stop(self, grace: float | None = None) -> None:
         """End the process, SIGTERM first and SIGKILL after `grace` seconds (the pod's own by default), and forget it."""
@@ -98,11 +95,6 @@ class ContainerWorker:
         """Whether the component serves."""
         return self._state.ready
 
-    @property
-    def hopeless(self) -> bool:
-        """Whether it ended so often in a row that nobody should go on waiting for it."""
-        return self.failures >= restarts.HOPELESS and not self._state.ready
-
     def try_now(self) -> None:
         """Forget earlier failures, and do not wait for the end of the back-off: somebody may have removed the reason."""
         if self._process is None:
@@ -121,8 +113,6 @@ class ContainerWorker:
         """Take note that the log begins anew."""
         self._log_start = 0
 
-    # -- the loop
-
     async def _run(self) -> None:
         while True:
             if self._process is None:
@@ -135,7 +125,7 @@ class ContainerWorker:
     async def _back_off(self) -> None:
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(restarts.restart_delay(self.failures)):
+            async with asyncio.timeout(restart_delay(self.failures)):
                 await self._wake.wait()
 
     def _start_process(self) -> None:
@@ -145,13 +135,13 @@ class ContainerWorker:
             process = self._runtime.spawn(self.name, self._spec, manifest=self._pod.hash)
         except (OSError, HostError) as error:
             self.failures += 1
-            self._wait_after(f"{self._spec.argv[0]} cannot be started: {_said(error)}")
+            self._wait_after(f"{self._spec.argv[0]} cannot be started: {_reason_of(error)}")
             return
         self._spawned = True
         self._process = process
         count = self._state.restarts + (1 if restart else 0)
         self._begin(process, started=self._runtime.clock.now(), restarts=count)
-        self._write_down()
+        self._save_record()
 
     def _adopt(self, process: Process, record: ComponentRecord | None) -> None:
         known = record is not None and record.identity == process.identity
@@ -159,7 +149,7 @@ class ContainerWorker:
         started = record.started if known and record is not None else self._runtime.clock.now() - timedelta(seconds=age(process.identity))
         self._process, self._spawned = process, True
         self._begin(process, started=started, restarts=count)
-        self._write_down()
+        self._save_record()
 
     def _begin(self, process: Process, *, started: datetime, restarts: int) -> None:
         self._ready_at = None
@@ -189,8 +179,8 @@ class ContainerWorker:
         self._process = None
         result, now = process.exited.result(), asyncio.get_running_loop().time()
         ready = now - self._ready_at if self._ready_at is not None else 0.0
-        self.failures = restarts.failures_after(self.failures, ran=age(process.identity), ready=ready)
-        said = tail(self._runtime.log(self.name), lines=_LOOK_BACK, start=self._log_start)
+        self.failures = failures_after(self.failures, ran=age(process.identity), ready=ready)
+        said = tail(self._runtime.log(self.name), lines=_SEARCHED_LINES, start=self._log_start)
         reason = failure or str(result)
         finished = self._runtime.clock.now()
         last = LastExit(
@@ -206,11 +196,11 @@ class ContainerWorker:
         self._wait_after(f"{reason}: {why}" if why else reason)
 
     def _wait_after(self, reason: str) -> None:
-        looping = self.failures >= restarts.LOOPING
+        looping = self.failures >= CRASH_LOOP
         phase = ComponentPhase.CRASH_LOOP if looping else ComponentPhase.WAITING
         self._set(
             phase,
-            reason=f"{reason} (next start after {restarts.restart_delay(self.failures):g} s)",
+            reason=f"{reason} (next start after {restart_delay(self.failures):g} s)",
             pid=None,
             started_at=None,
             adopted=False,
@@ -225,10 +215,8 @@ class ContainerWorker:
             phase = ComponentPhase.RUNNING if self._ready_at is None else ComponentPhase.UNHEALTHY
         self._set(phase, reason=health.reason)
 
-    # -- what is told and written down
-
     def _set(self, phase: ComponentPhase, **changes: object) -> None:
-        """Take a new state, and tell unless it is the old one."""
+        """Take a new state, and report it unless it is the old one."""
         before = self._state
         moved = {} if phase is before.phase else {"changed_at": self._runtime.clock.now()}
         self._state = replace(before, phase=phase, **{"reason": "", **changes, **moved})
@@ -241,7 +229,7 @@ class ContainerWorker:
     def _elapsed(self) -> float:
         return age(self._process.identity) if self._process is not None else 0.0
 
-    def _write_down(self) -> None:
+    def _save_record(self) -> None:
         if self._process is None or self._state.started_at is None:
             return
         identity = self._process.identity
@@ -262,7 +250,7 @@ class ContainerWorker:
         try:
             self._runtime.records.write(record)
         except OSError as error:  # the process is worth more than its record: its environment tells the next daemon the rest
-            self._runtime.emit(Warned(text=f"the state of {self.name} could not be written down: {error.strerror}"))
+            self._runtime.emit(Warned(text=f"the state of {self.name} could not be saved: {error.strerror}"))
 
     async def _cancel(self) -> None:
         if self._task is not None:
@@ -270,14 +258,14 @@ class ContainerWorker:
             await asyncio.wait({self._task})
             self._task = None
 
-    def _over(self, task: asyncio.Task[None]) -> None:
+    def _done(self, task: asyncio.Task[None]) -> None:
         """Show an error of our own instead of silently supervising nothing."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._set(ComponentPhase.WAITING, reason=f"the supervisor failed: {error!r}")
             task.get_loop().call_exception_handler({"message": f"component {self.name}", "exception": error, "task": task})
 
 
-def _said(error: OSError | HostError) -> str:
+def _reason_of(error: OSError | HostError) -> str:
     if isinstance(error, HostError):
         return str(error)
     return error.strerror or str(error)

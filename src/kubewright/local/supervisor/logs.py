@@ -29,6 +29,18 @@ _CHUNK: Final = 1 << 20
 _TAIL_WINDOW: Final = 64 * 1024
 _LINE_LIMIT: Final = 2000
 
+_KLOG: Final = re.compile(rb"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
+_JSON: Final = re.compile(rb'\{"[^\n]{0,80}?"ts":"([0-9T:.+\-]{19,35}Z?)"')
+_DAY: Final = timedelta(days=1)
+
+FOLLOW_EVERY: Final = 0.1
+"""Seconds between two reads of a followed log."""
+_READ_CHUNK: Final = 1 << 18
+_SHRUNK_READS: Final = 3
+"""Reads that find the file shorter without a rotation, before that is believed."""
+_YIELD_EVERY: Final = 500
+"""Lines between two turns of the event loop."""
+
 
 def rotated(log: Path, number: int) -> Path:
     """Return the name of a rotated part; 0 is the current file."""
@@ -104,11 +116,6 @@ def _shortened(line: str) -> str:
     return text if len(text) <= _LINE_LIMIT else f"{text[:_LINE_LIMIT]}…"
 
 
-_KLOG: Final = re.compile(rb"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{6}) ")
-_JSON: Final = re.compile(rb'\{"[^\n]{0,80}?"ts":"([0-9T:.+\-]{19,35}Z?)"')
-_DAY: Final = timedelta(days=1)
-
-
 def time_of(line: bytes, *, now: datetime) -> datetime | None:
     """Return a line's time, aware; None if it carries none that can be read."""
     try:
@@ -135,15 +142,6 @@ def _latest(now: datetime, month: int, day: int, hour: int, minute: int, second:
     raise ValueError("no such day")
 
 
-FOLLOW_EVERY: Final = 0.1
-"""Seconds between two looks at a followed log."""
-_READ_CHUNK: Final = 1 << 18
-_PATIENCE: Final = 3
-"""Looks at a file that became shorter without a rotation, before it is believed."""
-_BREATHE: Final = 500
-"""Lines between two turns of the event loop."""
-
-
 async def read_log(
     log: Path,
     *,
@@ -164,7 +162,7 @@ async def read_log(
             lines = collections.deque(lines, maxlen=max(tail, 0))
         for count, line in enumerate(lines):
             yield line
-            if count % _BREATHE == _BREATHE - 1:
+            if count % _YIELD_EVERY == _YIELD_EVERY - 1:
                 await asyncio.sleep(0)
         while follow:
             last = ended()
@@ -213,15 +211,15 @@ class _Follower:
             yield rest
 
     def more(self) -> Iterator[bytes]:
-        """Yield the complete lines that were added since the last look."""
+        """Yield the complete lines that were added since the last call."""
         rotation = _inode(self._first)
         if rotation not in {0, self._rotation}:
             self._rotation = rotation
             yield from self._read(self._first, self._position)
             self._position = 0
-        elif _size(self._log) < self._position:
+        elif size(self._log) < self._position:
             self._shrunk += 1
-            if self._shrunk < _PATIENCE:  # in the middle of a rotation
+            if self._shrunk < _SHRUNK_READS:  # in the middle of a rotation
                 return
             self._position = 0  # cut by somebody else
         self._shrunk = 0
@@ -269,12 +267,5 @@ def _open(path: Path) -> int:
 def _inode(path: Path) -> int:
     try:
         return path.stat().st_ino
-    except OSError:
-        return 0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
     except OSError:
         return 0

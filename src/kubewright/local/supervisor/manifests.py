@@ -22,6 +22,15 @@ from kubewright.local.supervisor.pod import StaticPod
 if TYPE_CHECKING:
     import ctypes
 
+POLL_EVERY: Final = 0.2
+"""Seconds between two reads of the directory without inotify."""
+RESYNC_EVERY: Final = 20.0
+"""Seconds between two reads with it, as the kubelet has it (fileCheckFrequency): a network file system or a replaced directory sends no event."""
+
+# inotify(7). Not IN_CREATE and IN_MODIFY: a file that is being written is not read before its writer closes it.
+_CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x8, 0x40, 0x80, 0x200, 0x400, 0x800
+_ONLYDIR: Final = 0x01000000
+_MASK: Final = _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
 
 MAX_BYTES: Final = 1 << 20
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -128,44 +137,33 @@ def _decode(content: bytes, name: str) -> object:
     return yaml.load(content, source=name)
 
 
-POLL_EVERY: Final = 0.2
-"""Seconds between two looks without inotify."""
-LOOK_ANYWAY_EVERY: Final = 20.0
-"""Seconds between two looks with it, as the kubelet does (fileCheckFrequency): a network file system or a replaced directory tells nothing."""
-
-# inotify(7). Not IN_CREATE and IN_MODIFY: a file that is being written is not looked at before its writer closes it.
-_CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x8, 0x40, 0x80, 0x200, 0x400, 0x800
-_ONLYDIR: Final = 0x01000000
-_MASK: Final = _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
-
-
 class DirectoryWatch:
-    """Calls `look` soon after something in a directory changed, and now and then in any case.
+    """Calls `changed` soon after something in a directory changed, and now and then in any case.
 
     constructed ── start() ──> watching ── stop() ──> stopped
     """
 
-    def __init__(self, directory: Path, look: Callable[[], None], *, inotify: bool = True) -> None:
+    def __init__(self, directory: Path, changed: Callable[[], None], *, inotify: bool = True) -> None:
         self._directory = directory
-        self._look = look
-        self._wanted = inotify
+        self._changed = changed
+        self._inotify = inotify
         self._fd = -1
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def told(self) -> bool:
-        """Whether the kernel tells us; else we look."""
+    def uses_inotify(self) -> bool:
+        """Whether the kernel sends events; else the directory is polled."""
         return self._fd >= 0
 
     def start(self) -> None:
-        """Begin. What was there before is not told: look once yourself, after this."""
-        if self._wanted:
+        """Begin. What was there before is not reported: read the directory once after this."""
+        if self._inotify:
             with contextlib.suppress(OSError):
                 self._fd = _open()
-        if self.told:
+        if self.uses_inotify:
             self._watch()
             asyncio.get_running_loop().add_reader(self._fd, self._drain)
-        self._task = asyncio.create_task(self._look_anyway(), name=f"watch {self._directory}")
+        self._task = asyncio.create_task(self._resync(), name=f"watch {self._directory}")
 
     async def stop(self) -> None:
         """End; may be called more than once."""
@@ -173,7 +171,7 @@ class DirectoryWatch:
             self._task.cancel()
             await asyncio.wait({self._task})
             self._task = None
-        if self.told:
+        if self.uses_inotify:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
             self._fd = -1
@@ -182,14 +180,14 @@ class DirectoryWatch:
         with contextlib.suppress(BlockingIOError):
             while os.read(self._fd, 1 << 16):
                 pass
-        self._look()
+        self._changed()
 
-    async def _look_anyway(self) -> None:
+    async def _resync(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_ANYWAY_EVERY if self.told else POLL_EVERY)
-            if self.told:
+            await asyncio.sleep(RESYNC_EVERY if self.uses_inotify else POLL_EVERY)
+            if self.uses_inotify:
                 self._watch()  # adding the same directory again changes nothing; another one of its name is watched from now on
-            self._look()
+            self._changed()
 
     def _watch(self) -> None:
         with contextlib.suppress(OSError):

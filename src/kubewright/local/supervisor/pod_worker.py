@@ -1,4 +1,4 @@
-"""One pod's place on the machine: what its manifest asks for, what runs of it, and how one becomes the other."""
+"""One pod of the machine: what its manifest asks for, what runs of it, and how one becomes the other (kubelet: pkg/kubelet/pod_workers.go)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Goal:
 
 
 class PodWorker:
-    """Level-triggered: whatever was wanted in between, what is wanted last is what runs in the end.
+    """Brings what runs of a pod to what is wanted. Level-triggered: whatever was wanted in between, what is wanted last is what runs in the end.
 
     A manifest that cannot be used changes nothing but `problem`; only one that is gone stops its pod.
     """

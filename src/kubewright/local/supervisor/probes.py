@@ -22,6 +22,13 @@ from kubewright.base.records import dataclass
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
 from kubewright.local.supervisor.state import ProbeIdentity
 
+STARTUP_PERIOD_REFUSED: Final = 0.025
+"""Seconds to the next attempt while nothing listens: an attempt costs 0.2 ms of ours and nothing of theirs."""
+STARTUP_PERIOD: Final = 0.06
+"""Seconds to the next attempt once something answers: with TLS an attempt costs both sides 1 to 2 ms."""
+STARTUP_TIMEOUT: Final = 1.0
+"""Longest attempt before the first success: what hangs while it comes up is tried again."""
+
 _BODY: Final = 2048
 """Bytes of an answer that are read to say why it failed."""
 _SHOWN: Final = 200
@@ -36,8 +43,16 @@ class ProbeResult:
     refused: bool = False
 
 
+class Prober(Protocol):
+    """Makes probe attempts."""
+
+    def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> Awaitable[ProbeResult]:
+        """Try once."""
+        ...
+
+
 class NetworkProber:
-    """Makes attempts. TLS certificates are not verified; a client certificate is shown where one was given and exists."""
+    """Makes attempts over the network. TLS certificates are not verified; a client certificate is shown where one was given and exists."""
 
     def __init__(self, *, default_host: str, identity: ProbeIdentity | None = None) -> None:
         self._host = default_host
@@ -74,13 +89,13 @@ class NetworkProber:
             # Not closed in good order: that would wait for the peer's part of the TLS shutdown.
             writer.transport.abort()
         # The kubelet counts 200 to 399 as success (pkg/probe/http).
-        return ProbeResult(ok=True) if 200 <= status < 400 else ProbeResult(ok=False, reason=_why(target, where, status, body))
+        return ProbeResult(ok=True) if 200 <= status < 400 else ProbeResult(ok=False, reason=_failure_text(target, where, status, body))
 
     def _tls(self, port: int) -> ssl.SSLContext:
         """Return the context for HTTPS at a port, made again when the client certificate's files changed."""
         from kubewright.http import tls
 
-        stamp = self._look() if self._identity is not None and port in self._identity.ports else ()
+        stamp = self._modified() if self._identity is not None and port in self._identity.ports else ()
         if self._identity is None or not stamp:
             self._anonymous = self._anonymous or tls.client_context(None, verify=False)
             return self._anonymous
@@ -90,7 +105,7 @@ class NetworkProber:
             self._stamp = stamp
         return self._identified
 
-    def _look(self) -> tuple[int, ...]:
+    def _modified(self) -> tuple[int, ...]:
         if self._identity is None:
             return ()
         with contextlib.suppress(FileNotFoundError):
@@ -125,29 +140,13 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, str]:
     return status, content.partition(b"\r\n\r\n")[2].decode("utf-8", "replace")
 
 
-def _why(target: HttpTarget, where: str, status: int, body: str) -> str:
+def _failure_text(target: HttpTarget, where: str, status: int, body: str) -> str:
     # The health endpoints of Kubernetes list every check, `[+]name ok` or `[-]name failed: ...`: only the failed ones matter.
     lines = [line.strip() for line in body.splitlines() if line.strip()]
     failed = [line for line in lines if line.startswith("[-]")] or lines
     text = "; ".join(failed)
     said = f": {text[:_SHOWN]}" if text else ""
     return f"GET {target.path} of {where} answered {status}{said}"
-
-
-STARTUP_PERIOD_REFUSED: Final = 0.025
-"""Seconds to the next attempt while nothing listens: an attempt costs 0.2 ms of ours and nothing of theirs."""
-STARTUP_PERIOD: Final = 0.06
-"""Seconds to the next attempt once something answers: with TLS an attempt costs both sides 1 to 2 ms."""
-STARTUP_TIMEOUT: Final = 1.0
-"""Longest attempt before the first success: what hangs while it comes up is asked again."""
-
-
-class Prober(Protocol):
-    """Who makes probe attempts."""
-
-    def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> Awaitable[ProbeResult]:
-        """Try once."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +168,7 @@ class ProbeFailure:
 
 @dataclass()
 class ProbeCounter:
-    """Counts the outcomes of one probe. Pure: it is given the time."""
+    """Counts the results of one probe. Pure: it is given the time."""
 
     probe: Probe
     successes: int = 0
@@ -177,12 +176,12 @@ class ProbeCounter:
     _counted: float | None = None
 
     def count(self, *, ok: bool) -> None:
-        """Take one outcome; a success ends a row of failures and the other way round."""
+        """Take one result; a success ends a row of failures and the other way round."""
         self.successes = self.successes + 1 if ok else 0
         self.failures = 0 if ok else self.failures + 1
 
     def count_at(self, elapsed: float, *, ok: bool) -> None:
-        """Take one outcome of many: failures count once a period, the first one after the initial delay."""
+        """Take one result of many: failures count once a period, the first one after the initial delay."""
         if ok:
             self.count(ok=True)
             return
@@ -204,22 +203,22 @@ class ProbeCounter:
 
 
 class ProbeWorker:
-    """Watches one process by the probes of its container and tells about every change."""
+    """Watches one process by the probes of its container and reports every change."""
 
     def __init__(self, container: Container, prober: Prober, *, changed: Callable[[ProbeStatus], None], running_for: float = 0.0) -> None:
         """`running_for` is how many seconds the process runs already, if it was adopted."""
         self._container = container
         self._prober = prober
         self._changed = changed
-        self._health = ProbeStatus()
-        self._begun = asyncio.get_running_loop().time() - running_for
+        self._status = ProbeStatus()
+        self._started = asyncio.get_running_loop().time() - running_for
 
     async def watch(self) -> ProbeFailure:
         """Probe until the process has to be ended, which may be never. Cancelling is safe at any time."""
         startup, liveness, readiness = self._container.startup, self._container.liveness, self._container.readiness
         if startup is not None and (failure := await self._start_up(startup)) is not None:
             return failure
-        self._tell(started=True, ready=readiness is None, reason="" if readiness is None else self._health.reason)
+        self._report(started=True, ready=readiness is None, reason="" if readiness is None else self._status.reason)
         alive = asyncio.create_task(self._stay_alive(liveness) if liveness is not None else _forever())
         ready = asyncio.create_task(self._stay_ready(readiness) if readiness is not None else _forever())
         try:
@@ -239,7 +238,7 @@ class ProbeWorker:
                 return None
             if counter.failed:
                 return ProbeFailure(reason=f"startup probe failed: {result.reason}", grace=probe.grace)
-            self._tell(reason=result.reason)
+            self._report(reason=result.reason)
             await asyncio.sleep(_startup_period(result))
 
     async def _stay_alive(self, probe: Probe) -> ProbeFailure:
@@ -259,19 +258,19 @@ class ProbeWorker:
             counter.count(ok=result.ok)
             if counter.passed:
                 before = False
-                self._tell(started=True, ready=True)
+                self._report(started=True, ready=True)
             elif not result.ok and (before or counter.failed):
-                self._tell(started=True, ready=False, reason=result.reason)
+                self._report(started=True, ready=False, reason=result.reason)
             await asyncio.sleep(_startup_period(result) if before else probe.period)
 
-    def _tell(self, *, started: bool = False, ready: bool = False, reason: str = "") -> None:
-        health = ProbeStatus(started=started, ready=ready, reason=reason)
-        if health != self._health:
-            self._health = health
-            self._changed(health)
+    def _report(self, *, started: bool = False, ready: bool = False, reason: str = "") -> None:
+        status = ProbeStatus(started=started, ready=ready, reason=reason)
+        if status != self._status:
+            self._status = status
+            self._changed(status)
 
     def _elapsed(self) -> float:
-        return asyncio.get_running_loop().time() - self._begun
+        return asyncio.get_running_loop().time() - self._started
 
 
 def _startup_period(result: ProbeResult) -> float:

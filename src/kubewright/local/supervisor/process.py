@@ -18,8 +18,14 @@ from kubewright.base.records import dataclass, field
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local.supervisor.procfs import ComponentProcess, Mark, find_components, identity_of_child
 
-_GROUP_LOOKS: Final = 100
+ProcessKey = tuple[str, str, str]
+"""Which process a container wants: the component's name, the manifest's hash, the digest of its process."""
+_GROUP_CHECKS: Final = 100
 _GROUP_PAUSE: Final = 0.01
+
+
+ORPHAN_GRACE: Final = 5.0
+"""Seconds of grace where neither a stage nor a manifest names them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +115,7 @@ class Process:
 
     async def _group_gone(self) -> None:
         """Wait for what was killed with the leader: a killed process takes a moment to let go of its ports."""
-        for _ in range(_GROUP_LOOKS):
+        for _ in range(_GROUP_CHECKS):
             try:
                 os.killpg(self.pid, 0)
             except OSError:
@@ -204,13 +210,9 @@ def stages_of(pods: Sequence[str], stages: Sequence[StopStage]) -> list[tuple[St
     return [row for row in [(StopStage(), rest), *rows] if row[1]]
 
 
-ProcessKey = tuple[str, str, str]
-"""Which process a container wants: the component's name, the manifest's hash, the launch's digest."""
-
-
 @dataclass()
 class OrphanedProcesses:
-    """The processes of one machine that nobody watches yet, by pod."""
+    """The processes that an earlier daemon left on one machine, by pod: adopted where they are still wanted, ended where not."""
 
     _by_pod: dict[str, list[ComponentProcess]] = field(default_factory=dict)
 
@@ -263,10 +265,6 @@ async def stop_orphans(mark: Mark, *, stages: Sequence[StopStage] = DOWN) -> lis
         grace = ORPHAN_GRACE if stage.grace is None else stage.grace
         await end_all((one for one in found if pod_of(one.component) in pods), grace=grace)
     return sorted({one.component for one in found})
-
-
-ORPHAN_GRACE = 5.0
-"""Seconds of grace where neither a stage nor a manifest names them."""
 
 
 def pod_of(component: str) -> str:

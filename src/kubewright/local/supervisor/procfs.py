@@ -1,7 +1,7 @@
-"""What the supervisor asks /proc beyond `host.processes`: what a component's process was started for, how old it is, what it uses.
+"""What /proc says of a component's process beyond `host.processes`: what it was started for, how old it is, what it uses.
 
 A cluster's processes carry what they are in their environment, from before their first instruction: a daemon that dies between starting
-a process and writing that down loses nothing. The daemon itself carries the cluster's mark too, and no component.
+a process and recording that loses nothing. The daemon itself carries the cluster's mark too, and no component.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ from kubewright.local.supervisor.process import Process
 from kubewright.local.supervisor.procfs import COMPONENT, LAUNCH, MACHINE, MANIFEST, Mark
 from kubewright.local.supervisor.state import NodeAddress, RecordStore, slug
 
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The PATH of every process."""
 SEARCHED: Final = (
     "/etc/ssl",
     "/etc/pki",
@@ -53,63 +55,8 @@ SEARCHED: Final = (
 _BEFORE: Final = r"""(?:(?<![^=,:;\s"'])|(?<=://))"""
 _AFTER: Final = r"""(?=$|[/,:;\s"'])"""
 
-Rewrite = Callable[[str], str]
-
-
-def rewriter(mounts: Sequence[Mount]) -> Rewrite:
-    """Return the function that turns container paths in a text into host paths; the longest mount path wins, each place changes once."""
-    moved = {mount.mount_path: mount.host_path for mount in mounts}
-    if all(inside == outside for inside, outside in moved.items()):
-        return lambda text: text
-    choice = "|".join(re.escape(path) for path in sorted(moved, key=len, reverse=True))
-    pattern = re.compile(f"{_BEFORE}({choice}){_AFTER}")
-    return lambda text: pattern.sub(lambda match: moved[match[1]], text)
-
-
-def refusal_of(mount: Mount, texts: Sequence[str]) -> str | None:
-    """Return why a mount cannot be stood for in a process with these arguments and variables, or None if it can."""
-    if mount.mount_path == mount.host_path:
-        return None
-    for place in SEARCHED:
-        if _within(mount.mount_path, place) or _within(place, mount.mount_path):
-            return f"programs look into {place} without being told, and a process sees the host's; use the same path on the host"
-    pattern = re.compile(f"{_BEFORE}{re.escape(mount.mount_path)}{_AFTER}")
-    if not any(pattern.search(text) for text in texts):
-        return f"no argument or variable names it, so the process would not find {mount.host_path}; use the same path on the host"
-    return None
-
-
-def _within(path: str, parent: str) -> bool:
-    return path == parent or path.startswith(parent + "/")
-
-
-def ensure_host_path(mount: Mount) -> None:
-    """Make what a volume's type says to make, for us alone; else check that it is there. Raises HostError naming the path."""
-    path = Path(mount.host_path)
-    try:
-        if mount.type == "DirectoryOrCreate":
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elif mount.type == "FileOrCreate":
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        elif mount.type:
-            _check(path, mount.type)
-    except OSError as error:
-        raise HostError(
-            f"the hostPath {path} of {mount.path} cannot be had as {mount.type}",
-            detail=error.strerror or str(error),
-            remedy="make it, or correct the volume",
-        ) from error
-
-
-_IS: Final[dict[str, Callable[[int], bool]]] = {"Directory": stat.S_ISDIR, "File": stat.S_ISREG, "Socket": stat.S_ISSOCK}
-
-
-def _check(path: Path, kind: str) -> None:
-    if not _IS[kind](path.stat().st_mode):
-        raise HostError(f"the hostPath {path} is not a {kind}", remedy="correct the volume")
-
-
 _REFERENCE: Final = re.compile(r"\$(?:\$|\(([-._a-zA-Z0-9]+)\))", re.ASCII)
+_IS: Final[dict[str, Callable[[int], bool]]] = {"Directory": stat.S_ISDIR, "File": stat.S_ISREG, "Socket": stat.S_ISSOCK}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,12 +129,62 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(one, text)
 
 
-PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+def rewriter(mounts: Sequence[Mount]) -> Callable[[str], str]:
+    """Return the function that turns container paths in a text into host paths; the longest mount path wins, each place changes once."""
+    moved = {mount.mount_path: mount.host_path for mount in mounts}
+    if all(inside == outside for inside, outside in moved.items()):
+        return lambda text: text
+    choice = "|".join(re.escape(path) for path in sorted(moved, key=len, reverse=True))
+    pattern = re.compile(f"{_BEFORE}({choice}){_AFTER}")
+    return lambda text: pattern.sub(lambda match: moved[match[1]], text)
+
+
+def refusal_of(mount: Mount, texts: Sequence[str]) -> str | None:
+    """Return why a process with these arguments and variables cannot do without this mount, or None if it can."""
+    if mount.mount_path == mount.host_path:
+        return None
+    for place in SEARCHED:
+        if _within(mount.mount_path, place) or _within(place, mount.mount_path):
+            return f"programs look into {place} without being told, and a process sees the host's; use the same path on the host"
+    pattern = re.compile(f"{_BEFORE}{re.escape(mount.mount_path)}{_AFTER}")
+    if not any(pattern.search(text) for text in texts):
+        return f"no argument or variable names it, so the process would not find {mount.host_path}; use the same path on the host"
+    return None
+
+
+def _within(path: str, parent: str) -> bool:
+    return path == parent or path.startswith(parent + "/")
+
+
+def ensure_host_path(mount: Mount) -> None:
+    """Make what a volume's type says to make, readable for us only; else check that it is there. Raises HostError naming the path."""
+    path = Path(mount.host_path)
+    try:
+        if mount.type == "DirectoryOrCreate":
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif mount.type == "FileOrCreate":
+            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        elif mount.type:
+            _check(path, mount.type)
+    except OSError as error:
+        raise HostError(
+            f"the hostPath {path} of {mount.path} cannot be had as {mount.type}",
+            detail=error.strerror or str(error),
+            remedy="make it, or correct the volume",
+        ) from error
+
+
+def _check(path: Path, kind: str) -> None:
+    if not _IS[kind](path.stat().st_mode):
+        raise HostError(f"the hostPath {path} is not a {kind}", remedy="correct the volume")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """The machine's directories and seams. `changed` is called after every change of a component's state."""
+    """What all components of one machine share: its directories and seams, and how a process is started.
+
+    `changed` is called after every change of a component's state.
+    """
 
     run: Path
     logs: Path

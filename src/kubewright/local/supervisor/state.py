@@ -26,7 +26,7 @@ class NodeAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeIdentity:
-    """The client certificate that HTTPS probes show at some ports. Read when used, again when it changes.
+    """The client certificate that HTTPS probes show at some ports. Read when used, and again when it changes.
 
     A local etcd serves its health to nobody else. Other components answer 401 to a certificate that they do not know, hence the ports.
     """
@@ -47,7 +47,7 @@ class ComponentPhase(enum.Enum):
     UNHEALTHY = "Unhealthy"
     """The process runs and was ready, and its readiness or liveness probe fails now."""
     CRASH_LOOP = "CrashLoop"
-    """It ended at least twice in a row before it was well, and waits to be started again. `reason` has its last words."""
+    """It ended at least twice in a row before it was well, and waits to be started again. `reason` has what it said last."""
     STOPPED = "Stopped"
     """It was stopped, or is being stopped, because it is not wanted any more."""
 
@@ -159,10 +159,6 @@ class RecordStore:
     def remove(self, component: str) -> None:
         """Forget a component."""
         self._path(component).unlink(missing_ok=True)
-
-    def any(self) -> bool:
-        """Whether anything was ever started here and not forgotten."""
-        return any(self._run.glob("*.json"))
 
     def _path(self, component: str) -> Path:
         return self._run / f"{slug(component)}.json"

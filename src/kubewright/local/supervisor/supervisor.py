@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.durations import format_seconds
-from kubewright.base.errors import ComponentFailed, WaitTimeout
 from kubewright.base.events import Reporter, Warned
 from kubewright.local.supervisor.container_worker import ContainerWorker
 from kubewright.local.supervisor.logs import parts, read_log, rotate
@@ -22,37 +20,10 @@ from kubewright.local.supervisor.process import ORDERLY, OrphanedProcesses, Stop
 from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.runtime import Runtime
 from kubewright.local.supervisor.state import ComponentPhase, ComponentState, NodeAddress, ProbeIdentity, RecordStore
-from kubewright.local.supervisor.termination import MESSAGE_LINES, readable
-
-
-class ChangeNotifier:
-    """Counts rings. Whoever remembers the last count it saw never misses one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def notify(self) -> None:
-        """Wake everybody."""
-        self.count += 1
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-
-    async def changed_since(self, seen: int) -> int:
-        """Return the count as soon as it is not `seen`."""
-        if self.count == seen:
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.add(future)
-            try:
-                await future
-            finally:
-                self._waiting.discard(future)
-        return self.count
-
+from kubewright.local.supervisor.termination import MESSAGE_LINES
 
 ROTATE_EVERY: Final = 5.0
-"""Seconds between two looks at the sizes of the logs."""
+"""Seconds between two checks of the logs' sizes."""
 AFTER_ANYWAY: Final = 20.0
 """Seconds after which a pod is started even if those that it comes after are not ready: it may be what they lack."""
 
@@ -95,7 +66,7 @@ class Supervisor:
         self._programs = programs
         self._reporter = reporter
         self._files = ManifestDirectory(manifests, node.name)
-        self._watch = DirectoryWatch(manifests, self._look)
+        self._watch = DirectoryWatch(manifests, self._sync)
         self._pod_workers: dict[str, PodWorker] = {}
         self._orphans = OrphanedProcesses()
         self._rotation: asyncio.Task[None] | None = None
@@ -123,7 +94,7 @@ class Supervisor:
             self._orphans = OrphanedProcesses.of(runtime.mark, runtime.node.name)
         self._open = True
         self._watch.start()
-        self._look()
+        self._sync()
         self._rotation = asyncio.create_task(self._rotate_logs(), name="log rotation")
 
     async def stop(self, stages: Sequence[StopStage] = ORDERLY) -> None:
@@ -157,27 +128,6 @@ class Supervisor:
                 return
             await self._notifier.changed_since(seen)
 
-    async def wait_ready(self, names: Collection[str], *, within: float) -> None:
-        """Wait until all these pods are ready; a pod whose manifest is not there yet is waited for. One in its back-off is tried at once.
-
-        Raises ComponentFailed, with its last words, as soon as one cannot become ready: its manifest is refused, or it ended three times
-        in a row. Raises WaitTimeout with each one's state otherwise.
-        """
-        for worker in [worker for name in names for worker in self._workers(name)]:
-            worker.try_now()
-        try:
-            async with asyncio.timeout(within):
-                while not all(self._ready(name) for name in names):
-                    seen = self._notifier.count
-                    self._raise_if_hopeless(names)
-                    await self._notifier.changed_since(seen)
-        except TimeoutError:
-            raise WaitTimeout(
-                f"gave up waiting for {', '.join(sorted(names))} after {format_seconds(within)}",
-                detail="\n".join(self._account(name) for name in names if not self._ready(name)),
-                remedy="see the logs of the components",
-            ) from None
-
     def retry(self) -> None:
         """Forget earlier failures, and start at once what waits for the end of its back-off: somebody may have removed the reason."""
         for pod_worker in self._pod_workers.values():
@@ -203,9 +153,7 @@ class Supervisor:
             raise KeyError(name)
         return read_log(log, clock=self._runtime.clock, tail=tail, since=since, follow=follow, ended=lambda: self._log_ended(name))
 
-    # -- inside
-
-    def _look(self) -> None:
+    def _sync(self) -> None:
         """Compare the directory with what runs. Called whenever something may have changed; doing so once more changes nothing."""
         if not self._open:
             return
@@ -244,25 +192,6 @@ class Supervisor:
         except TimeoutError:
             return
 
-    def _raise_if_hopeless(self, names: Collection[str]) -> None:
-        for name in names:
-            pod_worker = self._pod_workers.get(name)
-            if pod_worker is not None and pod_worker.problem and not pod_worker.workers:
-                raise ComponentFailed(f"{name} cannot be started", detail=pod_worker.problem, remedy="correct its manifest")
-            for worker in pod_worker.workers if pod_worker is not None else ():
-                if worker.hopeless:
-                    raise ComponentFailed(
-                        f"{worker.name} does not stay up: {worker.state().reason}",
-                        detail="\n".join(readable(line) for line in worker.last_lines(MESSAGE_LINES)),
-                        remedy=f"correct what its last words name; all of them are in {self._runtime.log(worker.name)}",
-                    )
-
-    def _account(self, pod: str) -> str:
-        """Say how a pod is, for somebody who waited in vain."""
-        states = self._pod_workers[pod].states() if pod in self._pod_workers else []
-        lines = [f"{state.name}: {state.phase.value}{f', {state.reason}' if state.reason else ''}" for state in states]
-        return "\n".join([*(lines or [f"{pod}: no manifest"]), *map(readable, self.last_lines(pod))])
-
     def _log_ended(self, name: str) -> bool:
         return not self._open or all(worker.state().phase is ComponentPhase.STOPPED for worker in self._workers(name))
 
@@ -288,3 +217,32 @@ class Supervisor:
             self._rotation.cancel()
             await asyncio.wait({self._rotation})
             self._rotation = None
+
+
+class ChangeNotifier:
+    """Wakes everybody who waits for a change, without a queue for each: what matters is the state now, not each step to it.
+
+    It counts changes. Whoever remembers the last count that it saw never misses one.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def notify(self) -> None:
+        """Count a change and wake everybody."""
+        self.count += 1
+        for future in self._waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def changed_since(self, seen: int) -> int:
+        """Return the count as soon as it is not `seen`."""
+        if self.count == seen:
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.add(future)
+            try:
+                await future
+            finally:
+                self._waiting.discard(future)
+        return self.count

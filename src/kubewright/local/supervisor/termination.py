@@ -30,15 +30,26 @@ _FAILURE: Final = re.compile(
 _KLOG: Final = re.compile(r'[IWEF]\d{4} [0-9:.]+ +\d+ [^\]]*\] (?:"(?P<message>[^"]*)"(?: err="(?P<error>(?:[^"\\]|\\.)*)")?)?(?P<rest>.*)')
 
 
+FIRST: Final = 0.1
+SECOND: Final = 1.0
+LONGEST: Final = 60.0
+WELL_AFTER_READY: Final = 10.0
+"""Seconds of readiness after which an earlier failure does not count any more."""
+WELL_AFTER: Final = 600.0
+"""Seconds of running after which it does not count either, for what never becomes ready (the kubelet's MaxContainerBackOff × 2)."""
+CRASH_LOOP: Final = 2
+"""Failures in a row that make a crash loop: one may be an accident of the start order."""
+
+
 def termination_message(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines; where the telling one lies before them it takes the place of the first."""
+    """Return the last lines; where the line that says why lies before them it takes the place of the first."""
     kept = tuple(lines[-MESSAGE_LINES:])
-    telling = _failure_line(lines)
-    return kept if telling is None or telling in kept else (telling, *kept[1:])
+    failure = _failure_line(lines)
+    return kept if failure is None or failure in kept else (failure, *kept[1:])
 
 
 def failure_summary(lines: Sequence[str]) -> str:
-    """Return the most telling line in a form for people; '' if there is none."""
+    """Return the line that says why, in a form for people; '' if there is none."""
     line = _failure_line(lines) or next((line for line in reversed(lines) if line.strip()), "")
     text = readable(line)
     return text if len(text) <= _LIMIT else f"{text[:_LIMIT]}…"
@@ -66,19 +77,6 @@ def _zap(line: str) -> str:
 
 def _failure_line(lines: Sequence[str]) -> str | None:
     return next((line for line in reversed(lines[-_SEARCHED_LINES:]) if _FAILURE.match(line)), None)
-
-
-FIRST: Final = 0.1
-SECOND: Final = 1.0
-LONGEST: Final = 60.0
-WELL_AFTER_READY: Final = 10.0
-"""Seconds of readiness after which an earlier failure does not count any more."""
-WELL_AFTER: Final = 600.0
-"""Seconds of running after which it does not count either, for what never becomes ready (the kubelet's MaxContainerBackOff × 2)."""
-LOOPING: Final = 2
-"""Failures in a row that make a crash loop: one death may be an accident of the start order."""
-HOPELESS: Final = 3
-"""Failures in a row after which those who wait for readiness are told."""
 
 
 def restart_delay(failures: int) -> float:
