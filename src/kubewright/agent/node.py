@@ -12,13 +12,13 @@ from kubewright.agent.certificates.bootstrap import Bootstrap
 from kubewright.agent.certificates.manager import CertificateManager
 from kubewright.agent.certificates.store import CredentialStore
 from kubewright.agent.leases import LeaseController
+from kubewright.agent.node_status import NodeStatusManager
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
 from kubewright.agent.rounds import Rounds, Tasks
 from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import NodeFacts
-from kubewright.agent.status.manager import NodeStatusManager
 from kubewright.base.events import State
 from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI

@@ -1,1 +1,1 @@
-"""What a node's agent says of it in its Node object: facts, setters, and when a report is due."""
+"""What a node's agent says of it in its Node object: facts of the machine, and the setters that make a status of them. Pure."""
