@@ -1,0 +1,99 @@
+"""csrapproving: requests of nodes for client certificates are approved where their maker may ask for them (Kubernetes v1.36: certificates/approver)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kubewright.base.records import dataclass
+from kubewright.controllers.requests import APPROVED, CLIENT_KUBELET, Nothing, Retry, SigningRequest, details_or_retry
+from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked
+from kubewright.kube.core import Object
+from kubewright.pki.request_details import RequestDetails
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recognizer:
+    """One kind of request that may approve itself: who recognises it, the right that its maker needs, what the condition says."""
+
+    subresource: str
+    message: str
+    recognizes: Callable[[SigningRequest, RequestDetails], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """First it has to be known whether the maker of the request may create this subresource of requests."""
+
+    subresource: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Approve:
+    """Approve it, with this message."""
+
+    message: str
+
+
+def _is_node_client(csr: SigningRequest, request: RequestDetails) -> bool:
+    return csr.signer == CLIENT_KUBELET and KUBELET_CLIENT_SIGNER.verdict(Asked(request=request, usages=csr.usages)) is None
+
+
+RECOGNIZERS: Final = (
+    Recognizer(
+        subresource="selfnodeclient",
+        message="Auto approving self kubelet client certificate after SubjectAccessReview.",
+        recognizes=lambda csr, request: csr.username == request.common_name and _is_node_client(csr, request),
+    ),
+    Recognizer(
+        subresource="nodeclient",
+        message="Auto approving kubelet client certificate after SubjectAccessReview.",
+        recognizes=_is_node_client,
+    ),
+)
+"""In the order in which they are tried: a renewal that the first one is refused may still be allowed by the second."""
+
+
+def decide(csr: SigningRequest, answers: Mapping[str, bool]) -> Approve | Ask | Retry | Nothing:
+    """Say what is to be done with a request. `answers` tell of subresources that were asked about whether they are allowed."""
+    if csr.certificate or csr.decided:
+        return Nothing(reason="it has been decided")
+    request = details_or_retry(csr)
+    if isinstance(request, Retry):
+        return request
+    recognized = [row for row in RECOGNIZERS if row.recognizes(csr, request)]
+    for row in recognized:
+        if row.subresource not in answers:
+            return Ask(subresource=row.subresource)
+        if answers[row.subresource]:
+            return Approve(message=row.message)
+    if not recognized:
+        return Nothing(reason="it is not a node's request for a client certificate: somebody else has to approve it")
+    tried = " ".join(row.subresource for row in recognized)
+    return Retry(reason=f"{csr.username} may not create certificatesigningrequests/[{tried}]", expected=True)
+
+
+def condition(message: str) -> dict[str, str]:
+    """Return the condition of an approval."""
+    return {"type": APPROVED, "status": "True", "reason": "AutoApproved", "message": message}
+
+
+def review(csr: SigningRequest, subresource: str) -> Object:
+    """Return the SubjectAccessReview that asks about the maker of a request, as the API server knew him."""
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": csr.username,
+            "uid": csr.uid,
+            "groups": list(csr.groups),
+            "extra": {key: list(values) for key, values in csr.extra.items()},
+            "resourceAttributes": {
+                "group": "certificates.k8s.io",
+                "resource": "certificatesigningrequests",
+                "subresource": subresource,
+                "verb": "create",
+                "version": "*",
+            },
+        },
+    }

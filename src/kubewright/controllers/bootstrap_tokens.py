@@ -1,0 +1,90 @@
+"""bootstrapsigner and tokencleaner: the decisions about token Secrets (Kubernetes v1.36: pkg/controller/bootstrap).
+
+kube-controller-manager signs with any token-secret that is not empty; `tokens.secrets.parse_secret` wants 16 characters. Here the lenient rule
+counts, else signatures would go that kube-controller-manager keeps.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from kubewright.base.records import dataclass
+from kubewright.base.secrecy import remember
+from kubewright.controllers.requests import Nothing
+from kubewright.kube import core
+from kubewright.kube.core import Object
+from kubewright.tokens import cluster_info, secrets, strings
+from kubewright.tokens.secrets import SIGNING, StoredToken
+from kubewright.tokens.strings import BootstrapTokenString
+
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """Write the ConfigMap like this."""
+
+    config_map: Object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete:
+    """Delete the Secret if it still has this uid."""
+
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookAgain:
+    """It ends in so many seconds."""
+
+    after: float
+
+
+def signatures(config_map: Object | None, token_secrets: Iterable[Mapping[str, Any]], *, now: datetime) -> Update | Nothing:
+    """Say whether cluster-info has to be written: with exactly the signatures of the tokens that may sign now."""
+    if config_map is None:
+        return Nothing(reason="there is no cluster-info")
+    changed = cluster_info.signed(config_map, signing_tokens(token_secrets), now=now)
+    return Nothing(reason="its signatures are right, or it holds nothing to sign") if changed is None else Update(config_map=changed)
+
+
+def signing_tokens(token_secrets: Iterable[Mapping[str, Any]]) -> Iterator[StoredToken]:
+    """Yield what the Secrets hold that may be used for signing, the time left aside."""
+    for secret in token_secrets:
+        name, _ = core.identity_of(secret)
+        id_, key = _value(secret, "token-id"), _value(secret, "token-secret")
+        named = name.removeprefix(secrets.PREFIX)
+        if secret.get("type") != secrets.TYPE or name == named or not strings.ID.fullmatch(named) or id_ != named or not key:
+            continue
+        signs = _value(secret, "usage-bootstrap-signing") == "true"
+        yield StoredToken(
+            token=BootstrapTokenString(id_, remember(key)),
+            expiration=_value(secret, "expiration"),
+            usages=(SIGNING,) if signs else (),
+        )
+
+
+def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | Nothing:
+    """Say what is to be done with a token Secret. Neither its name nor its token is looked at: an expired one that is broken goes too."""
+    if secret.get("type") != secrets.TYPE:
+        return Nothing(reason="it is no bootstrap token")
+    text = _value(secret, "expiration")
+    if not text:
+        return Nothing(reason="it does not expire")
+    end = secrets.parse_moment(text)
+    if end is None or end <= now:
+        return Delete(uid=str(core.metadata(secret).get("uid") or ""))
+    return LookAgain(after=(end - now).total_seconds())
+
+
+def _value(secret: Mapping[str, Any], key: str) -> str:
+    """Return one value as text; '' for one that is missing or no text."""
+    data = secret.get("data")
+    value = data.get(key) if isinstance(data, Mapping) else None
+    try:
+        return base64.b64decode(value, validate=True).decode() if isinstance(value, str) else ""
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,98 @@
+"""csrcleaner: requests that nobody needs any more are deleted (Kubernetes v1.36: certificates/cleaner), and requests that a newer one replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
+from kubewright.controllers.requests import APPROVED, DENIED, FAILED, SigningRequest
+from kubewright.pki import certificates
+
+EVERY: Final = 3600.0
+"""Seconds between two passes."""
+DECIDED: Final = timedelta(hours=1)
+PENDING: Final = timedelta(hours=24)
+SUPERSEDED: Final = timedelta(minutes=15)
+"""How much older than the newest of its kind a pending request is that is deleted: a node that nobody approves makes about 95 a day."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """One reason to delete a request. `since` returns the moments that the limit is counted from; one of them is enough."""
+
+    name: str
+    after: timedelta
+    since: Callable[[SigningRequest], Iterable[datetime | None]]
+
+
+def _updated(kind: str, csr: SigningRequest) -> list[datetime | None]:
+    return [one.updated for one in csr.conditions if one.type == kind]
+
+
+def _issued(csr: SigningRequest) -> Iterable[datetime | None]:
+    return _updated(APPROVED, csr) if csr.certificate else ()
+
+
+def _unissued(csr: SigningRequest) -> Iterable[datetime | None]:
+    return () if csr.certificate else _updated(APPROVED, csr)
+
+
+def _pending(csr: SigningRequest) -> Iterable[datetime | None]:
+    return () if csr.conditions else (csr.created,)
+
+
+def _ended(csr: SigningRequest) -> Iterable[datetime | None]:
+    """Return the end of the first certificate; one that cannot be read has none."""
+    if not csr.certificate or not csr.has(APPROVED):
+        return ()
+    try:
+        return (certificates.first(csr.certificate, source=f"the certificate of {csr.name}").not_after,)
+    except CertificateError:
+        return ()
+
+
+LIMITS: Final = (
+    Limit(name="issued for more than an hour", after=DECIDED, since=_issued),
+    Limit(name="denied for more than an hour", after=DECIDED, since=lambda csr: _updated(DENIED, csr)),
+    Limit(name="failed for more than an hour", after=DECIDED, since=lambda csr: _updated(FAILED, csr)),
+    Limit(name="not decided for more than 24 hours", after=PENDING, since=_pending),
+    Limit(name="its certificate has expired", after=timedelta(0), since=_ended),
+    Limit(name="approved and not signed for more than 24 hours", after=PENDING, since=_unissued),
+)
+"""kube-controller-manager's. A time that was never set deletes nothing."""
+
+
+def decide(csr: SigningRequest, *, now: datetime) -> str | None:
+    """Return why a request is to be deleted; None if it stays."""
+    for limit in LIMITS:
+        if any(since is not None and now - since > limit.after for since in limit.since(csr)):
+            return limit.name
+    return None
+
+
+def superseded(requests: Iterable[SigningRequest]) -> dict[str, str]:
+    """Return the pending requests that a newer one of the same maker, signer and common name replaced, each with the newer one's name."""
+    newest: dict[tuple[str, str, str], SigningRequest] = {}
+    kinds: dict[str, tuple[str, str, str]] = {}
+    pending = [csr for csr in requests if not csr.conditions and csr.created is not None]
+    for csr in pending:
+        try:
+            kind = (csr.username, csr.signer, csr.details().common_name)
+        except CertificateError:
+            continue
+        kinds[csr.name] = kind
+        if kind not in newest or _made(csr) > _made(newest[kind]):
+            newest[kind] = csr
+    return {
+        csr.name: newest[kinds[csr.name]].name
+        for csr in pending
+        if csr.name in kinds and _made(newest[kinds[csr.name]]) - _made(csr) > SUPERSEDED
+    }
+
+
+def _made(csr: SigningRequest) -> datetime:
+    assert csr.created is not None
+    return csr.created

@@ -1,0 +1,166 @@
+"""A CertificateSigningRequest as a value: what the controllers look at, and how its conditions are read (spec/controllers.md 2 and 3)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass, field
+from kubewright.kube.core import Object
+from kubewright.pki import request_details
+from kubewright.pki.request_details import RequestDetails
+from kubewright.tokens.secrets import parse_moment
+
+APPROVED: Final = "Approved"
+DENIED: Final = "Denied"
+FAILED: Final = "Failed"
+
+CLIENT_KUBELET: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING: Final = "kubernetes.io/kubelet-serving"
+CLIENT: Final = "kubernetes.io/kube-apiserver-client"
+LEGACY_UNKNOWN: Final = "kubernetes.io/legacy-unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nothing:
+    """There is nothing to do."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retry:
+    """It cannot be decided or done now: try again later, with growing pauses. `expected` ones are no fault of ours or of the cluster's."""
+
+    reason: str
+    expected: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One condition. `updated` is None where it was never set."""
+
+    type: str
+    status: str = "True"
+    reason: str = ""
+    message: str = ""
+    updated: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SigningRequest:
+    """A CertificateSigningRequest. `request` is the PEM text that was sent; `certificate` is empty until it is signed."""
+
+    name: str
+    signer: str
+    request: bytes = field(repr=False)
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    usages: tuple[str, ...] = ()
+    expiration_seconds: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    certificate: bytes = field(repr=False, default=b"")
+    created: datetime | None = None
+
+    @property
+    def approved(self) -> bool:
+        """Whether it is approved and not denied as well."""
+        return self.has(APPROVED) and not self.has(DENIED)
+
+    @property
+    def decided(self) -> bool:
+        """Whether somebody has approved or denied it."""
+        return self.has(APPROVED) or self.has(DENIED)
+
+    @property
+    def failed(self) -> bool:
+        """Whether its signer has given up on it: only a status of True, or none, says so."""
+        return any(one.type == FAILED and one.status in {"", "True"} for one in self.conditions)
+
+    @property
+    def state(self) -> str:
+        """What kubectl calls its state: `Pending`, `Approved,Issued`."""
+        decided = [kind for kind in (APPROVED, DENIED, FAILED) if self.has(kind)] or ["Pending"]
+        return ",".join(decided + (["Issued"] if self.certificate else []))
+
+    def has(self, kind: str) -> bool:
+        """Whether it has a condition of a type, whatever its status."""
+        return any(one.type == kind for one in self.conditions)
+
+    def details(self) -> RequestDetails:
+        """Read what it asks for. Raises CertificateError."""
+        return _details(self.request)
+
+
+@functools.lru_cache(maxsize=256)
+def _details(text: bytes) -> RequestDetails:
+    """Approver and signer look at the same request soon after each other."""
+    return request_details.read(text)
+
+
+def read(csr: Mapping[str, Any]) -> SigningRequest:
+    """Read an object of the API. What is not as the API has it counts as missing."""
+    metadata, spec, status = (csr.get(part) or {} for part in ("metadata", "spec", "status"))
+    seconds = spec.get("expirationSeconds")
+    return SigningRequest(
+        name=str(metadata.get("name") or ""),
+        signer=str(spec.get("signerName") or ""),
+        request=_bytes(spec.get("request")),
+        username=str(spec.get("username") or ""),
+        uid=str(spec.get("uid") or ""),
+        groups=tuple(spec.get("groups") or ()),
+        extra=spec.get("extra") or {},
+        usages=tuple(spec.get("usages") or ()),
+        expiration_seconds=seconds if isinstance(seconds, int) else None,
+        conditions=tuple(_condition(one) for one in status.get("conditions") or ()),
+        certificate=_bytes(status.get("certificate")),
+        created=moment(metadata.get("creationTimestamp")),
+    )
+
+
+def with_condition(csr: Object, condition: Mapping[str, str]) -> Object:
+    """Return the object with one more condition."""
+    status = csr.get("status") or {}
+    return {**csr, "status": {**status, "conditions": [*(status.get("conditions") or ()), condition]}}
+
+
+def with_certificate(csr: Object, certificate: bytes) -> Object:
+    """Return the object with its certificate."""
+    return {**csr, "status": {**(csr.get("status") or {}), "certificate": base64.b64encode(certificate).decode()}}
+
+
+def moment(text: object) -> datetime | None:
+    """Read a time of the API; None for none."""
+    return parse_moment(text) if isinstance(text, str) else None
+
+
+def details_or_retry(csr: SigningRequest) -> RequestDetails | Retry:
+    """Read what a request asks for; one that cannot be read is tried again, as kube-controller-manager does."""
+    try:
+        return csr.details()
+    except CertificateError as error:
+        return Retry(reason=str(error))
+
+
+def _condition(found: Mapping[str, Any]) -> Condition:
+    return Condition(
+        type=str(found.get("type") or ""),
+        status=str(found.get("status") or ""),
+        reason=str(found.get("reason") or ""),
+        message=str(found.get("message") or ""),
+        updated=moment(found.get("lastUpdateTime")),
+    )
+
+
+def _bytes(value: object) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else b""
+    except binascii.Error:
+        return b""

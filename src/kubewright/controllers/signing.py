@@ -1,0 +1,76 @@
+"""csrsigning: approved requests are signed, or fail for good where they break a rule of their signer (Kubernetes v1.36: certificates/signer)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
+from kubewright.controllers.requests import FAILED, Nothing, Retry, SigningRequest, details_or_retry
+from kubewright.controllers.signers import Asked, Signer
+from kubewright.pki import request_signing
+from kubewright.pki.request_details import RequestDetails
+from kubewright.pki.request_signing import Period
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sign:
+    """Sign this request for this time."""
+
+    request: RequestDetails
+    usages: tuple[str, ...]
+    valid: Period
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fail:
+    """It breaks a rule and never becomes a certificate; the message is the rule's."""
+
+    message: str
+
+
+def decide(
+    csr: SigningRequest, signer: Signer, *, authority_ends: datetime | Retry, longest: timedelta, now: datetime
+) -> Sign | Fail | Retry | Nothing:
+    """Say what is to be done with a request. `authority_ends` is when the signer's authority ends, or why there is none at the moment."""
+    if csr.certificate or not csr.approved or csr.failed or csr.signer != signer.name:
+        return Nothing(reason=_why_not(csr, signer))
+    request = details_or_retry(csr)
+    if isinstance(request, Retry):
+        return request
+    broken = signer.verdict(Asked(request=request, usages=csr.usages))
+    if broken is not None:
+        return Fail(message=broken)
+    if isinstance(authority_ends, Retry):
+        return authority_ends
+    unknown = request_signing.unknown_usages(csr.usages)
+    if unknown:
+        return Retry(reason=f"no certificate can express the usages {', '.join(unknown)}")
+    if not request_signing.signature_valid(request):
+        return Retry(reason="the signature of the request is not by its key")
+    length = request_signing.duration(csr.expiration_seconds, longest=longest)
+    try:
+        valid = request_signing.period(length, now=now, authority_ends=authority_ends)
+    except CertificateError as error:
+        return Retry(reason=str(error))
+    return Sign(request=request, usages=csr.usages, valid=valid)
+
+
+def _why_not(csr: SigningRequest, signer: Signer) -> str:
+    if csr.signer != signer.name:
+        return f"it is for {csr.signer}"
+    if csr.certificate:
+        return "it has its certificate"
+    return "it has failed" if csr.failed else "it was denied" if csr.decided else "it waits for an approval"
+
+
+def condition(message: str, *, now: datetime) -> dict[str, str]:
+    """Return the condition of a request that breaks a rule."""
+    return {
+        "type": FAILED,
+        "status": "True",
+        "reason": "SignerValidationFailure",
+        "message": message,
+        "lastUpdateTime": rfc3339(now),
+    }

@@ -1,0 +1,292 @@
+"""Reading certificate requests (PKCS#10) as leniently as Go's crypto/x509 does, and seeing everything that is in one.
+
+kube-apiserver takes what Go's ParseCertificateRequest takes, and kube-controller-manager signs it; the X.509 library refuses part of that. Here
+the structure is read element by element; keys and signatures are the library's. The API's rule that only the first PEM block counts is Go's too.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import itertools
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass, field
+from kubewright.pki import der, pem, uris
+from kubewright.pki.der import DERError, Element
+
+COMMON_NAME: Final = "2.5.4.3"
+ORGANIZATION: Final = "2.5.4.10"
+SUBJECT_ALTERNATIVE_NAME: Final = "2.5.29.17"
+
+_EXTENSION_REQUEST: Final = "1.2.840.113549.1.9.14"
+_ATTRIBUTES: Final = 0xA0
+_NOTHING: Final = Element(0, b"", b"")
+"""Stands for a part that is missing: no part may be of this kind."""
+_KINDS: Final = {
+    0xA0: "other name",
+    0x81: "email",
+    0x82: "DNS",
+    0xA3: "X.400 address",
+    0xA4: "directory name",
+    0xA5: "EDI party name",
+    0x86: "URI",
+    0x87: "IP",
+    0x88: "registered identifier",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One attribute of a subject. `text` is None for a value that is no string."""
+
+    oid: str
+    text: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestedExtension:
+    """One requested extension; `value` is its DER."""
+
+    oid: str
+    critical: bool
+    value: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestNames:
+    """The alternative names that Go knows, each kind in the order of the request, and `others`: the kinds of all that it passes over.
+
+    Addresses are 4 bytes for IPv4, IPv4 mapped into IPv6 included; URIs are as Go writes them.
+    """
+
+    dns: tuple[str, ...] = ()
+    emails: tuple[str, ...] = ()
+    ips: tuple[bytes, ...] = ()
+    uris: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The IP addresses as text."""
+        return tuple(str(ipaddress.ip_address(ip)) for ip in self.ips)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestDetails:
+    """Everything of a request. `subject` keeps the sets of the distinguished name; nothing here says that the signature is valid."""
+
+    der: bytes = field(repr=False)
+    signed: bytes = field(repr=False)
+    """What the signature is over."""
+    public_key: bytes = field(repr=False)
+    """DER SubjectPublicKeyInfo."""
+    signature_algorithm: str
+    signature: bytes = field(repr=False)
+    subject: tuple[tuple[Attribute, ...], ...]
+    extensions: tuple[RequestedExtension, ...]
+    names: RequestNames
+
+    @property
+    def common_name(self) -> str:
+        """The last common name of the subject, or ''."""
+        return next((text for text in reversed(self.values(COMMON_NAME))), "")
+
+    @property
+    def organizations(self) -> tuple[str, ...]:
+        """The organisations of the subject."""
+        return self.values(ORGANIZATION)
+
+    def values(self, oid: str) -> tuple[str, ...]:
+        """Return the values of an attribute that are strings, in order."""
+        return tuple(one.text for part in self.subject for one in part if one.oid == oid and one.text is not None)
+
+
+def read(text: bytes, *, source: str = "the request") -> RequestDetails:
+    """Read the request in the first PEM block. Raises CertificateError, naming `source`, for what Go refuses."""
+    found = first_block(text)
+    if found is None or found.label != pem.REQUEST:
+        raise CertificateError(f"{source} holds no certificate request", remedy="send PEM whose first block is a CERTIFICATE REQUEST")
+    try:
+        return _request(found.der)
+    except (DERError, uris.URIError) as error:
+        raise CertificateError(f"{source} cannot be read", detail=str(error), remedy="make the request again") from error
+
+
+def _request(data: bytes) -> RequestDetails:
+    content, algorithm, signature = _parts(der.one(data, "the request"), 3, "the request")
+    version, subject, key, attributes = _parts(content, 4, "the content of the request")
+    der.require_integer(version.require(der.INTEGER, "the version").content)
+    _require_key(key)
+    extensions = tuple(_extensions(attributes.require(_ATTRIBUTES, "the list of attributes")))
+    san = next((one for one in extensions if one.oid == SUBJECT_ALTERNATIVE_NAME), None)
+    return RequestDetails(
+        der=data,
+        signed=content.whole,
+        public_key=key.whole,
+        signature_algorithm=_algorithm(algorithm),
+        signature=der.bits(signature.require(der.BIT_STRING, "the signature").content),
+        subject=tuple(_subject(subject)),
+        extensions=extensions,
+        names=_names(san.value) if san is not None else RequestNames(),
+    )
+
+
+def _parts(element: Element, count: int, what: str) -> list[Element]:
+    """Return the first parts of a sequence. Whatever follows them is not looked at, as in Go: versions to come may add to a structure."""
+    found = list(itertools.islice(element.require(der.SEQUENCE, what).children(), count))
+    if len(found) < count:
+        raise DERError(f"{what} has {len(found)} parts instead of {count}")
+    return found
+
+
+def _algorithm(element: Element) -> str:
+    (kind,) = _parts(element, 1, "an algorithm")
+    return der.identifier_text(kind.require(der.OBJECT_IDENTIFIER, "an algorithm's identifier").content)
+
+
+def _require_key(element: Element) -> None:
+    algorithm, value = _parts(element, 2, "the public key")
+    _algorithm(algorithm)
+    der.bits(value.require(der.BIT_STRING, "the key's value").content)
+
+
+def _subject(element: Element) -> Iterator[tuple[Attribute, ...]]:
+    for part in element.require(der.SEQUENCE, "the subject").children():
+        yield tuple(_attribute(one) for one in part.require(der.SET, "a part of the subject").children())
+
+
+def _attribute(element: Element) -> Attribute:
+    what = "an attribute of the subject"
+    kind, value = _parts(element, 2, what)
+    return Attribute(oid=der.identifier_text(kind.require(der.OBJECT_IDENTIFIER, what).content), text=der.string(value))
+
+
+def _extensions(attributes: Element) -> Iterator[RequestedExtension]:
+    """Yield the requested extensions of all attributes that ask for some. An attribute that cannot be read counts as none, as in Go."""
+    known: set[str] = set()
+    for attribute in attributes.children():
+        for one in _asked_for(attribute):
+            extension = _extension(one)
+            if extension.oid in known:
+                raise DERError(f"the extension {extension.oid} is requested twice")
+            known.add(extension.oid)
+            yield extension
+
+
+def _asked_for(attribute: Element) -> Iterator[Element]:
+    try:
+        kind, values = _parts(attribute, 2, "an attribute")
+        wanted = der.identifier_text(kind.require(der.OBJECT_IDENTIFIER, "an attribute").content) == _EXTENSION_REQUEST
+        found = list(values.require(der.SET, "the values of an attribute").children())
+    except DERError:
+        return
+    if wanted and found:
+        yield from found[0].require(der.SEQUENCE, "the list of extensions").children()
+
+
+def _extension(element: Element) -> RequestedExtension:
+    parts = element.require(der.SEQUENCE, "an extension").children()
+    oid = der.identifier_text(next(parts, _NOTHING).require(der.OBJECT_IDENTIFIER, "an extension").content)
+    value, critical = next(parts, _NOTHING), False
+    if value.identifier == der.BOOLEAN:
+        critical, value = der.boolean(value.content), next(parts, _NOTHING)
+    return RequestedExtension(oid=oid, critical=critical, value=value.require(der.OCTET_STRING, f"the value of extension {oid}").content)
+
+
+def _names(value: bytes) -> RequestNames:
+    found: dict[int, list[Element]] = {}
+    outer = next(der.elements(value), None)
+    if outer is None:
+        raise DERError("the list of alternative names is empty")
+    for one in outer.require(der.SEQUENCE, "the list of alternative names").children():
+        found.setdefault(one.identifier, []).append(one)
+    known = {0x81, 0x82, 0x86, 0x87}
+    return RequestNames(
+        emails=tuple(_ascii(one, "an e-mail name") for one in found.get(0x81, ())),
+        dns=tuple(_ascii(one, "a DNS name") for one in found.get(0x82, ())),
+        uris=tuple(_uri(_ascii(one, "a URI name")) for one in found.get(0x86, ())),
+        ips=tuple(_ip(one.content) for one in found.get(0x87, ())),
+        others=tuple(_KINDS.get(kind, f"kind {kind:#04x}") for kind, ones in found.items() if kind not in known for _ in ones),
+    )
+
+
+def _ascii(element: Element, what: str) -> str:
+    try:
+        return element.content.decode("ascii")
+    except UnicodeDecodeError as error:
+        raise DERError(f"{what} is not ASCII") from error
+
+
+def _uri(text: str) -> str:
+    found = uris.parse(text)
+    if found.host and not _is_domain(found.host):
+        raise DERError("the host of a URI name is no domain name")
+    return found.text
+
+
+def _is_domain(host: str) -> bool:
+    """Go's crypto/x509 `domainNameValid`, without a limit on lengths."""
+    return all(label and all("!" <= mark <= "~" for mark in label) for label in host.split("."))
+
+
+def _ip(content: bytes) -> bytes:
+    if len(content) not in {4, 16}:
+        raise DERError(f"an IP address of {len(content)} bytes")
+    mapped = ipaddress.IPv6Address(content).ipv4_mapped if len(content) == 16 else None
+    return mapped.packed if mapped is not None else content
+
+
+_END: Final = b"\n-----END "
+_BEGIN: Final = b"-----BEGIN "
+_HEADER: Final = re.compile(rb"[^\n]*:[^\n]*(?:\n|\Z)")
+
+
+def first_block(text: bytes) -> pem.Block | None:
+    """Return the first PEM block as Go's encoding/pem finds it: what is broken is passed over. None where there is no whole one."""
+    start = 0
+    while (end := text.find(_END, start)) >= 0:
+        begin = text.rfind(_BEGIN, start, end)
+        after = end + len(_END)
+        if begin >= 0 and (begin == start or text[begin - 1 : begin] == b"\n"):
+            found = _block(text, begin, end)
+            if found is not None:
+                return found
+        start = after
+    return None
+
+
+def _block(text: bytes, begin: int, end: int) -> pem.Block | None:
+    """Read the block between a BEGIN and an END line."""
+    line, position = _line(text, begin + len(_BEGIN))
+    if not line.endswith(b"-----"):
+        return None
+    label = line[:-5]
+    headers = False
+    while position < len(text) and (header := _HEADER.match(text, position)) is not None:
+        headers, position = True, header.end()
+    if headers and position > end + 1:
+        return None
+    trailer = text[end + len(_END) :]
+    closing = label + b"-----"
+    if not trailer.startswith(closing) or _line(trailer, len(closing))[0]:
+        return None
+    body = text[position:end] if end > position else b""
+    try:
+        content = base64.b64decode(body.translate(None, b" \t\r\n"), validate=True)
+    except binascii.Error:
+        return None
+    return pem.Block(label.decode("latin-1"), content, headers)
+
+
+def _line(text: bytes, position: int) -> tuple[bytes, int]:
+    """Return a line without its end and trailing blanks, and where the next one begins."""
+    end = text.find(b"\n", position)
+    if end < 0:
+        return text[position:].rstrip(b" \t"), len(text)
+    line = text[position:end]
+    return line.removesuffix(b"\r").rstrip(b" \t"), end + 1

@@ -1,0 +1,182 @@
+"""csrsigning: the rules of each signer in their order, lifetimes, what is tried again (spec/controllers.md 4 and 12)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from controllers_kit import CLIENT_USAGES, NOW, SERVING_USAGES, condition, csr, request
+
+from kubewright.controllers import requests, signers, signing
+from kubewright.controllers.requests import Nothing, Retry
+from kubewright.controllers.signing import Fail, Sign
+
+CLIENT_KUBELET = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING = "kubernetes.io/kubelet-serving"
+CLIENT = "kubernetes.io/kube-apiserver-client"
+LEGACY = "kubernetes.io/legacy-unknown"
+ORG, CN = "2.5.4.10", "2.5.4.3"
+NODE = ((ORG, "system:nodes"), (CN, "system:node:a"))
+OTHER_CN = ((ORG, "system:nodes"), (CN, "node:a"))
+ORGANIZATION = "subject organization is not system:nodes"
+COMMON_NAME = "subject common name does not begin with system:node:"
+REQUIRED = "DNS or IP subjectAltName is required"
+NO_DNS, NO_EMAIL, NO_IP, NO_URI = (f"{kind} subjectAltNames are not allowed" for kind in ("DNS", "Email", "IP", "URI"))
+CLIENT_TEXT = "usages did not match [client auth digital signature key encipherment]"
+SERVING_TEXT = "usages did not match [digital signature key encipherment server auth]"
+IP, DNS, EMAIL, URI = ("ip", b"\x0a\0\0\1"), ("dns", "a"), ("email", "a@b"), ("uri", "urn:a")
+APPROVED = (condition("Approved"),)
+ENDS = NOW + timedelta(days=3650)
+
+
+def decide(subject=NODE, names=(), *, signer=CLIENT_KUBELET, usages=CLIENT_USAGES, ends=ENDS, longest=8760, text=None, **fields: object):
+    made = csr(
+        request(subject=subject, names=names) if text is None else text,
+        **{"signer": signer, "usages": usages, "conditions": APPROVED, **fields},
+    )
+    return signing.decide(requests.read(made), signers.named(signer), authority_ends=ends, longest=timedelta(hours=longest), now=NOW)
+
+
+@pytest.mark.parametrize(
+    ("signer", "subject", "names", "usages", "expected"),
+    [
+        (CLIENT_KUBELET, NODE, (), CLIENT_USAGES, None),
+        (CLIENT_KUBELET, NODE, (), (*CLIENT_USAGES, "key encipherment"), None),
+        (CLIENT_KUBELET, NODE, (), ("digital signature",), CLIENT_TEXT),
+        (CLIENT_KUBELET, NODE, (), (*CLIENT_USAGES, "server auth"), CLIENT_TEXT),
+        (CLIENT_KUBELET, ((ORG, "system:nodes"), (ORG, "x"), (CN, "system:node:a")), (), CLIENT_USAGES, ORGANIZATION),
+        (CLIENT_KUBELET, ((CN, "system:node:a"),), (), CLIENT_USAGES, ORGANIZATION),
+        (CLIENT_KUBELET, OTHER_CN, (), CLIENT_USAGES, COMMON_NAME),
+        (CLIENT_KUBELET, ((ORG, "system:nodes"),), (), CLIENT_USAGES, COMMON_NAME),
+        (CLIENT_KUBELET, NODE, (EMAIL, DNS), CLIENT_USAGES, NO_DNS),
+        (CLIENT_KUBELET, NODE, (URI, IP, EMAIL), CLIENT_USAGES, NO_EMAIL),
+        (CLIENT_KUBELET, NODE, (URI, IP), CLIENT_USAGES, NO_IP),
+        (CLIENT_KUBELET, OTHER_CN, (URI,), CLIENT_USAGES, NO_URI),
+        (CLIENT_KUBELET, OTHER_CN, (), ("digital signature",), COMMON_NAME),
+        (CLIENT_KUBELET, ((ORG, "x"), (CN, "y")), (DNS,), (), ORGANIZATION),
+        (SERVING, NODE, (IP,), SERVING_USAGES, None),
+        (SERVING, NODE, (DNS,), (*SERVING_USAGES, "key encipherment"), None),
+        (SERVING, NODE, (), SERVING_USAGES, REQUIRED),
+        (SERVING, NODE, (URI,), SERVING_USAGES, REQUIRED),
+        (SERVING, NODE, (DNS, URI), SERVING_USAGES, NO_URI),
+        (SERVING, NODE, (DNS, URI, EMAIL), SERVING_USAGES, NO_EMAIL),
+        (SERVING, OTHER_CN, (IP,), CLIENT_USAGES, SERVING_TEXT),
+        (SERVING, OTHER_CN, (IP,), SERVING_USAGES, COMMON_NAME),
+        (SERVING, ((ORG, "x"), (CN, "y")), (), (), ORGANIZATION),
+        (CLIENT, ((CN, "anybody"),), (DNS, URI), ("client auth",), None),
+        (CLIENT, ((CN, "anybody"),), (), ("digital signature", "key encipherment", "client auth"), None),
+        (CLIENT, ((CN, "anybody"),), (), ("digital signature",), "missing required usage for client certificate: client auth"),
+        (CLIENT, ((CN, "anybody"),), (), ("client auth", "code signing", "any"), "invalid usage for client certificate: code signing"),
+        (LEGACY, ((CN, "anybody"),), (DNS, URI, EMAIL, IP), ("any", "cert sign"), None),
+        (LEGACY, ((CN, "anybody"),), (), (), None),
+    ],
+)
+def test_the_rules_of_each_signer_in_their_order(signer, subject, names, usages, expected):
+    found = decide(subject, names, signer=signer, usages=usages)
+    assert isinstance(found, Sign) if expected is None else found == Fail(message=expected)
+
+
+MINUTE, HOUR, YEAR = 60, 3600, 8760 * 3600
+
+
+@pytest.mark.parametrize(
+    ("seconds", "longest", "span", "ahead"),
+    [
+        (None, 8760, YEAR, YEAR - 5 * MINUTE),
+        (600, 8760, 15 * MINUTE, 10 * MINUTE),
+        (599, 8760, 15 * MINUTE, 10 * MINUTE),
+        (28_799, 8760, 8 * HOUR + 5 * MINUTE - 1, 8 * HOUR - 1),
+        (28_800, 8760, 8 * HOUR, 8 * HOUR - 5 * MINUTE),
+        (10 * YEAR, 8760, YEAR, YEAR - 5 * MINUTE),
+        (3600, 0.5, 35 * MINUTE, 30 * MINUTE),
+        (600, 1 / 12, 10 * MINUTE, 5 * MINUTE),
+    ],
+)
+def test_how_long_a_certificate_lives(seconds, longest, span, ahead):
+    valid = decide(expiration=seconds, longest=longest).valid
+    assert valid.not_before == NOW - timedelta(minutes=5)
+    assert valid.not_after - valid.not_before == timedelta(seconds=span)
+    assert valid.not_after - NOW == timedelta(seconds=ahead)
+
+
+def test_a_certificate_ends_with_its_authority():
+    assert decide(ends=NOW + timedelta(minutes=10)).valid.not_after == NOW + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("left", [timedelta(0), timedelta(seconds=-1), timedelta(minutes=-5), timedelta(days=-1)])
+def test_an_expired_authority_is_tried_again_and_writes_nothing(left):
+    assert isinstance(decide(ends=NOW + left), Retry)
+
+
+def test_a_missing_authority_does_not_keep_a_rule_from_failing_a_request():
+    gone = Retry(reason="unreadable")
+    assert decide(ends=gone) == gone
+    assert decide(OTHER_CN, ends=gone) == Fail(message=COMMON_NAME)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"text": b"nonsense"},
+        {"text": request(good=False)},
+        {"signer": LEGACY, "usages": ("client auth", "no such usage")},
+    ],
+)
+def test_what_cannot_be_signed_is_tried_again(fields):
+    assert isinstance(decide(**fields), Retry)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (),
+        (condition("Denied"),),
+        (condition("Approved"), condition("Denied")),
+        (condition("Approved"), condition("Failed")),
+        (condition("Approved"), {"type": "Failed"}),
+    ],
+)
+def test_only_what_is_approved_and_has_not_failed_is_signed(conditions):
+    assert isinstance(decide(conditions=conditions), Nothing)
+
+
+def test_a_failed_condition_that_is_false_does_not_count():
+    assert isinstance(decide(conditions=(condition("Approved"), {"type": "Failed", "status": "False"})), Sign)
+
+
+def test_each_signer_leaves_the_requests_of_others_alone():
+    made = requests.read(csr(conditions=APPROVED))
+    found = [signing.decide(made, one, authority_ends=ENDS, longest=timedelta(1), now=NOW) for one in signers.SIGNERS]
+    assert [type(one) for one in found].count(Sign) == 1
+    assert [type(one) for one in found].count(Nothing) == 3
+
+
+def test_every_rule_is_needed():
+    """Each row of a signer's table has a request that only it refuses."""
+    asked = {
+        CLIENT_KUBELET: [(((ORG, "x"), NODE[1]), ()), (NODE, (DNS,)), (NODE, (EMAIL,)), (NODE, (IP,)), (NODE, (URI,)), (OTHER_CN, ())],
+        SERVING: [(((ORG, "x"), NODE[1]), (IP,)), (NODE, ()), (NODE, (IP, EMAIL)), (NODE, (IP, URI)), None, (OTHER_CN, (IP,))],
+    }
+    usages = {CLIENT_KUBELET: CLIENT_USAGES, SERVING: SERVING_USAGES}
+    cut = 0
+    for name, cases in asked.items():
+        signer = signers.named(name)
+        for index, case in enumerate(cases):
+            if case is None:
+                continue
+            seen = signers.Asked(request=requests.read(csr(request(subject=case[0], names=case[1]))).details(), usages=usages[name])
+            without = signers.Signer(name=name, controller="", flags="", rules=signer.rules[:index] + signer.rules[index + 1 :])
+            assert signer.verdict(seen) is not None
+            assert without.verdict(seen) is None
+            cut += 1
+    assert cut == 11
+
+
+def test_the_failed_condition():
+    assert signing.condition("why", now=NOW) == {
+        "type": "Failed",
+        "status": "True",
+        "reason": "SignerValidationFailure",
+        "message": "why",
+        "lastUpdateTime": "2026-01-02T03:04:05Z",
+    }
