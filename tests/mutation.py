@@ -41,7 +41,7 @@ class Table:
 
 
 _ROWS: Final = tuple(sorted(f"cli/{path.name}" for path in (PACKAGE / "cli").glob("*_rows.py")))
-_KUBEADMS_ROWS: Final = (*_ROWS, "cli/config_commands.py")
+_KUBEADMS_ROWS: Final = (*_ROWS, "cli/cluster_rows.py")
 _COMMAND_TREE: Final = "tests/compat/test_command_tree.py::test_"
 _TREE: Final = (
     f"{_COMMAND_TREE}a_command_has_what_kubeadms_has",
@@ -54,7 +54,7 @@ _INIT_CASES: Final = "tests/compat/test_init_cases.py"
 _STATIC_PODS: Final = tuple(f"manifests/{name}.py" for name in ("api_server", "controller_manager", "etcd", "scheduler"))
 TABLES: Final = {
     "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "PhaseRow"}), _TREE),
-    "flags": Table((*_KUBEADMS_ROWS, "cli/shared_flags.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
+    "flags": Table((*_KUBEADMS_ROWS, "cli/model.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
     "certificates": Table(
         ("pki/table.py",),
         frozenset({"Authority", "Leaf", "KeyPair", "Kubeconfig"}),

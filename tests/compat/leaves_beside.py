@@ -60,7 +60,7 @@ class Machine:
     def kubewright(self, *argv: str) -> Done:
         """Run ours with all its modules loaded, as root: a process of its own would load them for each command."""
         parser.read(parser.find(argv), program="kubeadm")  # loads the rows of the command
-        rootfs.preload(("kubewright.cli.init", "kubewright.cli.operations", *rootfs._HIDDEN))
+        rootfs.preload(("kubewright.cli.operation_requests", "kubewright.cli.operations", *rootfs._HIDDEN))
         out, err = self.root / "tmp/out", self.root / "tmp/err"
         child = os.fork()
         if child == 0:

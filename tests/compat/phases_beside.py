@@ -15,7 +15,7 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, RecordingReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import init as command
+from kubewright.cli import operation_requests as command
 from kubewright.cli.parser import parse
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
@@ -79,7 +79,7 @@ class Root:
         node = INIT.named(parsed.command.words[2:])
         whole = Whole(at=machine, clock=SystemClock(), random=SystemRandom())
         try:
-            request = command.request_of(parsed, only=(node.name,))
+            request = command.init_request(parsed, only=(node.name,))
             prepared = prepare(request, whole)
             if "print-manifest" in parsed.given:
                 return Outcome(False, {}, printing.manifest(prepared, node.name).splitlines())

@@ -21,7 +21,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import replace
-from kubewright.cli import upgrade_plan
+from kubewright.cli import upgrade
 from kubewright.cli.main import main
 from kubewright.host.real import RealHost
 from kubewright.kube import resources
@@ -146,7 +146,7 @@ def cluster(apiserver, admin, tmp_path, monkeypatch):
         admin.create(one)
     cluster = Cluster(apiserver, admin, tmp_path)
     monkeypatch.setattr("sys.argv", ["kubeadm"])
-    monkeypatch.setattr(upgrade_plan, "machine", lambda layout: Rooted(cluster.root, layout))
+    monkeypatch.setattr(upgrade, "machine", lambda layout: Rooted(cluster.root, layout))
     yield cluster
     for one in [*made, node]:
         with contextlib.suppress(NotFound):

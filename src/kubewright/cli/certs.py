@@ -1,4 +1,4 @@
-"""The `certs` commands: check-expiration, renew, generate-csr."""
+"""The `certs` commands (check-expiration, renew, generate-csr), and `kubeconfig user`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.apis.addresses import Addresses
-from kubewright.apis.kubeadm.types import ClusterConfiguration
+from kubewright.apis.kubeadm.types import DEFAULT_CERTIFICATE_VALIDITY, ClusterConfiguration
 from kubewright.apis.layout import Layout
-from kubewright.base import events
+from kubewright.base import events, yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import CheckFailed, UsageError
 from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import cluster_access, columns
+from kubewright.cli import cluster_access, inputs, output
 from kubewright.cli.failure import write_error
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed
+from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.lifecycle.certs import expiration, renewal, requests, rows, source
+from kubewright.lifecycle.certs import expiration, renewal, requests, rows, source, users
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.lifecycle.certs.places import Places
+from kubewright.lifecycle.certs.users import Person
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.machine import LOCK, lock_directory
 from kubewright.pki.renewing import Terms
@@ -55,7 +57,7 @@ def check_expiration(parsed: Parsed) -> int:
     cluster = configuration(parsed, host, topic="check-expiration")
     places = Places.of(host, certificates=PurePosixPath(cluster.certificates_dir))
     found = expiration.observe(places, cluster, now=SystemClock().now())
-    sys.stdout.write(columns.lay_out(_table(found)) if printed is None else printed([found.as_map()]))
+    sys.stdout.write(output.kubeadm_table(_table(found)) if printed is None else printed([found.as_map()]))
     return 0 if within is None else _judge(found, within, limit, verbosity=parsed.number("v") or 0)
 
 
@@ -97,7 +99,7 @@ def _table(found: Expiration) -> list[list[str]]:
 def _cells(row: Expiry, found: Expiration, *, authority: list[str]) -> list[str]:
     if row.expires is None:
         return [f"!MISSING! {row.name}", "", "", *("" for _ in authority), ""]
-    residual = columns.human_duration(row.residual(found.now).total_seconds())
+    residual = output.human_duration(row.residual(found.now).total_seconds())
     return [row.name, row.expires.strftime("%b %d, %Y %H:%M UTC"), residual, *authority, f"{'yes' if row.external else 'no':8}"]
 
 
@@ -125,7 +127,7 @@ def generate_csr(parsed: Parsed) -> int:
     """Make keys and requests for every certificate of this machine."""
     host, form = machine(), parsed.text("output")
     whole = source.whole_configuration(
-        asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=Said(form), layout=host.layout
+        asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter(form), layout=host.layout
     )
     endpoint = whole.init.local_api_endpoint
     directory = PurePosixPath(whole.cluster.certificates_dir)
@@ -151,7 +153,7 @@ def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfigura
             client = cluster_access.of_file(kubeconfig)
             return None if client is None else opened.enter_context(closing(client))
 
-        said = Said(parsed.text("output"))
+        said = TextReporter(parsed.text("output"))
         return source.cluster_configuration(asked(parsed), connect=connect, reporter=said, topic=topic, layout=host.layout)
 
 
@@ -163,7 +165,7 @@ def asked(parsed: Parsed) -> source.Asked:
     return source.Asked(documents=read_documents(file) if file else None, cert_dir=_absolute(directory) if directory else "")
 
 
-class Said:
+class TextReporter:
     """Prints what is reported: lines on stdout where the result is text, warnings on stderr."""
 
     def __init__(self, form: str) -> None:
@@ -185,3 +187,51 @@ def locked(host: Host, *, doing: str) -> Lock:
 
 def _absolute(path: str) -> str:
     return os.path.normpath(Path(path).absolute())
+
+
+def user(parsed: Parsed) -> int:
+    """Print a kubeconfig for a user, followed by an empty line as kubeadm's."""
+    person = _person(parsed)
+    host = machine()
+    whole = source.whole_configuration(
+        asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter("yaml"), layout=host.layout
+    )
+    endpoint = whole.init.local_api_endpoint
+    document = users.kubeconfig(
+        person,
+        whole,
+        Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
+        certificates=HostCertificateStore(host, directory=PurePosixPath(whole.cluster.certificates_dir)),
+        clock=SystemClock(),
+        random=SystemRandom(),
+    )
+    if parsed.text("output") == "json":
+        write_result(document, form="json")
+    else:
+        sys.stdout.write(yaml.dump(document) + "\n")
+    return 0
+
+
+def _person(parsed: Parsed) -> Person:
+    name = parsed.text("client-name")
+    if not name:
+        raise UsageError("the flag --client-name is required", remedy="name the user, who becomes the certificate's common name")
+    period = Duration.parse(parsed.text("validity-period"))
+    token = _token(parsed)
+    if period <= 0:
+        raise UsageError(f"a validity period of {period} is none", remedy="write one like 24h")
+    if period > DEFAULT_CERTIFICATE_VALIDITY and not token:
+        sys.stderr.write(
+            f"warning: a validity period of {period} is longer than {DEFAULT_CERTIFICATE_VALIDITY}: a client certificate cannot be revoked\n"
+        )
+    organizations = parsed.strings("org")
+    return Person(name=name, organizations=organizations, lifetime=timedelta(seconds=period.seconds), token=token)
+
+
+def _token(parsed: Parsed) -> str:
+    given, file = parsed.text("token"), parsed.text("token-file")
+    if given and file:
+        raise UsageError("--token and --token-file exclude each other", remedy="use --token-file: what stands on a command line is visible")
+    if file or given == inputs.STANDARD_INPUT:
+        return inputs.read_file(file or given)
+    return given

@@ -1,16 +1,75 @@
 """The command table: every command that kubewright has. Help, completion, parsing and the documentation all come from its rows.
 
-The rows are in modules of their own (`*_rows`), imported when they are needed.
+The first words stand here, in the order in which help shows them: `--help` needs no more. The rows below a word are in modules of their own
+(`*_rows`), imported when a command is called or looked at.
 """
 
 from __future__ import annotations
 
-from kubewright.cli.model import Command
-from kubewright.cli.toplevel import GLOBAL_FLAGS, HEADS, ROOT
+from kubewright.cli.model import ANY, BOOL, KUBEADM, LEVEL, MODULES, Argument, Command, Flag
+
+GLOBAL_FLAGS = (
+    Flag("rootfs", "change the root directory to this one before anything else", metavar="dir"),
+    Flag(
+        "v",
+        "verbosity of the log on stderr, 0 to 10: 4 tells decisions, 5 the traceback of an error, 6 requests, 8 differences",
+        kind=LEVEL,
+        default=0,
+        short="v",
+        metavar="level",
+    ),
+    Flag(
+        "vmodule", "verbosity by source file, pattern=N,…; for kubeadm's scripts: checked, without effect", kind=MODULES, metavar="levels"
+    ),
+)
+
+VERSION = Flag(
+    "version", "print our version, and the version of Kubernetes that we are made for", kind=BOOL, default=False, not_as="kubeadm"
+)
+"""kubeadm has no such flag: scripts must not be able to tell us from it."""
+
+ROOT = Command("", "Bring up Kubernetes control planes and join machines to them", flags=(VERSION,), exit_scheme=KUBEADM, shows_help=True)
+
+
+class Head:
+    """A first word: what it is about, and the module of `kubewright.cli` that holds its rows."""
+
+    def __init__(self, word: str, summary: str, rows: str, *, alias: str = "", hidden: bool = False) -> None:
+        self.word = word
+        self.summary = summary
+        self.rows = rows
+        self.alias = alias
+        self.hidden = hidden
+
+
+_HEADS = (
+    Head("up", "Start a local cluster, or repair and scale the one that is there", "local_rows"),
+    Head("down", "Stop a local cluster and remove it", "local_rows"),
+    Head("local", "Look into local clusters", "local_rows"),
+    Head("binaries", "Get the component binaries", "local_rows"),
+    Head("preflight", "Check whether this machine can become a part of a cluster", "preflight_rows"),
+    Head("init", "Make this machine the first control plane of a cluster", "init_rows"),
+    Head("join", "Join this machine to a cluster", "join_rows"),
+    Head("reset", "Undo on this machine what init or join did", "reset_rows"),
+    Head("upgrade", "Upgrade a cluster to another version", "upgrade_rows"),
+    Head("certs", "Look after certificates", "certs_rows", alias="certificates"),
+    Head("config", "Print, check and migrate configuration files", "config_commands"),
+    Head("kubeconfig", "Make kubeconfig files", "kubeconfig_rows"),
+    Head("token", "Work with bootstrap tokens", "token_rows"),
+    Head("version", "Print the version", "small_rows"),
+    Head("completion", "Print the completion script of a shell", "small_rows"),
+    Head("help", "Explain a command", "small_rows"),
+    Head("alpha", "Experimental commands; there are none now", "small_rows", hidden=True),
+)
+HEADS = {head.word: head for head in _HEADS}
+
+
+def summary(word: str) -> str:
+    """Return what a first word is about."""
+    return HEADS[word].summary
+
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from kubewright.cli.toplevel import Head
 
 __all__ = ["GLOBAL_FLAGS", "ROOT", "below", "children", "command", "every"]
 
@@ -57,3 +116,33 @@ def _rows(head: Head) -> tuple[Command, ...]:
 
     rows: tuple[Command, ...] = importlib.import_module(f"kubewright.cli.{head.rows}").ROWS
     return tuple(row for row in rows if row.words[0] == head.word)
+
+
+_VERSION_FORMATS = ("", "short", "json", "yaml")
+
+OWN_ROWS = (
+    Command(
+        "version",
+        summary("version"),
+        handler="kubewright.cli.light_commands:version",
+        flags=(Flag("output", "form of the result: short, json, yaml", default="", short="o", choices=_VERSION_FORMATS, metavar="format"),),
+        exit_scheme=KUBEADM,
+    ),
+    Command(
+        "completion",
+        summary("completion"),
+        handler="kubewright.cli.completion:completion",
+        argument=Argument("shell", "bash, zsh or fish", shown="SHELL", most=ANY),
+        exit_scheme=KUBEADM,
+        examples=("source <(kubewright completion bash)", "kubewright completion fish | source"),
+    ),
+    Command(
+        "help",
+        summary("help"),
+        handler="kubewright.cli.helptext:explain",
+        argument=Argument("command", "words of the command; none: all commands", shown="[command]", most=ANY),
+        exit_scheme=KUBEADM,
+        examples=("help init phase certs",),
+    ),
+    Command("alpha", summary("alpha"), exit_scheme=KUBEADM, hidden=True, shows_help=True),
+)

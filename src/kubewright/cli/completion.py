@@ -1,17 +1,24 @@
-"""The `completion` command: scripts made from the command table, by shtab for bash and zsh, by ourselves for fish."""
+"""The `completion` command: scripts made from the command table, by shtab for bash and zsh, by ourselves for fish.
+
+The script for fish has one function that tells at which command the line is, and a line for each sub-command and flag.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
-from kubewright.cli.parser import Parsed, program_name
+from kubewright.cli import commands
+from kubewright.cli.model import BOOL, Command, Flag
+from kubewright.cli.parser import HELP, Parsed, program_name
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator, Sequence
 
-    from kubewright.cli.model import Command, Flag
+
+TYPE_CHECKING = False
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -35,9 +42,7 @@ def script(shell: str, *, program: str) -> str:
     from kubewright.cli import commands
 
     if shell == "fish":
-        from kubewright.cli import fish
-
-        return fish.script(commands.every(), program=program)
+        return fish_script(commands.every(), program=program)
     import shtab
 
     found: str = shtab.complete(_tree(commands.ROOT, program), shell=shell)
@@ -73,3 +78,74 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
         parser.add_argument(*names, dest=flag.dest, action="store_true", help=flag.summary)
     else:
         parser.add_argument(*names, dest=flag.dest, choices=flag.choices or None, help=flag.summary)
+
+
+# The words of the line are taken as long as they lead to a command; a flag with a value takes the next word with it.
+_FUNCTION = """\
+function __@_at --description 'Test whether the command line is at this command'
+    set -l path
+    set -l skip no
+    for word in (commandline -opc)[2..-1]
+        if test $skip = yes
+            set skip no
+            continue
+        end
+        switch $word
+            case '-*=*'
+            case '-*'
+                contains -- $word $__@_valued; and set skip yes
+            case '*'
+                contains -- (string join ' ' $path $word) $__@_paths; and set path $path $word
+        end
+    end
+    test "$path" = "$argv"
+end
+"""
+
+
+def fish_script(rows: Sequence[Command], *, program: str) -> str:
+    """Return the script for a program that is called by this name."""
+    name = "".join(character if character.isalnum() else "_" for character in program)
+    shown = [row for row in rows if not row.hidden]
+    flags = [flag for row in shown for flag in (*commands.GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]
+    valued = sorted({word for flag in flags if flag.kind != BOOL for word in _words(flag)})
+    lines = [
+        f"set -g __{name}_paths {' '.join(_quoted(row.path) for row in shown if row.path)}",
+        f"set -g __{name}_valued {' '.join(valued)}",
+        _FUNCTION.replace("@", name),
+        f"complete -c {program} -f",
+    ]
+    for row in shown:
+        lines += _of_command(row, row.flags_as(program), f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}")
+    return "\n".join(lines) + "\n"
+
+
+def _of_command(row: Command, flags: Sequence[Flag], start: str) -> Iterator[str]:
+    for child in commands.children(row):
+        yield f"{start} -a {child.words[-1]} -d {_quoted(child.summary)}"
+    for flag in (*commands.GLOBAL_FLAGS, *flags, HELP):
+        if not flag.hidden:
+            yield f"{start} {_of_flag(flag)}"
+
+
+def _of_flag(flag: Flag) -> str:
+    words = [f"-s {flag.short}"] if flag.short else []
+    words += [f"-l {flag.name}", *_values(flag), f"-d {_quoted(flag.summary)}"]
+    return " ".join(words)
+
+
+def _values(flag: Flag) -> list[str]:
+    """Return how a value is completed: from its choices, or as a path."""
+    if flag.kind == BOOL:
+        return []
+    if flag.choices:
+        return ["-x", "-a", _quoted(" ".join(filter(None, flag.choices)))]
+    return ["-r", "-F"] if flag.metavar in {"file", "dir"} else ["-x"]
+
+
+def _words(flag: Flag) -> list[str]:
+    return [f"--{flag.name}", *([f"-{flag.short}"] if flag.short else [])]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""The `config` commands: print, validate, migrate, images (spec/kubeadm.md 1.8, 3.1, 3.14)."""
+"""The `config` commands: print, validate, migrate, images (spec/kubeadm.md 1.8, 3.1, 3.14); explain and diff, which kubeadm does not have."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,18 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
+from kubewright.base.masking import mask
 from kubewright.base.records import asdict
 from kubewright.base.yaml.preloading import preload
+from kubewright.cli import cluster_access
 from kubewright.cli.output import OUTPUT_VERSION, documents_text, printer, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
+from kubewright.lifecycle import config_differences, config_sides
 from kubewright.lifecycle.configuration import read_documents
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.explaining import Explanation
+
 
 _NEW_FILE_MODE = 0o644
 
@@ -88,7 +93,7 @@ def validate(parsed: Parsed) -> int:
 
 
 def _judged(form: str, *, error: KubewrightError | None = None, warnings: Sequence[str] = ()) -> int:
-    from kubewright.cli.report import masked
+    from kubewright.cli.reporters import masked
 
     found = {"valid": error is None, "warnings": [*warnings], "error": error.as_map() if error else None}
     write_result(masked(found), form=form)
@@ -173,7 +178,7 @@ def images_list(parsed: Parsed) -> int:
 
 def images_pull(parsed: Parsed) -> int:
     """Pull the images of a control plane."""
-    from kubewright.cli import image_pull
+    from kubewright.cli import images as image_pull
 
     form = parsed.text("output")
     pulled = image_pull.pull(_configuration(parsed, pulls=True), form=form)
@@ -258,3 +263,27 @@ def _umask() -> int:
     found = os.umask(0)
     os.umask(found)
     return found
+
+
+DIFFERS = 1
+"""The exit code where something differs, as `diff` has it; trouble is 2 or more."""
+
+
+def diff(parsed: Parsed) -> int:
+    """Show what differs between the cluster's configuration and a file's, after both were defaulted."""
+    path = parsed.text("config")
+    if not path:
+        raise UsageError("--config is mandatory", remedy="name a file of kubeadm configuration documents")
+    documents = read_documents(path)
+    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
+    with closing(cluster_access.client(access)) as api:
+        stored = config_sides.read_stored(api)
+    file, cluster = config_sides.file_side(documents, stored), config_sides.cluster_side(stored)
+    found = config_differences.compare(cluster, file)
+    sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in (*cluster.warnings, *file.warnings))))
+    form = parsed.text("output")
+    if form == "text":
+        sys.stdout.write("".join(one.diff for one in found))
+    else:
+        write_result({"differs": bool(found), "documents": [one.as_map() for one in found]}, form=form)
+    return DIFFERS if found else 0

@@ -1,10 +1,11 @@
-"""Help texts, made from the command table."""
+"""Help texts, made from the command table, and the `help` command."""
 
 from __future__ import annotations
 
+import sys
 import textwrap
 
-from kubewright.cli import commands
+from kubewright.cli import commands, parser
 from kubewright.cli.model import BOOL, Command, Flag
 from kubewright.cli.parser import HELP, as_called
 
@@ -83,3 +84,19 @@ def _columns(rows: list[tuple[str, str]]) -> str:
         lines.append(f"  {left if fits else '':<{width}}{filled[0]}")
         lines.extend(" " * (width + 2) + line for line in filled[1:])
     return "\n".join(lines)
+
+
+def explain(parsed: parser.Parsed) -> int:
+    """Print the help of the command that the words name; words behind it are ignored.
+
+    An unknown first word is told on stderr, with the commands that there are, and is no failure: kubeadm has it so (spec/kubeadm.md 15.2).
+    """
+    words = parsed.strings("command")
+    found = parser.find(words)
+    program = parser.program_name()
+    if not found.command.words and found.left:
+        shown = " ".join(f"`{word}`" for word in words)
+        sys.stderr.write(f"Unknown help topic [{shown}]\n{render(commands.ROOT, program=program)}")
+        return 0
+    sys.stdout.write(render(found.command, program=program))
+    return 0

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import BOOL, DURATION, KUBEADM, LIST, PAIRS, Command, Flag
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ADOPT, ALL_FORMATS, BOOL, DURATION, KUBEADM, LIST, PAIRS, Command, Flag, by_name
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import ADOPT, ALL_FORMATS, by_name
-from kubewright.cli.toplevel import summary
 
 # Deprecated and hidden, as in kubeadm; they set extraArgs.
 _EXTRA_ARGUMENTS = tuple(
@@ -148,5 +147,5 @@ ROWS = (
         description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
         " would change; `kubewright up` runs the same phases on this machine as an ordinary user, as processes.",
     ),
-    *phase_commands("init", PHASES, flags=_FLAGS, handler="kubewright.cli.init:phase", ours=_OURS),
+    *phase_commands("init", PHASES, flags=_FLAGS, handler="kubewright.cli.operation_requests:phase", ours=_OURS),
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import BOOL, KUBEADM, LIST, Argument, Command, Flag
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ADOPT, ALL_FORMATS, BOOL, KUBEADM, LIST, Argument, Command, Flag, by_name
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import ADOPT, ALL_FORMATS, by_name
-from kubewright.cli.toplevel import summary
 
 _ELSEWHERE = " - is the next line of standard input, and what has a / the path of a file: command lines are visible to other users"
 

@@ -20,7 +20,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
 from kubewright.cli.parser import as_called
-from kubewright.cli.report import MILESTONES, REACHED, progress_text
+from kubewright.cli.reporters import MILESTONES, REACHED, progress_text
 
 _STYLES: Final[Mapping[str, str]] = {
     "Ready": "green",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kubewright.base.level import KUBERNETES
-from kubewright.cli.model import ANY, BOOL, DURATION, INT, Argument, Command, Flag
-from kubewright.cli.shared_flags import ALL_FORMATS
-from kubewright.cli.toplevel import summary
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, Argument, Command, Flag
 
 NAME = Flag("name", "name of the cluster", default="default")
 STATE_DIR = Flag("state-dir", "where clusters live (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
@@ -32,7 +31,7 @@ ROWS = (
     Command(
         "up",
         summary("up"),
-        handler="kubewright.cli.up:up",
+        handler="kubewright.cli.local:up",
         flags=UP_FLAGS,
         description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
         " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are only played.",
@@ -41,7 +40,7 @@ ROWS = (
     Command(
         "down",
         summary("down"),
-        handler="kubewright.cli.up:down",
+        handler="kubewright.cli.local:down",
         flags=(
             NAME,
             Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
@@ -94,20 +93,20 @@ ROWS = (
     Command(
         "binaries list",
         "List the binaries, where they are and where they came from",
-        handler="kubewright.cli.binaries:list_binaries",
+        handler="kubewright.cli.local:list_binaries",
         flags=(*BINARIES, ALL_FORMATS),
     ),
     Command(
         "binaries fetch",
         "Get binaries into the cache",
-        handler="kubewright.cli.binaries:fetch",
+        handler="kubewright.cli.local:fetch",
         argument=Argument("program", "programs; none: those that a local cluster needs", shown="[program] ...", most=ANY),
         flags=(*BINARIES, ALL_FORMATS),
     ),
     Command(
         "binaries verify",
         "Compare the binaries with the digests that were recorded when they were got",
-        handler="kubewright.cli.binaries:verify",
+        handler="kubewright.cli.local:verify",
         argument=Argument("program", "programs; none: all that are there", shown="[program] ...", most=ANY),
         flags=(*BINARIES, ALL_FORMATS),
     ),

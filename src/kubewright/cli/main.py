@@ -1,21 +1,80 @@
-"""The entry point: argv to exit code. No traceback reaches a user; an error outside the tree exits 70."""
+"""The entry point: argv to exit code. No traceback reaches a user; an error outside the tree exits 70.
+
+SIGHUP, SIGINT and SIGTERM end a command by an exception in the main thread, so that what was begun is cleaned up.
+"""
 
 from __future__ import annotations
 
+import _signal
 import io
 import os
 import sys
+from _weakref import ref
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import Interrupted, KubewrightError
-from kubewright.base.interrupts import interruption
+from kubewright.base.interrupts import SIGHUP, SIGINT, SIGTERM, Stopped, interruption
 from kubewright.base.quoting import ESCAPING
 from kubewright.cli import parser
+from kubewright.cli.commands import ROOT, VERSION
 from kubewright.cli.model import DIFF, KUBEADM
-from kubewright.cli.toplevel import ROOT, VERSION
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from types import FrameType
+    from typing import Final
+
+
+# `signal` and `weakref` load `enum` and more, a tenth of the time that a cheap command takes.
+
+
+TYPE_CHECKING = False
+
+_STOPPING: Final = (SIGHUP, SIGINT, SIGTERM)
+
+
+class Stops:
+    """The first signal is raised; while its exception is on its way, others change nothing.
+
+    They come in twos and threes: a terminal that is closed, systemd, a user who presses Ctrl-C again. Whoever cannot wait for the clean-up has
+    SIGQUIT and SIGKILL. An exception that got lost, because it came where none can be raised (`__del__`), counts no more: the next
+    signal is raised again.
+    """
+
+    def __init__(self) -> None:
+        self._raised: ref[Stopped] | None = None
+
+    def install(self) -> None:
+        """Heed the signals from now on, but for those that this process was started to ignore (nohup, the background of a script)."""
+        for number in _STOPPING:
+            if _signal.getsignal(number) != _signal.SIG_IGN:
+                _signal.signal(number, self._stop)
+
+    def _stop(self, number: int, _: FrameType | None) -> None:
+        if number == SIGHUP:
+            _let_go()
+        if self._raised is None or self._raised() is None:
+            raise self._noted(Stopped(number))  # no name for it here: a frame that knew it would keep it alive
+
+    def _noted(self, stop: Stopped) -> Stopped:
+        self._raised = ref(stop)
+        return stop
+
+
+def _let_go() -> None:
+    """Point outputs that nobody reads any more to /dev/null: an error of theirs would end the clean-up."""
+    import os
+    import select
+
+    poll = select.poll()
+    for descriptor in (1, 2):
+        poll.register(descriptor, select.POLLOUT)
+    for descriptor, seen in poll.poll(0):
+        if seen & (select.POLLERR | select.POLLHUP):
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
+
 
 BUG = 70
 """EX_SOFTWARE of sysexits.h: an error that should have been one of ours."""
@@ -75,9 +134,9 @@ def _take_any_text() -> None:
 
 
 def _version(program: str) -> int:
-    from kubewright.cli import version
+    from kubewright.cli import light_commands
 
-    version.own(program)
+    light_commands.own(program)
     return 0
 
 
@@ -128,7 +187,6 @@ def run() -> None:
 
     At once, when all is written: to take the interpreter down with some hundred modules takes 80 ms, as long as many a command.
     """
-    from kubewright.cli.signals import Stops
 
     Stops().install()
     try:

@@ -13,13 +13,11 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
 from kubewright.base.yaml.preloading import preload
-from kubewright.cli import machine_calls
-from kubewright.cli.machine_calls import given_switch
-from kubewright.cli.machine_text import MachineText
+from kubewright.cli import inputs
+from kubewright.cli.inputs import given_switch
 from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.cli.report import JsonLines, PlainLines
-from kubewright.cli.run_log import logged
+from kubewright.cli.reporters import JsonLines, MachineText, PlainLines, logged
 from kubewright.host.files import Files
 from kubewright.lifecycle import operation as engine
 from kubewright.lifecycle.connections import Mode
@@ -48,14 +46,17 @@ class Row:
 
 
 ROWS: Final = {
-    "init": Row(operation="kubewright.lifecycle.init.operation:INIT", request="kubewright.cli.init:request_of"),
+    "init": Row(operation="kubewright.lifecycle.init.operation:INIT", request="kubewright.cli.operation_requests:init_request"),
     "join": Row(
         operation="kubewright.lifecycle.join.operation:JOIN",
-        request="kubewright.cli.join:request_of",
+        request="kubewright.cli.operation_requests:join_request",
         silent=frozenset({"this machine joins as a worker"}),
     ),
     "reset": Row(
-        operation="kubewright.lifecycle.reset.operation:RESET", request="kubewright.cli.reset:request_of", silent=None, batches=True
+        operation="kubewright.lifecycle.reset.operation:RESET",
+        request="kubewright.cli.operation_requests:reset_request",
+        silent=None,
+        batches=True,
     ),
 }
 """By the word that calls it."""
@@ -68,7 +69,7 @@ def run(parsed: Parsed) -> int:
     if given_switch(parsed, "plan") and given_switch(parsed, "dry-run"):
         raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
     operation = cast("Operation[Any, Any, Any]", resolved(row.operation))
-    only = machine_calls.phase_of(parsed, operation.phases) if "phase" in parsed.command.words else ()
+    only = inputs.phase_of(parsed, operation.phases) if "phase" in parsed.command.words else ()
     request = cast("RequestOf", resolved(row.request))(parsed, only=only)
     form, mode = parsed.text("output"), Mode.PLAN if given_switch(parsed, "plan") else Mode.APPLY
     result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
@@ -79,7 +80,7 @@ def this_machine(*, batches: bool = False) -> Machine:
     """Return the machine that the program runs on."""
     files = Files(batch=True) if batches else None
     return Machine(
-        at=lambda layout: machine_calls.machine(layout, files=files),
+        at=lambda layout: inputs.machine(layout, files=files),
         clock=SystemClock(),
         random=SystemRandom(),
         layout=Layout(),
@@ -94,7 +95,7 @@ def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:
         write_plan(result.plan, form=form)
         return 0
     if form != "text":
-        from kubewright.workflow.plan import Plan
+        from kubewright.workflow.runner import Plan
 
         write_result(Plan(changes=result.changes).as_list(), form=form)
     sys.stdout.flush()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands, flag_values, pflag
+from kubewright.cli import commands, pflag
 from kubewright.cli.model import ANY, BOOL, LIST, PAIRS, Argument, Command, Flag
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ def _check_choices(flags: Sequence[Flag], scanned: pflag.Scanned) -> None:
     """Refuse a value that is none of a flag's. Only the last one counts, so this comes after reading. Raises UsageError."""
     for flag in flags:
         if flag.choices and flag.name in scanned.values:
-            flag_values.check(flag, str(scanned.values[flag.name]))
+            pflag.check_choice(flag, str(scanned.values[flag.name]))
 
 
 def _unknown(command: Command, words: Sequence[str], *, program: str) -> UsageError:
@@ -154,7 +154,7 @@ def _unknown(command: Command, words: Sequence[str], *, program: str) -> UsageEr
     called = " ".join((program, *command.words))
     known = [row.words[-1] for row in commands.children(command)]
     remedy = command_hint([*command.words, *words]) or _did_you_mean(words[0], known) or _see_help(command, program)
-    return UsageError(f'unknown command {flag_values.quoted(words[0])} for "{called}"', remedy=remedy)
+    return UsageError(f'unknown command {pflag.quoted(words[0])} for "{called}"', remedy=remedy)
 
 
 def _gone_flag(command: Command, name: str) -> str:

@@ -1,15 +1,164 @@
-"""pflag's habits (spec/kubeadm.md 1.1): the words behind a command become values of its flags, and arguments. Errors are in pflag's words.
+"""pflag's habits (spec/kubeadm.md 1.1): the words behind a command become values of its flags, and arguments.
 
 Flags and arguments may be mixed; a bare boolean means true and takes a value only with `=`; list flags may be repeated and hold commas;
-`-v5`, `-v=5` and `-v 5` are the same, and `-fy` is `-f -y`; no abbreviations; `--` ends the flags. An error is raised for the first word
-that is wrong.
+`-v5`, `-v=5` and `-v 5` are the same, and `-fy` is `-f -y`; no abbreviations; `--` ends the flags. What a text means for each kind of flag
+follows Go's rules. An error is raised for the first word that is wrong, in pflag's and Go's words.
 """
 
 from __future__ import annotations
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import flag_values
-from kubewright.cli.model import BOOL, Flag
+from kubewright.cli.model import BOOL, DURATION, INT, INT32, LEVEL, LIST, MODULES, PAIRS, Flag
+
+_TRUE = {"1", "t", "T", "true", "TRUE", "True"}
+_FALSE = {"0", "f", "F", "false", "FALSE", "False"}
+_BITS = {INT: 64, INT32: 32, LEVEL: 32}
+
+
+def read_value(flag: Flag, text: str, *, before: object = None) -> object:
+    """Return what the text means. `before` is the value that the flag was given earlier on the command line; lists are joined to it.
+
+    Raises UsageError, naming the flag as pflag does.
+    """
+    try:
+        value = _read(flag, text)
+    except ValueError as error:
+        raise _invalid(flag, text, str(error), _REMEDIES.get(flag.kind, "")) from None
+    return (*before, *value) if isinstance(value, tuple) and isinstance(before, tuple) else value
+
+
+def check_choice(flag: Flag, text: str) -> None:
+    """Refuse a text that is none of the flag's choices. Raises UsageError."""
+    if text not in flag.choices:
+        raise _invalid(flag, text, "not one of its values", f"choose one of {', '.join(filter(None, flag.choices))}")
+
+
+def _invalid(flag: Flag, text: str, reason: str, remedy: str) -> UsageError:
+    shown = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
+    return UsageError(f'invalid argument {quoted(text)} for "{shown}" flag: {reason}', remedy=remedy)
+
+
+def quoted(text: str) -> str:
+    """Return the text in double quotes, as Go's %q does for what people type."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
+
+
+_REMEDIES = {
+    BOOL: "write true or false",
+    INT: "write a whole number",
+    INT32: "write a whole number",
+    LEVEL: "write a whole number",
+    DURATION: "write a duration like 90s, 2m or 1h30m",
+    MODULES: "write pattern=N,…",
+    PAIRS: "write name=value,…",
+    LIST: "separate the items by commas",
+}
+
+
+def _read(flag: Flag, text: str) -> object:
+    if flag.kind == BOOL:
+        return _boolean(text)
+    if flag.kind in _BITS:
+        return integer(text, bits=_BITS[flag.kind], decimal=flag.kind == LEVEL)
+    if flag.kind == LIST:
+        return items(text)
+    if flag.kind == PAIRS:
+        return _pairs(text)
+    if flag.kind == DURATION:
+        return _duration(text)
+    if flag.kind == MODULES:
+        return _modules(text)
+    return text
+
+
+def _boolean(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
+
+
+def integer(text: str, *, bits: int, decimal: bool = False) -> int:
+    """Read an integer as strconv.ParseInt does: unless `decimal`, also 0x10, 0o10, 010, 0b1 and 1_000. Raises ValueError."""
+    digits = text[1:] if text[:1] in {"+", "-"} else text
+    if len(digits) > 1 and digits[0] == "0" and digits[1] in "01234567_":
+        digits = f"0o{digits[1:].removeprefix('_')}" if not decimal else digits.lstrip("0") or "0"
+    problem = f"strconv.ParseInt: parsing {quoted(text)}: "
+    if not digits.isascii() or not digits[:1].isdigit() or (decimal and not digits.isdigit()) or len(digits) > 100:
+        raise ValueError(problem + "invalid syntax")
+    try:
+        value = int(digits, 0) * (-1 if text[0] == "-" else 1)
+    except ValueError:
+        raise ValueError(problem + "invalid syntax") from None
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(problem + "value out of range")
+    return value
+
+
+def items(text: str) -> tuple[str, ...]:
+    """Read a comma list: one line of CSV, in which items may be quoted. An empty text has no item. Raises ValueError."""
+    if '"' not in text:
+        return tuple(text.split(",")) if text else ()
+    found, position = [], 0
+    while True:
+        item, position = _item(text, position)
+        found.append(item)
+        if position >= len(text):
+            return tuple(found)
+        position += 1
+
+
+def _item(text: str, start: int) -> tuple[str, int]:
+    """Return the item that starts here, and where the comma behind it is."""
+    if text[start : start + 1] != '"':
+        end = text.find(",", start)
+        end = len(text) if end < 0 else end
+        if '"' in text[start:end]:
+            raise ValueError(f'parse error on line 1, column {text.index(chr(34), start) + 1}: bare " in non-quoted-field')
+        return text[start:end], end
+    end = start + 1
+    while text[end : end + 1] != '"' or text[end + 1 : end + 2] == '"':
+        if end >= len(text):
+            raise ValueError(f'parse error on line 1, column {len(text) + 1}: extraneous or missing " in quoted-field')
+        end += 2 if text[end] == '"' else 1
+    if text[end + 1 : end + 2] not in {"", ","}:
+        raise ValueError(f'parse error on line 1, column {end + 1}: extraneous or missing " in quoted-field')
+    return text[start + 1 : end].replace('""', '"'), end + 1
+
+
+def _pairs(text: str) -> tuple[str, ...]:
+    pairs = tuple(text.split(","))
+    if any(pair.count("=") != 1 for pair in pairs):
+        raise ValueError(f"malformed key=value pair in flag value: {text}")
+    return pairs
+
+
+def _duration(text: str) -> str:
+    from kubewright.base.durations import Duration
+
+    try:
+        Duration.parse(text)
+    except ValueError:
+        missing = text.lstrip("+-").replace(".", "", 1).isdigit()
+        raise ValueError(f"time: {'missing unit in' if missing else 'invalid'} duration {quoted(text)}") from None
+    return text
+
+
+def _modules(text: str) -> str:
+    """Check klog's `pattern=N,…`. Empty parts are passed over, a level of 0 turns a pattern off."""
+    for part in filter(None, text.split(",")):
+        pattern, _, level = part.partition("=")
+        try:
+            found = integer(level, bits=32, decimal=True) if pattern else None
+        except ValueError:
+            found = None
+        if found is None:
+            raise ValueError("syntax error: expect comma-separated list of filename=N")
+        if found < 0:
+            raise ValueError("negative value for vmodule level")
+    return text
+
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +177,7 @@ class Scanned:
 
     def take(self, flag: Flag, text: str) -> None:
         """Read the text as the flag's value. Raises UsageError."""
-        self.values[flag.name] = flag_values.read(flag, text, before=self.values.get(flag.name))
+        self.values[flag.name] = read_value(flag, text, before=self.values.get(flag.name))
         if flag.deprecated:
             self.notices.append(f"Flag --{flag.name} has been deprecated, {flag.deprecated}")
 

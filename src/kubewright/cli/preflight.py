@@ -8,9 +8,9 @@ from typing import Final
 
 from kubewright.apis.layout import Layout
 from kubewright.base.records import replace
-from kubewright.cli import init as init_command
-from kubewright.cli import join as join_command
-from kubewright.cli import machine_calls, operations
+from kubewright.cli import inputs, operations
+from kubewright.cli import operation_requests as init_command
+from kubewright.cli import operation_requests as join_command
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.lifecycle import checking
@@ -24,20 +24,18 @@ FAILED: Final = 4
 
 def init(parsed: Parsed) -> int:
     """Check this machine for init."""
-    prepared = prepare(init_command.request_of(parsed, only=()), operations.this_machine())
-    machine_calls.warn(prepared.warnings)
+    prepared = prepare(init_command.init_request(parsed, only=()), operations.this_machine())
+    inputs.warn(prepared.warnings)
     return _tell(parsed, checks.examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
 
 
 def join(parsed: Parsed) -> int:
     """Check this machine for join."""
-    request = join_command.request_of(parsed, only=())
+    request = join_command.join_request(parsed, only=())
     layout = Layout()
-    loaded = configure(
-        request, detected=machine_calls.detected(), exists=machine_calls.exists, admin_kubeconfig=str(layout.kubeconfig("admin"))
-    )
-    machine_calls.warn(loaded.warnings)
-    host = machine_calls.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
+    loaded = configure(request, detected=inputs.detected(), exists=inputs.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
+    inputs.warn(loaded.warnings)
+    host = inputs.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
     return _tell(parsed, checking.for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 

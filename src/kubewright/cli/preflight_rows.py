@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from kubewright.cli import init_rows, join_rows
-from kubewright.cli.model import Command
-from kubewright.cli.shared_flags import ALL_FORMATS
-from kubewright.cli.toplevel import summary
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ALL_FORMATS, Command
 
 _INIT = (
     "apiserver-advertise-address apiserver-bind-port cert-dir config cri-socket ignore-preflight-errors image-repository kubernetes-version"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import ANY, BOOL, KUBEADM, Argument, Command, Flag
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ANY, BOOL, KUBEADM, Argument, Command, Flag, by_name, output
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.shared_flags import by_name, output
-from kubewright.cli.toplevel import summary
 
 _FLAGS = by_name(
     Flag("cert-dir", "directory of the certificates, which is emptied", default="/etc/kubernetes/pki", metavar="dir"),

@@ -19,7 +19,7 @@ from kubewright.base.level import KUBERNETES
 from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
-from kubewright.cli import cluster_access, columns, secret_input
+from kubewright.cli import cluster_access, inputs, output
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.kube.api import KubeAPI
@@ -64,7 +64,7 @@ def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
 def _document(parsed: Parsed, arguments: tuple[str, ...]) -> Document:
     """Say the flags as a document, which has the rules. Surplus arguments are ignored, as kubeadm does (spec/kubeadm.md 1.1)."""
     entry = {
-        "token": strings.parse(secret_input.secret(arguments[0])).text if arguments else strings.generate(SystemRandom()).text,
+        "token": strings.parse(inputs.secret(arguments[0])).text if arguments else strings.generate(SystemRandom()).text,
         "description": parsed.text("description"),
         "ttl": parsed.text("ttl"),
         "usages": list(parsed.strings("usages")),
@@ -131,14 +131,14 @@ def text_list(found: Sequence[StoredToken], *, now: datetime) -> str:
     """Return kubeadm's table: the first token is aligned with the heading, each further one stands for itself."""
     first, *others = ([_cells(token, now)] for token in found)
     head = ["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"]
-    return "".join(columns.lay_out(block) for block in ([head, *first], *others))
+    return "".join(output.kubeadm_table(block) for block in ([head, *first], *others))
 
 
 def _cells(token: StoredToken, now: datetime) -> list[str]:
     expires = token.expires
     return [
         token.token.text,
-        f"{'<forever>' if expires is None else columns.short_duration((expires - now).total_seconds()):9}",
+        f"{'<forever>' if expires is None else output.short_duration((expires - now).total_seconds()):9}",
         "<never>" if expires is None else rfc3339(expires),
         f"{','.join(token.usages) or '<none>':22}",
         f"{token.description or '<none>':56}",
@@ -151,7 +151,7 @@ def delete(parsed: Parsed) -> int:
     given = parsed.strings("token")
     if not given:
         raise UsageError("no token is named", remedy="name at least one, by its id or as a whole")
-    ids = [strings.parse_id(secret_input.secret(one)) for one in given]
+    ids = [strings.parse_id(inputs.secret(one)) for one in given]
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     form = parsed.text("output")
     with _cluster(parsed, access, ids=ids) as api:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from kubewright.cli.model import ANY, BOOL, INT, KUBEADM, Argument, Command, Flag
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ALL_FORMATS, ANY, BOOL, INT, KUBEADM, PRINTED, Argument, Command, Flag, by_name
 from kubewright.cli.phase_rows import PhaseRow, phase_commands
-from kubewright.cli.printer_flags import PRINTED
-from kubewright.cli.shared_flags import ALL_FORMATS, by_name
-from kubewright.cli.toplevel import summary
 
 _FLAGS = by_name(
     Flag("allow-experimental-upgrades", "take alpha, beta and release candidate versions", kind=BOOL, default=False),

@@ -16,7 +16,7 @@ from kubewright.base.events import Line, Reporter
 from kubewright.host.seam import Host
 
 if TYPE_CHECKING:
-    from kubewright.workflow.plan import Plan
+    from kubewright.workflow.runner import Plan
 
 TOPIC: Final = "adopt"
 STORED: Final = "configmap kube-system/kubeadm-config"

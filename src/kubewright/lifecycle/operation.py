@@ -26,9 +26,8 @@ from kubewright.lifecycle.machine import LOCK, Machine
 from kubewright.lifecycle.starting.turns import InTurn, Turn
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
-from kubewright.workflow.ordering import InTreeOrder
 from kubewright.workflow.phases import Node, Phases, Step, resolved
-from kubewright.workflow.plan import Plan
+from kubewright.workflow.runner import InTreeOrder, Plan
 
 if TYPE_CHECKING:
     from kubewright.apis.layout import Layout

@@ -1,15 +1,20 @@
-"""The runner: walks a tree of phases over a context, tells what happens, keeps time, and names the phase that failed."""
+"""The runner: walks a tree of phases over a context, tells what happens, keeps time, and names the phase that failed.
+
+Events are told in the order of the tree though phases may run in another one; a run against overlays is told as a plan.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Final, Generic
 
-from kubewright.base.change import Change
+from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.clock import Clock
-from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited
+from kubewright.base.events import Changed, Event, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited
 from kubewright.base.interrupts import interruption
 from kubewright.base.records import dataclass, field
 from kubewright.workflow.phases import Context, Node, Phases
@@ -151,3 +156,96 @@ def _naming(phase: str) -> Iterator[None]:
         if failed_phase(error) is None:
             error.add_note(f"{_NOTE}{phase}")
         raise
+
+
+class InTreeOrder:
+    """Hands events on as if phases had run in the order of `names`; those of a phase that runs ahead of others wait for its place.
+
+    `required` are the phases that will certainly run: nothing of a later phase is told before they have ended. `close` hands on what
+    still waits: to be called at the end of a run, also of one that fails.
+    """
+
+    def __init__(self, inner: Reporter, names: Sequence[str], *, required: frozenset[str]) -> None:
+        self._inner = inner
+        self._place = {name: place for place, name in enumerate(names)}
+        self._open = [place for place, name in enumerate(names) if name in required]
+        self._held: dict[int, list[Event]] = {}
+        self._current: int | None = None
+        self._lock = threading.Lock()
+
+    def emit(self, event: Event, /) -> None:
+        with self._lock:
+            if isinstance(event, PhaseStarted | PhaseFinished | PhaseSkipped):
+                self._tell(self._place.get(event.phase), event)
+                self._turn(self._place.get(event.phase), running=isinstance(event, PhaseStarted))
+            else:
+                self._tell(self._current, event)
+
+    def close(self) -> None:
+        """Hand on everything that waits."""
+        with self._lock:
+            self._open, self._current = [], None
+            self._hand_on()
+
+    def _tell(self, place: int | None, event: Event) -> None:
+        if place is None or not self._waits(place):
+            self._inner.emit(event)
+        else:
+            self._held.setdefault(place, []).append(event)
+
+    def _turn(self, place: int | None, *, running: bool) -> None:
+        """Note which phase runs; the one before has then ended, as has one that says so."""
+        ended = {self._current} if running else {place}
+        self._current = place if running else None if place == self._current else self._current
+        self._open = [one for one in self._open if one not in ended]
+        self._hand_on()
+
+    def _waits(self, place: int) -> bool:
+        return bool(self._open) and self._open[0] < place
+
+    def _hand_on(self) -> None:
+        for place in sorted(self._held):
+            if self._waits(place):
+                return
+            for event in self._held.pop(place):
+                self._inner.emit(event)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a run would change, in its order; targets that stay as they are do not count. False if it would change nothing."""
+
+    changes: tuple[Change, ...]
+
+    @classmethod
+    def of(cls, changes: Iterable[Change], *, ephemeral: bool = True) -> Plan:
+        """Make a plan of what a run reports. Without `ephemeral` it holds drift only: nothing that is short-lived by its nature."""
+        return cls(changes=tuple(change for change in changes if change and (ephemeral or change.lifetime is Lifetime.DURABLE)))
+
+    def __bool__(self) -> bool:
+        return bool(self.changes)
+
+    def settled(self) -> Plan:
+        """Return this plan, or an empty one where all of it is short-lived: a run would make a token anew, and nothing would differ."""
+        return self if any(change.lifetime is Lifetime.DURABLE for change in self.changes) else Plan(changes=())
+
+    def as_list(self) -> list[dict[str, object]]:
+        """Return the form that `-o json` prints."""
+        return [change.as_map() for change in self.changes]
+
+    def text(self) -> str:
+        """Return the form for a person, each change with its diff and a sum at the end; empty if nothing differs."""
+        if not self.changes:
+            return ""
+        return "".join(_told(change) for change in self.changes) + f"\nplan: {self.summary()}\n"
+
+    def summary(self) -> str:
+        """Return the numbers of changes by kind: `2 to create, 1 to update`."""
+        counts = Counter(change.action for change in self.changes)
+        return ", ".join(f"{counts[action]} to {action.value}" for action in Action if counts[action]) or "nothing to change"
+
+
+def _told(change: Change) -> str:
+    reason = f" ({change.reason})" if change.reason else ""
+    diff = "".join(f"  {line}\n" for line in change.diff.splitlines())
+    return f"{change.action.value} {change.target}{reason}\n{diff}"

@@ -12,7 +12,7 @@ from kubewright.base.errors import CheckFailed, Interrupted, Locked, ValidationE
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.level import KUBERNETES
 from kubewright.cli import main as entry
-from kubewright.cli.report import JsonLines, KubeadmText, PlainLines
+from kubewright.cli.reporters import JsonLines, KubeadmText, PlainLines
 
 
 @pytest.fixture(autouse=True)

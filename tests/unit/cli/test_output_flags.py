@@ -11,7 +11,7 @@ from kubewright.apis.detected import Detected
 from kubewright.base import yaml
 from kubewright.cli import commands, config
 from kubewright.cli.main import main
-from kubewright.cli.printer_flags import FORMATS
+from kubewright.cli.model import PRINTED_FORMATS
 
 WITHOUT = {
     "completion": "a script for a shell",
@@ -27,7 +27,7 @@ FILE = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernet
 
 def formats(command) -> tuple[str, ...]:
     flag = next((flag for flag in command.flags if flag.name == "output"), None)
-    return () if flag is None else flag.choices or FORMATS
+    return () if flag is None else flag.choices or PRINTED_FORMATS
 
 
 def test_every_command_that_prints_has_json_and_yaml():

@@ -13,9 +13,8 @@ from kubewright.base import events
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import RecordingReporter
 from kubewright.cli.live import LiveDisplay
-from kubewright.cli.report import JsonLines, KubeadmText, PlainLines, progress_text
-from kubewright.cli.reporting import progress
-from kubewright.cli.watching import Watch
+from kubewright.cli.progress import StatePoller, progress
+from kubewright.cli.reporters import JsonLines, KubeadmText, PlainLines, progress_text
 
 STATES = (
     events.State(subject="apiReady", state="reached", elapsed=2.7),
@@ -205,7 +204,7 @@ def test_which_reporter_a_command_gets(form, tty, term, kind, monkeypatch, capsy
 def test_a_watch_reports_what_changed_and_nothing_else():
     clock, seen = FakeClock(), RecordingReporter()
     answers = iter([{}, {"etcd": "Running"}, {"etcd": "Running", "nodes": "0 of 2 ready"}, {"etcd": "Ready", "nodes": "0 of 2 ready"}])
-    watch = Watch(lambda: next(answers), reporter=seen, clock=clock)
+    watch = StatePoller(lambda: next(answers), reporter=seen, clock=clock)
     for _ in range(4):
         clock.advance(0.5)
         watch.look()
@@ -217,7 +216,7 @@ def test_a_watch_reports_what_changed_and_nothing_else():
 
 
 def test_a_watch_ends_with_its_block():
-    watch = Watch(lambda: {"etcd": "Ready"}, reporter=RecordingReporter(), clock=FakeClock(), every=0.001)
+    watch = StatePoller(lambda: {"etcd": "Ready"}, reporter=RecordingReporter(), clock=FakeClock(), every=0.001)
     with watch:
         pass
     assert not watch._thread.is_alive()

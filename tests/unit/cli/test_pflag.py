@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import flag_values, pflag
+from kubewright.cli import pflag
 from kubewright.cli.model import BOOL, DURATION, INT32, LEVEL, LIST, MODULES, PAIRS, Flag
 
 FLAGS = (
@@ -116,17 +116,17 @@ def test_a_flag_that_was_nearly_right_is_suggested(word, remedy):
 
 @given(st.integers(-(2**31), 2**31 - 1), st.sampled_from(["{:d}", "{:#x}", "{:#o}", "{:#b}", "{:+d}", "{:_d}"]))
 def test_an_integer_is_read_in_every_form_of_go(value, form):
-    assert flag_values.integer(form.format(value), bits=32) == value
+    assert pflag.integer(form.format(value), bits=32) == value
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_characters="\r\n"), max_size=5), min_size=1).filter(lambda items: items != [""]))
 def test_a_list_survives_being_written_as_csv(items):
-    assert flag_values.items(",".join('"' + item.replace('"', '""') + '"' for item in items)) == tuple(items)
+    assert pflag.items(",".join('"' + item.replace('"', '""') + '"' for item in items)) == tuple(items)
 
 
 @given(st.text(max_size=8), st.sampled_from(FLAGS))
 def test_any_text_is_a_value_or_a_usage_error(text, flag):
     try:
-        flag_values.read(flag, text)
+        pflag.read_value(flag, text)
     except UsageError as error:
         assert f"--{flag.name}" in error.what

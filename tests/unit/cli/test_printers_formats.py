@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
-from kubewright.cli import printer_flags
-from kubewright.cli.printers import choosing, gojson, kyaml
+from kubewright.cli import model
+from kubewright.cli.printers import choosing, documents
 
 OBJECT = {"kind": "Images", "apiVersion": "output.kubeadm.k8s.io/v1alpha3", "images": ["a", "b"]}
 
@@ -27,7 +27,7 @@ def test_text_is_the_commands_own():
 
 
 def test_the_flag_lists_what_is_taken():
-    assert sorted(printer_flags.FORMATS) == sorted(choosing.allowed({}))
+    assert sorted(model.PRINTED_FORMATS) == sorted(choosing.allowed({}))
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ JSON = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(JSON)
 def test_json_comes_back_as_it_was(value):
-    assert json.loads(gojson.dump(value)) == value
-    assert json.loads(gojson.dump(value, indent=4, sort_keys=True)) == value
+    assert json.loads(documents.json_text(value)) == value
+    assert json.loads(documents.json_text(value, indent=4, sort_keys=True)) == value
 
 
 PLAIN = st.text(
@@ -112,7 +112,7 @@ PLAIN = st.text(
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(PLAIN, PLAIN | st.booleans() | st.integers(-99, 99) | st.none() | st.lists(PLAIN, max_size=3), max_size=3))
 def test_kyaml_is_yaml(value):
-    assert yaml.load(kyaml.dump(value)) == value
+    assert yaml.load(documents.kyaml_text(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_kyaml_is_yaml(value):
     ],
 )
 def test_kyaml_is_written_as_upstream(value, text):
-    assert kyaml.dump(value) == f"---\n{text}\n"
+    assert documents.kyaml_text(value) == f"---\n{text}\n"

@@ -7,10 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kubewright.cli.printers import gofmt
+from kubewright.cli.printers.go_values import Int, Problem
 from kubewright.cli.printers.gotemplate import executing, parsing
 from kubewright.cli.printers.gotemplate.functions import COUNTS, FUNCTIONS
-from kubewright.cli.printers.gotypes import Int
-from kubewright.cli.printers.problem import Problem
 
 OBJECT = {
     "kind": "Thing",

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kubewright.cli.printers.go_values import Problem
 from kubewright.cli.printers.jsonpath import evaluating, parsing
-from kubewright.cli.printers.jsonpath.nodes import Expression, Field, Slice, Text, Union
-from kubewright.cli.printers.problem import Problem
+from kubewright.cli.printers.jsonpath.parsing import Expression, Field, Slice, Text, Union
 
 OBJECT = {
     "kind": "List",

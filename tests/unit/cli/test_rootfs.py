@@ -216,7 +216,7 @@ def test_an_ordinary_user_is_told_to_be_root(readable):
 
 def test_what_functions_import_is_loaded_before():
     script = (
-        "import sys; from kubewright.cli import rootfs; rootfs.preload(['kubewright.cli.init']); "
+        "import sys; from kubewright.cli import rootfs; rootfs.preload(['kubewright.cli.operation_requests']); "
         "wanted = ['kubewright.kube.strategic', 'jsonpatch', 'jsonpointer', 'kubewright.base.masking', 'concurrent.futures.thread']; "
         "print([name for name in wanted if name not in sys.modules])"
     )

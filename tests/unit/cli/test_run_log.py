@@ -10,9 +10,8 @@ import pytest
 from kubewright.base import events, logs
 from kubewright.base.change import Action, Change
 from kubewright.cli import main as entry
-from kubewright.cli import reporting
-from kubewright.cli.report import PlainLines
-from kubewright.cli.run_log import logged
+from kubewright.cli import progress
+from kubewright.cli.reporters import PlainLines, logged
 
 LINE = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.py:\d+\] .+")
 CANARY = "c4n4ry0t0ken0000"
@@ -105,5 +104,5 @@ def test_no_live_display_beside_a_log(monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     logs.configure(1)
-    with reporting.progress("x", form="text") as reporter:
+    with progress.progress("x", form="text") as reporter:
         assert isinstance(reporter, PlainLines)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import init, join
+from kubewright.cli import operation_requests
 from kubewright.cli.parser import parse
 
 TOKEN, OTHER, THIRD = "abcdef.0123456789abcdef", "fedcba.0123456789abcdef", "aaaaaa.0123456789abcdef"
@@ -21,11 +21,11 @@ def typed(monkeypatch):
 
 
 def joining(*words: str):
-    return join.request_of(parse(["join", "10.0.0.1:6443", *words], program="kubewright"), only=()).flags
+    return operation_requests.join_request(parse(["join", "10.0.0.1:6443", *words], program="kubewright"), only=()).flags
 
 
 def initial(*words: str):
-    return init.request_of(parse(["init", *words], program="kubewright"), only=()).overrides
+    return operation_requests.init_request(parse(["init", *words], program="kubewright"), only=()).overrides
 
 
 def test_standard_input_is_read_line_by_line(typed):

@@ -20,7 +20,7 @@ GUARD = 60.0
 """Seconds; a guard against hangs and no measurement."""
 INSTALLED = """
 import sys, threading, time
-from kubewright.cli.signals import Stops
+from kubewright.cli.main import Stops
 Stops().install()
 def say(text): print(text, flush=True)
 """

@@ -13,7 +13,7 @@ from kubewright.base.events import Line, RecordingReporter
 from kubewright.host.real import RealHost
 from kubewright.lifecycle import adopting, machine_record
 from kubewright.lifecycle.machine_record import MachineRecord
-from kubewright.workflow.plan import Plan
+from kubewright.workflow.runner import Plan
 
 WORKER = ("kubernetes/kubelet.conf", "kubelet/config.yaml", "kubelet/instance-config.yaml")
 CONTROL_PLANE = (*WORKER, "kubernetes/manifests/etcd.yaml", "kubernetes/manifests/kube-apiserver.yaml")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed
-from kubewright.cli import certs, columns
+from kubewright.cli import certs, output
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.pki import pairs
@@ -50,7 +50,7 @@ def recorded():
 
 
 def test_the_tables_are_kubeadms_to_the_byte():
-    assert columns.lay_out(certs._table(recorded())) == (REFERENCE / "certs-check-expiration.txt").read_text()
+    assert output.kubeadm_table(certs._table(recorded())) == (REFERENCE / "certs-check-expiration.txt").read_text()
 
 
 def test_the_object_is_kubeadms_to_the_byte():
@@ -186,7 +186,7 @@ def test_an_expired_certificate_fails_and_a_missing_one_does_not():
     ],
 )  # fmt: skip
 def test_lengths_of_time_are_said_as_kubernetes_does(seconds, text):
-    assert columns.human_duration(seconds) == text
+    assert output.human_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -206,12 +206,12 @@ def test_lengths_of_time_are_said_as_kubernetes_does(seconds, text):
     ],
 )
 def test_lengths_of_time_are_said_shortly_for_tokens(seconds, text):
-    assert columns.short_duration(seconds) == text
+    assert output.short_duration(seconds) == text
 
 
 @given(st.lists(st.lists(st.text(alphabet="ab ", max_size=14), max_size=4), max_size=6))
 def test_columns_keep_every_cell_and_line(lines):
-    text = columns.lay_out(lines)
+    text = output.kubeadm_table(lines)
     assert text.count("\n") == len(lines)
     for line, cells in zip(text.split("\n"), lines, strict=False):
         position = 0
@@ -221,7 +221,7 @@ def test_columns_keep_every_cell_and_line(lines):
 
 @given(st.lists(st.lists(st.text(alphabet="ab", max_size=14), min_size=3, max_size=3), min_size=1, max_size=6))
 def test_all_columns_but_the_last_are_aligned(lines):
-    found = columns.lay_out(lines).split("\n")
+    found = output.kubeadm_table(lines).split("\n")
     widths = [max(10, *(len(line[index]) + 3 for line in lines)) for index in range(2)]
     for line, cells in zip(found, lines, strict=False):
         assert line == cells[0].ljust(widths[0]) + cells[1].ljust(widths[1]) + cells[2]

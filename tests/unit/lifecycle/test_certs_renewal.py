@@ -15,7 +15,7 @@ import pytest
 from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 from kubewright.base import yaml
-from kubewright.cli import certs, certs_rows, commands
+from kubewright.cli import certs, cluster_rows, commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.machine import LOCK
@@ -34,7 +34,7 @@ def plane(tmp_path, capsys, monkeypatch):
 
 
 def test_the_commands_are_the_rows_of_the_table():
-    assert [(row.name, row.long_name) for row in rows.everything()] == list(certs_rows.RENEWED)
+    assert [(row.name, row.long_name) for row in rows.everything()] == list(cluster_rows.RENEWED)
     assert len(rows.everything()) == 11
     for alias in ("certs", "certificates"):
         assert all(commands.command(alias, "renew", row.name).handler for row in rows.everything())

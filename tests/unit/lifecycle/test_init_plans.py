@@ -14,7 +14,7 @@ from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import UsageError
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init.phases import PHASES as INIT
-from kubewright.workflow.plan import Plan
+from kubewright.workflow.runner import Plan
 
 
 def test_a_plan_lists_what_a_run_makes(box):

@@ -12,7 +12,7 @@ from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli import commands
-from kubewright.cli import init as command
+from kubewright.cli import operation_requests as command
 from kubewright.cli.main import main
 from kubewright.cli.parser import parse
 from kubewright.lifecycle.init import request
@@ -26,7 +26,7 @@ def configured(asked_for, detected=DETECTED):
 def of(*argv: str):
     """The request that a command line makes."""
     parsed = parse(["init", *argv], program="kubewright")
-    return command.request_of(parsed, only=())
+    return command.init_request(parsed, only=())
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_deprecated_flags_set_extra_arguments():
         ["init", "phase", "control-plane", "all", "--apiserver-extra-args=v=4,audit-log-path=/a", "--scheduler-extra-args=v=2"],
         program="kubewright",
     )
-    cluster = configured(command.request_of(parsed, only=("control-plane/all",))).configuration.cluster
+    cluster = configured(command.init_request(parsed, only=("control-plane/all",))).configuration.cluster
     found = [
         [(arg.name, arg.value) for arg in part.extra_args] for part in (cluster.api_server, cluster.controller_manager, cluster.scheduler)
     ]
@@ -200,4 +200,4 @@ def test_a_malformed_extra_argument_is_named():
 def test_places_of_kubeconfigs_are_made_absolute(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     parsed = parse(["init", "phase", "kubeconfig", "admin", "--kubeconfig-dir=sub/../here"], program="kubewright")
-    assert command.request_of(parsed, only=("kubeconfig/admin",)).kubeconfig_directory == f"{tmp_path}/here"
+    assert command.init_request(parsed, only=("kubeconfig/admin",)).kubeconfig_directory == f"{tmp_path}/here"

@@ -15,7 +15,7 @@ from kubewright.base.errors import APIError, DocumentError, HostError, UsageErro
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
-from kubewright.cli import upgrade_plan
+from kubewright.cli import upgrade
 from kubewright.lifecycle.upgrade import differing
 from kubewright.lifecycle.upgrade.observing import Observed, observe
 from kubewright.lifecycle.upgrade.planning import Wish, plan
@@ -85,9 +85,9 @@ def test_etcd_is_left_out_if_it_is_external_or_stays():
 
 
 def test_a_newer_program_is_asked_for_in_the_text():
-    text = upgrade_plan.text(plan(cluster("v1.36.1"), Wish(version="v1.36.9"), tool=TOOL))
+    text = upgrade.text(plan(cluster("v1.36.1"), Wish(version="v1.36.9"), tool=TOOL))
     assert "Note: this needs version v1.36.9 of this program" in text
-    assert "Note:" not in upgrade_plan.text(plan(cluster("v1.36.1"), Wish(version="v1.36.2"), tool=TOOL))
+    assert "Note:" not in upgrade.text(plan(cluster("v1.36.1"), Wish(version="v1.36.2"), tool=TOOL))
 
 
 VERSIONS = st.builds(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.cli.toplevel import HEADS
+from kubewright.cli.commands import HEADS
 
 HEAVY = frozenset(
     {

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.events import Event, Line, PhaseFinished, PhaseSkipped, PhaseStarted
-from kubewright.workflow.ordering import InTreeOrder
+from kubewright.workflow.runner import InTreeOrder
 
 NAMES = ("a", "b", "c", "d")
 

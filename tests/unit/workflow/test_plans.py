@@ -1,7 +1,7 @@
 """Plans: what a person and a program see of the changes that a run would make."""
 
 from kubewright.base.change import Action, Change, Lifetime
-from kubewright.workflow.plan import Plan
+from kubewright.workflow.runner import Plan
 
 SAME = Change(target="file /same", action=Action.NONE)
 KEY = Change(target="file /pki/ca.key", action=Action.CREATE, reason="made on apply")

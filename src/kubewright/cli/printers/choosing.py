@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kubewright.base.errors import UsageError
-from kubewright.cli.printers.problem import Problem
+from kubewright.cli.printers.go_values import Problem
 
 TEXT: Final = "text"
 _TEMPLATES: Final = ("go-template", "go-template-file", "template", "templatefile")
@@ -49,9 +49,9 @@ def choose(form: str, *, allow_missing: bool = True) -> Printer | None:
 
 
 def _json(objects: Sequence[Mapping[str, Any]]) -> str:
-    from kubewright.cli.printers import gojson
+    from kubewright.cli.printers import documents
 
-    return "".join(gojson.dump(one, indent=4) + "\n" for one in objects)
+    return "".join(documents.json_text(one, indent=4) + "\n" for one in objects)
 
 
 def _yaml(objects: Sequence[Mapping[str, Any]]) -> str:
@@ -61,9 +61,9 @@ def _yaml(objects: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _kyaml(objects: Sequence[Mapping[str, Any]]) -> str:
-    from kubewright.cli.printers import kyaml
+    from kubewright.cli.printers import documents as kyaml
 
-    return "".join(kyaml.dump(one) for one in objects)
+    return "".join(kyaml.kyaml_text(one) for one in objects)
 
 
 def _template(name: str, given: str) -> str:

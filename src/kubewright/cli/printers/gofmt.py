@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from kubewright.cli.printers import gotypes
-from kubewright.cli.printers.gotypes import MISSING
+from kubewright.cli.printers import go_values
+from kubewright.cli.printers.go_values import MISSING
 from kubewright.manifests.kubelet import go_quoted
 
 _DIRECTIVE: Final = re.compile(r"%([-+# 0]*)(\*|[0-9]{1,300})?(?:\.(\*|[0-9]{0,300}))?(.?)", re.DOTALL)
@@ -19,7 +19,7 @@ _INTEGER_VERBS: Final = {"d": "d", "b": "b", "o": "o", "x": "x", "X": "X"}
 
 def value_text(value: object) -> str:
     """Write one value as Print does."""
-    return gotypes.text(value)
+    return go_values.text(value)
 
 
 def sprint(arguments: Sequence[object]) -> str:
@@ -103,7 +103,7 @@ def _filled(text: str, flags: str, width: int, *, number: bool) -> str:
 def _wrong(value: object, flags: str, width: int, precision: int | None) -> str:
     """Return what stands in the parentheses of a directive that does not fit: the type, and the value with the directive's flags."""
     shown = _one(value, "v", flags, precision) or ""
-    return f"{gotypes.type_name(value)}={_filled(shown, flags, width, number=not isinstance(value, str))}"
+    return f"{go_values.type_name(value)}={_filled(shown, flags, width, number=not isinstance(value, str))}"
 
 
 def syntax(value: object) -> str:
@@ -115,7 +115,7 @@ def syntax(value: object) -> str:
     if isinstance(value, dict):
         parts = (f"{go_quoted(key)}:{_inner_syntax(value[key])}" for key in sorted(value))
         return f"map[string]interface {{}}{{{', '.join(parts)}}}"
-    return f"0x{value:x}" if isinstance(value, gotypes.Byte) else gotypes.text(value)
+    return f"0x{value:x}" if isinstance(value, go_values.Byte) else go_values.text(value)
 
 
 def _inner_syntax(value: object) -> str:
@@ -125,11 +125,11 @@ def _inner_syntax(value: object) -> str:
 def _one(value: object, verb: str, flags: str, precision: int | None) -> str | None:
     """Write one value; None where the verb is not for its type."""
     if verb == "T":
-        return gotypes.type_name(value)
+        return go_values.type_name(value)
     if value is None or value is MISSING:
         return "<nil>" if verb == "v" else f"%!{verb}(<nil>)"
     if isinstance(value, bool):
-        return gotypes.text(value) if verb in "vt" else None
+        return go_values.text(value) if verb in "vt" else None
     if isinstance(value, int):
         return _integer(value, verb, flags, precision)
     if isinstance(value, float):
@@ -138,7 +138,7 @@ def _one(value: object, verb: str, flags: str, precision: int | None) -> str | N
 
 
 def _typed(value: object) -> str:
-    return "<nil>" if value is None or value is MISSING else f"{gotypes.type_name(value)}={gotypes.text(value)}"
+    return "<nil>" if value is None or value is MISSING else f"{go_values.type_name(value)}={go_values.text(value)}"
 
 
 def _signed(text: str, flags: str) -> str:
@@ -167,7 +167,7 @@ def _integer(value: int, verb: str, flags: str, precision: int | None) -> str | 
 def _float(value: float, verb: str, flags: str, precision: int | None) -> str | None:
     if verb in "vgG":
         if precision is None:
-            return _signed(gotypes.text(value), flags).replace("e", "E" if verb == "G" else "e")
+            return _signed(go_values.text(value), flags).replace("e", "E" if verb == "G" else "e")
         return _signed(format(value, f".{precision or 1}{'G' if verb == 'G' else 'g'}"), flags)
     if verb in "bxX" and math.isfinite(value):
         return _signed(_binary(value) if verb == "b" else _hexadecimal(value, upper=verb == "X"), flags)

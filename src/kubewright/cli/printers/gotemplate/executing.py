@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from kubewright.cli.printers import gofmt, gotypes
-from kubewright.cli.printers.gotemplate import parsing, values
+from kubewright.cli.printers import go_values, gofmt
+from kubewright.cli.printers.go_values import MISSING, Int, MissingKey, Problem
+from kubewright.cli.printers.gotemplate import functions, parsing
 from kubewright.cli.printers.gotemplate.functions import COUNTS, FUNCTIONS, LAZY
 from kubewright.cli.printers.gotemplate.nodes import (
     Action,
@@ -27,8 +28,6 @@ from kubewright.cli.printers.gotemplate.nodes import (
     Text,
     Variable,
 )
-from kubewright.cli.printers.gotypes import MISSING, Int
-from kubewright.cli.printers.problem import MissingKey, Problem
 from kubewright.manifests.kubelet import go_quoted
 
 _DEEPEST: Final = 60
@@ -95,7 +94,7 @@ class _Run:
             self._range(node, dot)
         else:
             found = self._pipeline(node.pipeline, dot)
-            if values.truth(found):
+            if functions.truth(found):
                 self._body(node.body, found if node.word == "with" else dot)
             elif node.otherwise is not None:
                 self._body(node.otherwise, dot)
@@ -179,7 +178,7 @@ class _Run:
         value: object = MISSING
         for argument in arguments:
             value = self._term(argument, dot)
-            if values.truth(value) == (name == "or"):
+            if functions.truth(value) == (name == "or"):
                 return value
         return final[0] if final else value
 
@@ -228,7 +227,7 @@ def _not_callable(first: Term) -> str:
         case Variable(name=name, fields=names):
             return f"{names[-1] if names else name} is not a method but has arguments"
         case Constant(value=value):
-            return f"can't give argument to non-function {gotypes.text(value)}"
+            return f"can't give argument to non-function {go_values.text(value)}"
     return "can't give argument to non-function"
 
 
@@ -243,7 +242,7 @@ def _pairs(over: object, *, two: bool) -> Iterator[tuple[object, object]]:
             raise Problem(f"can't use {over} to iterate over more than one variable")
         yield from ((MISSING, type(over)(number)) for number in range(over))
     elif over is not MISSING and over is not None:
-        raise Problem(f"range can't iterate over {gotypes.text(over)}")
+        raise Problem(f"range can't iterate over {go_values.text(over)}")
 
 
 def _printed(result: object) -> str:

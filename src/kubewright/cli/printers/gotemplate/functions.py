@@ -1,4 +1,4 @@
-"""The functions of Go's `text/template`, and the two that kubectl's printers add: `exists` and `base64decode`."""
+"""Truth, comparisons and the functions of Go's `text/template`, and the two that kubectl's printers add: `exists` and `base64decode`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,52 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubewright.cli.printers import gofmt, gotypes
-from kubewright.cli.printers.gotemplate import values
-from kubewright.cli.printers.gotypes import MISSING, Byte, Int
-from kubewright.cli.printers.problem import Problem
+from kubewright.cli.printers import go_values, gofmt
+from kubewright.cli.printers.go_values import MISSING, Byte, Int, Problem
+
+
+def truth(value: object) -> bool:
+    """Tell whether a value counts as true: not what is missing, nil, zero or empty."""
+    return value is not MISSING and bool(value)
+
+
+def equal(left: object, right: object) -> bool:
+    """Compare for equality. Raises Problem for values of different kinds, for lists and for maps."""
+    if _is_nil(left) or _is_nil(right):
+        return _is_nil(left) and _is_nil(right)
+    kinds = kind(left), kind(right)
+    if kinds[0] != kinds[1]:
+        raise _incompatible(left, right)
+    if not kinds[0]:
+        raise Problem(f"non-comparable type {go_values.text(left)}: {go_values.type_name(left)}")
+    return left == right
+
+
+def less(left: Any, right: Any) -> bool:
+    """Tell whether one value comes before another. Raises Problem for what has no order, and for values of different kinds."""
+    kinds = kind(left), kind(right)
+    if not all(kinds) or (kinds[0] == kinds[1] == "bool"):
+        raise Problem("invalid type for comparison")
+    if kinds[0] != kinds[1]:
+        raise _incompatible(left, right)
+    if isinstance(left, str):
+        return left.encode(errors="surrogatepass") < str(right).encode(errors="surrogatepass")
+    return bool(left < right)
+
+
+def _incompatible(left: object, right: object) -> Problem:
+    return Problem(f"incompatible types for comparison: {go_values.type_name(left)} and {go_values.type_name(right)}")
+
+
+def _is_nil(value: object) -> bool:
+    return value is None or value is MISSING
+
+
+def kind(value: object) -> str:
+    """Return bool, int, float or string; empty for what cannot be compared."""
+    names = ((bool, "bool"), (int, "int"), (float, "float"), (str, "string"))
+    return next((name for type_, name in names if isinstance(value, type_)), "")
+
 
 LAZY: Final = frozenset({"and", "or"})
 """Functions whose arguments are evaluated only as far as needed."""
@@ -25,7 +67,7 @@ def _length(item: object) -> Int:
         return Int(len(_bytes(item)))
     if isinstance(item, list | dict):
         return Int(len(item))
-    raise Problem(f"len of type {gotypes.type_name(item)}")
+    raise Problem(f"len of type {go_values.type_name(item)}")
 
 
 def _index(item: object, *indexes: object) -> object:
@@ -41,21 +83,21 @@ def _index(item: object, *indexes: object) -> object:
 def _element(item: object, index: object) -> object:
     if isinstance(item, dict):
         if not isinstance(index, str):
-            raise Problem(f"value has type {gotypes.type_name(index)}; should be string")
+            raise Problem(f"value has type {go_values.type_name(index)}; should be string")
         return item.get(index)
     if isinstance(item, str):
         content = _bytes(item)
         return Byte(content[_position(index, len(content), inclusive=False)])
     if isinstance(item, list):
         return item[_position(index, len(item), inclusive=False)]
-    raise Problem(f"can't index item of type {gotypes.type_name(item)}")
+    raise Problem(f"can't index item of type {go_values.type_name(item)}")
 
 
 def _position(index: object, length: int, *, inclusive: bool) -> int:
     if index is MISSING or index is None:
         raise Problem("cannot index slice/array with nil")
     if isinstance(index, bool) or not isinstance(index, int):
-        raise Problem(f"cannot index slice/array with type {gotypes.type_name(index)}")
+        raise Problem(f"cannot index slice/array with type {go_values.type_name(index)}")
     if not 0 <= index < length + inclusive:
         raise Problem(f"index out of range: {index}")
     return index
@@ -67,7 +109,7 @@ def _slice(item: object, *indexes: object) -> object:
     if len(indexes) > 3:
         raise Problem(f"too many slice indexes: {len(indexes)}")
     if not isinstance(item, str | list):
-        raise Problem(f"can't slice item of type {gotypes.type_name(item)}")
+        raise Problem(f"can't slice item of type {go_values.type_name(item)}")
     if isinstance(item, str) and len(indexes) == 3:
         raise Problem("cannot 3-index slice a string")
     whole: Any = _bytes(item) if isinstance(item, str) else item
@@ -83,19 +125,19 @@ def _slice(item: object, *indexes: object) -> object:
 def _equal(first: object, *others: object) -> bool:
     if not others:
         raise Problem("missing argument for comparison")
-    return any(values.equal(first, other) for other in others)
+    return any(equal(first, other) for other in others)
 
 
 def _not_equal(left: object, right: object) -> bool:
-    return not values.equal(left, right)
+    return not equal(left, right)
 
 
 def _at_most(left: object, right: object) -> bool:
-    return values.less(left, right) or values.equal(left, right)
+    return less(left, right) or equal(left, right)
 
 
 def _at_least(left: object, right: object) -> bool:
-    return not values.less(left, right)
+    return not less(left, right)
 
 
 def _more(left: object, right: object) -> bool:
@@ -103,7 +145,7 @@ def _more(left: object, right: object) -> bool:
 
 
 def _not(value: object) -> bool:
-    return not values.truth(value)
+    return not truth(value)
 
 
 def _print(*arguments: object) -> str:
@@ -116,7 +158,7 @@ def _println(*arguments: object) -> str:
 
 def _printf(format: str, *arguments: object) -> str:
     if not isinstance(format, str):
-        raise Problem(f"expected string; found {gotypes.text(format)}")
+        raise Problem(f"expected string; found {go_values.text(format)}")
     return gofmt.sprintf(format, arguments)
 
 
@@ -155,7 +197,7 @@ def _exists(item: object, *indexes: object) -> bool:
 def _base64decode(text: object) -> str:
     """Decode a text. What is no UTF-8 comes out with replacement characters; Go writes the bytes."""
     if not isinstance(text, str):
-        raise Problem(f"wrong type for value; expected string; got {gotypes.type_name(text)}")
+        raise Problem(f"wrong type for value; expected string; got {go_values.type_name(text)}")
     try:
         return base64.b64decode(text, validate=True).decode(errors="replace")
     except ValueError as error:
@@ -180,7 +222,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., object]]] = {
     "js": _js,
     "le": _at_most,
     "len": _length,
-    "lt": values.less,
+    "lt": less,
     "ne": _not_equal,
     "not": _not,
     "print": _print,

@@ -1,13 +1,15 @@
-"""From the text of a template to tokens. Trim markers and comments are dealt with here."""
+"""From the text of a template to tokens, and from tokens to constants as Go reads them. Trim markers and comments are dealt with here."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
 
 from kubewright.base.records import dataclass
-from kubewright.cli.printers.problem import Problem
+from kubewright.cli.printers import go_values
+from kubewright.cli.printers.go_values import Int, Problem
 
 KEYWORDS: Final = frozenset({"block", "break", "continue", "define", "else", "end", "if", "nil", "range", "template", "with"})
 _BLANKS: Final = " \t\r\n"
@@ -181,3 +183,52 @@ class _Action:
         end = self._name_end(at)
         word = self._text[at:end]
         return self._make("keyword" if word in KEYWORDS else "bool" if word in {"true", "false"} else "name", end)
+
+
+_OCTAL: Final = re.compile(r"[+-]?0[0-7_]+")
+_INT64: Final = 1 << 63
+
+
+def number(text: str) -> object:
+    """Return an Int, or a float where there is a point or an exponent. Raises Problem."""
+    digits = text.replace("_", "")
+    try:
+        if _OCTAL.fullmatch(digits):
+            return _checked(int(digits, 8))
+        if re.fullmatch(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[0-9]+)", digits):
+            return _checked(int(digits, 0))
+        return _finite(float.fromhex(digits) if "x" in digits.lower() else float(digits))
+    except (ValueError, OverflowError) as error:
+        raise Problem(f'bad number syntax: "{text}"') from error
+
+
+def _checked(value: int) -> Int:
+    if not -_INT64 <= value < _INT64:
+        raise OverflowError
+    return Int(value)
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise OverflowError
+    return value
+
+
+def character(text: str) -> Int:
+    """Return the code of a character in single quotes. Raises Problem."""
+    inside = go_values.unquote(text)
+    if len(inside) != 1:
+        raise Problem(f"malformed character constant: {text}")
+    return Int(ord(inside))
+
+
+def string(text: str) -> str:
+    """Return what a text in double quotes or backquotes means. Raises Problem."""
+    return text[1:-1].replace("\r", "") if text.startswith("`") else go_values.unquote(text)
+
+
+def parse(kind: str, text: str) -> object:
+    """Return the value of a token of kind number, character, string, raw or bool. Raises Problem."""
+    if kind == "bool":
+        return text == "true"
+    return {"number": number, "character": character, "string": string, "raw": string}[kind](text)

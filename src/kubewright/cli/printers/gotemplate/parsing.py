@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NoReturn
 
-from kubewright.cli.printers.gotemplate import lexing, literals
+from kubewright.cli.printers.go_values import Problem
+from kubewright.cli.printers.gotemplate import lexing
 from kubewright.cli.printers.gotemplate.lexing import Token
 from kubewright.cli.printers.gotemplate.nodes import (
     Action,
@@ -26,7 +27,6 @@ from kubewright.cli.printers.gotemplate.nodes import (
     Text,
     Variable,
 )
-from kubewright.cli.printers.problem import Problem
 
 MAIN: Final = "output"
 """The name of the template itself."""
@@ -167,7 +167,7 @@ class _Parser:
 
     def _template_name(self, where: str) -> str:
         token = self._expect("string", "raw", where=where)
-        return literals.string(token.text)
+        return lexing.string(token.text)
 
     def _call(self) -> Call:
         name = self._template_name("template clause")
@@ -311,7 +311,7 @@ class _Parser:
             case "keyword" if token.text == "nil":
                 return Nil()
             case kind if kind in _CONSTANTS:
-                return Constant(literals.parse(kind, token.text))
+                return Constant(lexing.parse(kind, token.text))
         return self._unexpected(token, "operand")
 
 

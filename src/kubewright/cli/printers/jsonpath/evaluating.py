@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from kubewright.cli.printers import gojson, gotypes
-from kubewright.cli.printers.gotypes import Byte
-from kubewright.cli.printers.jsonpath.comparing import holds
-from kubewright.cli.printers.jsonpath.nodes import Expression, Field, Filter, Literal, Node, Recursive, Slice, Text, Union, Wildcard, Word
-from kubewright.cli.printers.problem import MissingKey, Problem
+from kubewright.cli.printers import documents, go_values
+from kubewright.cli.printers.go_values import Byte, MissingKey, Problem
+from kubewright.cli.printers.jsonpath.parsing import Expression, Field, Filter, Literal, Node, Recursive, Slice, Text, Union, Wildcard, Word
+
+
+def holds(left: object, operator: str, right: object) -> bool:
+    """Tell whether a comparison holds. Raises Problem for values that cannot be compared, and for an unknown operator."""
+    if operator not in {"==", "!=", "<", "<=", ">", ">="}:
+        raise Problem(f"unrecognized filter operator {operator}")
+    if _kind(left) != _kind(right):
+        raise Problem("incompatible types for comparison")
+    if operator not in {"==", "!="} and isinstance(left, bool):
+        raise Problem("invalid type for comparison")
+    return _compared(left, operator, right)
+
+
+def _compared(left: Any, operator: str, right: Any) -> bool:
+    if isinstance(left, str):
+        left, right = left.encode(errors="surrogatepass"), right.encode(errors="surrogatepass")
+    answers = {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
+    return bool(answers[operator])
+
+
+def _kind(value: object) -> str:
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind.__name__
+    raise Problem("invalid type for comparison")
+
 
 _DEEPEST = 50
 
@@ -17,7 +42,7 @@ def render(template: Sequence[Node], value: object, *, allow_missing: bool = Tru
     """Return what the template prints. Numbers of the object are floats, as for Go's JSON. Raises Problem."""
     groups = _Walk(template, allow_missing=allow_missing).results(as_floats(value), 0)
     if as_json:
-        return "".join(gojson.dump(group, indent=4, sort_keys=True) + "\n" for group in groups)
+        return "".join(documents.json_text(group, indent=4, sort_keys=True) + "\n" for group in groups)
     return "".join(" ".join(_printed(result) for result in group) for group in groups)
 
 
@@ -32,8 +57,8 @@ def as_floats(value: object) -> object:
 
 def _printed(value: object) -> str:
     if isinstance(value, dict | list):
-        return gojson.dump(value, sort_keys=True)
-    return "null" if value is None else gotypes.text(value)
+        return documents.json_text(value, sort_keys=True)
+    return "null" if value is None else go_values.text(value)
 
 
 class _Walk:
@@ -121,7 +146,7 @@ class _Walk:
 
     def _filtered(self, value: object, node: Filter) -> list[object]:
         if not isinstance(value, list):
-            raise Problem(f"{gotypes.text(value)} is not array or slice and cannot be filtered")
+            raise Problem(f"{go_values.text(value)} is not array or slice and cannot be filtered")
         return [element for element in value if self._passes(element, node)]
 
     def _exists(self, element: object, expression: Expression) -> bool:
@@ -166,7 +191,7 @@ def _sliced(values: Sequence[object], node: Slice) -> list[object]:
         if value is None:
             continue
         if not isinstance(value, list):
-            raise Problem(f"{gotypes.type_name(value)} is not array or slice")
+            raise Problem(f"{go_values.type_name(value)} is not array or slice")
         length = len(value)
         begin += length if begin < 0 else 0
         if node.end is None:

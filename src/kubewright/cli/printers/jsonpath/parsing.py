@@ -4,11 +4,86 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Final
+from typing import Final, TypeAlias
 
-from kubewright.cli.printers import goquotes
-from kubewright.cli.printers.jsonpath.nodes import Expression, Field, Filter, Literal, Node, Recursive, Slice, Text, Union, Wildcard, Word
-from kubewright.cli.printers.problem import Problem
+from kubewright.base.records import dataclass
+from kubewright.cli.printers import go_values
+from kubewright.cli.printers.go_values import Problem
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text outside braces, or quoted inside."""
+
+    value: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an object."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """A bare word; only `range` and `end` mean something."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A number or a boolean."""
+
+    value: bool | int | float
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Elements of a list. `single`: one index was written, and `end` is the index after it."""
+
+    begin: int | None
+    end: int | None
+    step: int | None
+    single: bool = False
+
+
+@dataclass(frozen=True)
+class Wildcard:
+    """All children."""
+
+
+@dataclass(frozen=True)
+class Recursive:
+    """The value and everything below it that has children."""
+
+
+@dataclass(frozen=True)
+class Union:
+    """The results of several expressions, one after the other."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The elements of a list for which a comparison holds; the operator `exists` has no right side."""
+
+    left: Expression
+    operator: str
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Expression:
+    """One pair of braces: steps that follow each other."""
+
+    steps: tuple[Node, ...]
+
+
+Node: TypeAlias = Text | Field | Word | Literal | Slice | Wildcard | Recursive | Union | Filter | Expression
+
 
 _KEY: Final = re.compile(r"'([^']*)'")
 _SLICE: Final = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
@@ -144,7 +219,7 @@ class _Reader:
             if char == mark and self._text[at - 2] != "\\":
                 break
         self.position = at
-        self._steps.append(Text(goquotes.unquote(self._text[begin:at])))
+        self._steps.append(Text(go_values.unquote(self._text[begin:at])))
 
     def _array(self) -> None:
         end = self._text.find("]", self.position)

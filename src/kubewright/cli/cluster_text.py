@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.base.durations import format_seconds
-from kubewright.cli.colours import Paint
-from kubewright.cli.output import table
-from kubewright.cli.report import MILESTONES
+from kubewright.cli.output import Paint, table
+from kubewright.cli.reporters import MILESTONES
 
 MOST_NODES: Final = 12
 """Of more nodes than this only those are listed that are not ready."""

@@ -1,4 +1,7 @@
-"""What the commands that change machines have in common: join, reset, upgrade."""
+"""What a command was given: the values of flags, files, and secrets, which need not stand on the command line.
+
+There every user of the machine can read them (`ps`, /proc).
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,44 @@ from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask
+from kubewright.base.secrecy import remember_token
 from kubewright.base.yaml import Document
-from kubewright.cli import secret_input
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.workflow.phases import Phases
+
+STANDARD_INPUT = "-"
+_LIMIT = 1 << 16
+
+
+def read_file(path: str) -> str:
+    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
+    try:
+        text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{_name(path)} cannot be read", detail=getattr(error, "strerror", "") or "not text", remedy="check it") from error
+    first = text.strip().partition("\n")[0].strip()
+    if not first:
+        raise UsageError(f"{_name(path)} is empty", remedy="it must hold the secret on one line")
+    return remember_token(first)
+
+
+def secret(text: str) -> str:
+    """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
+    return read_file(text) if text == STANDARD_INPUT or "/" in text else remember_token(text)
+
+
+def _content(path: str) -> str:
+    with Path(path).open(encoding="utf-8") as stream:
+        return stream.read(_LIMIT)
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == STANDARD_INPUT else path
+
 
 C = TypeVar("C")
 
@@ -65,7 +98,7 @@ def given_text(parsed: Parsed, name: str) -> str:
 
 def given_secret(parsed: Parsed, name: str) -> str:
     """Return a token or key that was given, from wherever the flag says that it is. Raises UsageError where it cannot be read."""
-    return secret_input.secret(given_text(parsed, name))
+    return secret(given_text(parsed, name))
 
 
 def given_names(parsed: Parsed, name: str) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
-"""The `version` command."""
+"""Commands that load nothing: `version`, `token generate`, `certs certificate-key`."""
 
 from __future__ import annotations
 
 import sys
 
 import kubewright
+from kubewright.base.entropy import token_bytes
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.parser import Parsed
+from kubewright.tokens.characters import draw_token
 
 
 def version(parsed: Parsed) -> int:
@@ -49,3 +51,33 @@ def _machine() -> str:
     import os
 
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+
+
+def generate(parsed: Parsed) -> int:
+    """Print a random bootstrap token; needs no cluster."""
+    form, token = parsed.text("output"), ".".join(draw_token(token_bytes))
+    if form == "text":
+        sys.stdout.write(f"{token}\n")
+    else:
+        from kubewright.cli.output import OUTPUT_VERSION, write_result
+
+        write_result({"kind": "BootstrapToken", "apiVersion": OUTPUT_VERSION, "token": token}, form=form)
+    return 0
+
+
+TYPE_CHECKING = False
+
+KEY_SIZE = 32
+"""Bytes of an AES-256 key, as `pki.sealing` takes them."""
+
+
+def certificate_key(parsed: Parsed) -> int:
+    """Print a random key for sealing uploaded certificates, 64 hexadecimal digits."""
+    form, key = parsed.text("output"), token_bytes(KEY_SIZE).hex()
+    if form == "text":
+        sys.stdout.write(f"{key}\n")
+    else:
+        from kubewright.cli.output import write_result
+
+        write_result({"certificateKey": key}, form=form)
+    return 0

@@ -1,12 +1,41 @@
-"""KYAML: the part of YAML that looks like JSON with bare keys and trailing commas, as sigs.k8s.io/yaml/kyaml writes it."""
+"""Objects as whole documents, as kubectl writes them.
+
+JSON as Go's `encoding/json` has it; KYAML, the part of YAML that looks like JSON with bare keys and trailing commas, as sigs.k8s.io/yaml/kyaml has it.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from typing import Final
 
 from kubewright.base.yaml import scalars
-from kubewright.cli.printers import gojson
+
+_UNSAFE: Final = re.compile("[<>&\u2028\u2029\x7f]|\\\\[bf]")
+_REPLACED: Final = {"\\b": "\\b", "\\f": "\\f", "\x7f": "\x7f"}
+
+
+def json_text(value: object, *, indent: int | None = None, sort_keys: bool = False) -> str:
+    """Write a value as JSON. `sort_keys` is for what is a map in Go; structures keep the order of their fields."""
+    separators = (",", ": ") if indent else (",", ":")
+    try:
+        text = json.dumps(_numbers(value), indent=indent, separators=separators, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
+    except ValueError as error:
+        from kubewright.cli.printers.go_values import Problem
+
+        raise Problem("json: unsupported value") from error
+    return _UNSAFE.sub(lambda found: _REPLACED.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
+
+
+def _numbers(value: object) -> object:
+    """Make whole floats below 1e21 integers: Go writes them without a point."""
+    if isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 1e21:
+        return int(value)
+    if isinstance(value, dict):
+        return {str(key): _numbers(part) for key, part in value.items()}
+    return [_numbers(part) for part in value] if isinstance(value, list | tuple) else value
+
 
 _BARE: Final = re.compile(r"[\w](?:[\w./-]*\w)?")
 _BOOLEANS: Final = frozenset({"1", "t", "T", "0", "f", "F"})
@@ -28,7 +57,7 @@ _ESCAPES: Final = {
 }
 
 
-def dump(value: object) -> str:
+def kyaml_text(value: object) -> str:
     """Return one document, with its `---` line before it."""
     return f"---\n{_node(value, 0)}\n"
 
@@ -38,7 +67,7 @@ def _node(value: object, indent: int) -> str:
         return _mapping(value, indent)
     if isinstance(value, list | tuple):
         return _sequence(value, indent)
-    return _text(value, indent + 1) if isinstance(value, str) else gojson.dump(value)
+    return _text(value, indent + 1) if isinstance(value, str) else json_text(value)
 
 
 def _mapping(value: dict[str, object], indent: int) -> str:

@@ -9,8 +9,7 @@ from kubewright.apis.kubeadm import images
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import Line
-from kubewright.cli.report import JsonLines, KubeadmText
-from kubewright.cli.run_log import logged
+from kubewright.cli.reporters import JsonLines, KubeadmText, logged
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
 

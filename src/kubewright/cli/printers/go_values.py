@@ -1,4 +1,4 @@
-"""Go's view of plain values: the names of types, how values are written by `fmt`.
+"""Go's view of plain values: the names of types, how `fmt` writes them, how `strconv` reads quoted texts; and what is wrong with a template.
 
 Objects come from JSON, so a value is None, a bool, a str, a number, a list or a dict with text keys. `Int` is Go's `int`, which literals and
 lengths are; a plain `int` is the `int64` of decoded JSON. `MISSING` is Go's invalid value: what a missing key gives.
@@ -7,9 +7,18 @@ lengths are; a plain `int` is the `int64` of decoded JSON. `MISSING` is Go's inv
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from kubewright.base.yaml.scalars import go_float
+
+
+class Problem(ValueError):
+    """A template that cannot be read, or does not fit the object. The text is Go's where scripts may look for it."""
+
+
+class MissingKey(Problem):
+    """A field or key is not there, and missing ones are not allowed."""
 
 
 class Int(int):
@@ -69,3 +78,37 @@ def text(value: object) -> str:
 
 def _endless(value: float) -> str:
     return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
+
+
+_SIMPLE: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))|\\", re.DOTALL)
+
+
+def unquote(text: str) -> str:
+    """Return what a quoted text means. Raises Problem."""
+    if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
+        raise Problem(f"unquote string {text} error invalid syntax")
+    mark, inside = text[0], text[1:-1]
+    if mark in _ESCAPE.sub("", inside):
+        raise Problem(f"unquote string {text} error invalid syntax")
+    try:
+        return _ESCAPE.sub(lambda found: _meaning(found, mark), inside)
+    except ValueError as error:
+        raise Problem(f"unquote string {text} error invalid syntax") from error
+
+
+def _meaning(found: re.Match[str], mark: str) -> str:
+    """Return the character of an escape. Raises ValueError."""
+    byte, short, long, octal, simple = found.groups()
+    if simple is not None:
+        if simple == mark:
+            return simple
+        if simple not in _SIMPLE:
+            raise ValueError(simple)
+        return _SIMPLE[simple]
+    if not (byte or short or long or octal):
+        raise ValueError(found[0])
+    code = int(octal, 8) if octal else int(byte or short or long, 16)
+    if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF or (octal and code > 0xFF):
+        raise ValueError(code)
+    return chr(code)
