@@ -41,7 +41,7 @@ class Table:
 
 
 _ROWS: Final = tuple(sorted(f"cli/{path.name}" for path in (PACKAGE / "cli").glob("*_rows.py")))
-_KUBEADMS_ROWS: Final = (*_ROWS, "cli/cluster_rows.py")
+_KUBEADMS_ROWS: Final = (*_ROWS, "cli/commands.py")
 _COMMAND_TREE: Final = "tests/compat/test_command_tree.py::test_"
 _TREE: Final = (
     f"{_COMMAND_TREE}a_command_has_what_kubeadms_has",

@@ -108,7 +108,7 @@ def _row(path: str, summary: str, handler: str = "", *flags: Flag, description: 
     return Command(
         f"config {path}".rstrip(),
         summary,
-        handler=f"kubewright.cli.config:{handler}" if handler else "",
+        handler=f"kubewright.cli.{handler}" if handler else "",
         flags=(*flags, _KUBECONFIG),
         exit_scheme=KUBEADM,
         description=description,
@@ -121,18 +121,18 @@ _CONFIG = (
     _row(
         "print init-defaults",
         "Print the defaults of init",
-        "print_init",
+        "config:print_init",
         Flag("component-configs", "also KubeProxyConfiguration, KubeletConfiguration", kind=LIST, metavar="kinds"),
         DOCUMENTS,
         description="Values that belong to one machine, and the token, are placeholders.",
     ),
-    _row("print join-defaults", "Print the defaults of join", "print_join", DOCUMENTS),
-    _row("print reset-defaults", "Print the defaults of reset", "print_reset", DOCUMENTS),
-    _row("print upgrade-defaults", "Print the defaults of the upgrade commands", "print_upgrade", DOCUMENTS),
+    _row("print join-defaults", "Print the defaults of join", "config:print_join", DOCUMENTS),
+    _row("print reset-defaults", "Print the defaults of reset", "config:print_reset", DOCUMENTS),
+    _row("print upgrade-defaults", "Print the defaults of the upgrade commands", "config:print_upgrade", DOCUMENTS),
     _row(
         "validate",
         "Check a configuration file",
-        "validate",
+        "config:validate",
         _FILE,
         Flag("allow-deprecated-api", "take deprecated API versions without a warning", kind=BOOL, default=False),
         _EXPERIMENTAL,
@@ -142,7 +142,7 @@ _CONFIG = (
     _row(
         "migrate",
         "Rewrite a configuration file in the newest version of its API",
-        "migrate",
+        "config:migrate",
         Flag("old-config", "file to read", default="", metavar="file"),
         Flag("new-config", "file to write; empty: stdout", default="", metavar="file"),
         _EXPERIMENTAL,
@@ -173,14 +173,14 @@ _CONFIG = (
     _row(
         "images list",
         "List the images of a control plane",
-        "images_list",
+        "images:list_images",
         *_IMAGES,
         *PRINTED,
     ),
     _row(
         "images pull",
         "Pull the images of a control plane",
-        "images_pull",
+        "images:pull",
         *_IMAGES,
         Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
         ALL_FORMATS,
@@ -293,3 +293,5 @@ _TOKEN = (
         exit_scheme=KUBEADM,
     ),
 )
+
+ROWS = (*_CERTS, *_CONFIG, *_KUBECONFIG_ROWS, *_TOKEN)

@@ -32,9 +32,9 @@ ROOT = Command("", "Bring up Kubernetes control planes and join machines to them
 
 
 class Head:
-    """A first word: what it is about, and the module of `kubewright.cli` that holds its rows."""
+    """A first word: what it is about, and the module of `kubewright.cli` that holds its rows; those of this module without one."""
 
-    def __init__(self, word: str, summary: str, rows: str, *, alias: str = "", hidden: bool = False) -> None:
+    def __init__(self, word: str, summary: str, rows: str = "", *, alias: str = "", hidden: bool = False) -> None:
         self.word = word
         self.summary = summary
         self.rows = rows
@@ -52,14 +52,14 @@ _HEADS = (
     Head("join", "Join this machine to a cluster", "join_rows"),
     Head("reset", "Undo on this machine what init or join did", "reset_rows"),
     Head("upgrade", "Upgrade a cluster to another version", "upgrade_rows"),
-    Head("certs", "Look after certificates", "certs_rows", alias="certificates"),
-    Head("config", "Print, check and migrate configuration files", "config_commands"),
-    Head("kubeconfig", "Make kubeconfig files", "kubeconfig_rows"),
-    Head("token", "Work with bootstrap tokens", "token_rows"),
-    Head("version", "Print the version", "small_rows"),
-    Head("completion", "Print the completion script of a shell", "small_rows"),
-    Head("help", "Explain a command", "small_rows"),
-    Head("alpha", "Experimental commands; there are none now", "small_rows", hidden=True),
+    Head("certs", "Look after certificates", "cluster_rows", alias="certificates"),
+    Head("config", "Print, check and migrate configuration files", "cluster_rows"),
+    Head("kubeconfig", "Make kubeconfig files", "cluster_rows"),
+    Head("token", "Work with bootstrap tokens", "cluster_rows"),
+    Head("version", "Print the version"),
+    Head("completion", "Print the completion script of a shell"),
+    Head("help", "Explain a command"),
+    Head("alpha", "Experimental commands; there are none now", hidden=True),
 )
 HEADS = {head.word: head for head in _HEADS}
 
@@ -69,9 +69,35 @@ def summary(word: str) -> str:
     return HEADS[word].summary
 
 
-TYPE_CHECKING = False
+_VERSION_FORMATS = ("", "short", "json", "yaml")
 
-__all__ = ["GLOBAL_FLAGS", "ROOT", "below", "children", "command", "every"]
+OWN_ROWS = (
+    Command(
+        "version",
+        summary("version"),
+        handler="kubewright.cli.light_commands:version",
+        flags=(Flag("output", "form of the result: short, json, yaml", default="", short="o", choices=_VERSION_FORMATS, metavar="format"),),
+        exit_scheme=KUBEADM,
+    ),
+    Command(
+        "completion",
+        summary("completion"),
+        handler="kubewright.cli.completion:completion",
+        argument=Argument("shell", "bash, zsh or fish", shown="SHELL", most=ANY),
+        exit_scheme=KUBEADM,
+        examples=("source <(kubewright completion bash)", "kubewright completion fish | source"),
+    ),
+    Command(
+        "help",
+        summary("help"),
+        handler="kubewright.cli.helptext:explain",
+        argument=Argument("command", "words of the command; none: all commands", shown="[command]", most=ANY),
+        exit_scheme=KUBEADM,
+        examples=("help init phase certs",),
+    ),
+    Command("alpha", summary("alpha"), exit_scheme=KUBEADM, hidden=True, shows_help=True),
+)
+"""The rows of `version`, `completion`, `help` and `alpha`."""
 
 
 def below(parent: Command, word: str) -> Command | None:
@@ -114,35 +140,5 @@ def _rows(head: Head) -> tuple[Command, ...]:
     """Return the rows under a first word, its own first."""
     import importlib
 
-    rows: tuple[Command, ...] = importlib.import_module(f"kubewright.cli.{head.rows}").ROWS
+    rows: tuple[Command, ...] = importlib.import_module(f"kubewright.cli.{head.rows}").ROWS if head.rows else OWN_ROWS
     return tuple(row for row in rows if row.words[0] == head.word)
-
-
-_VERSION_FORMATS = ("", "short", "json", "yaml")
-
-OWN_ROWS = (
-    Command(
-        "version",
-        summary("version"),
-        handler="kubewright.cli.light_commands:version",
-        flags=(Flag("output", "form of the result: short, json, yaml", default="", short="o", choices=_VERSION_FORMATS, metavar="format"),),
-        exit_scheme=KUBEADM,
-    ),
-    Command(
-        "completion",
-        summary("completion"),
-        handler="kubewright.cli.completion:completion",
-        argument=Argument("shell", "bash, zsh or fish", shown="SHELL", most=ANY),
-        exit_scheme=KUBEADM,
-        examples=("source <(kubewright completion bash)", "kubewright completion fish | source"),
-    ),
-    Command(
-        "help",
-        summary("help"),
-        handler="kubewright.cli.helptext:explain",
-        argument=Argument("command", "words of the command; none: all commands", shown="[command]", most=ANY),
-        exit_scheme=KUBEADM,
-        examples=("help init phase certs",),
-    ),
-    Command("alpha", summary("alpha"), exit_scheme=KUBEADM, hidden=True, shows_help=True),
-)

@@ -6,19 +6,16 @@ The script for fish has one function that tells at which command the line is, an
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
 from kubewright.cli import commands
 from kubewright.cli.model import BOOL, Command, Flag
 from kubewright.cli.parser import HELP, Parsed, program_name
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
-
-
-TYPE_CHECKING = False
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -39,8 +36,6 @@ def completion(parsed: Parsed) -> int:
 
 def script(shell: str, *, program: str) -> str:
     """Return the script that completes the program's commands and flags."""
-    from kubewright.cli import commands
-
     if shell == "fish":
         return fish_script(commands.every(), program=program)
     import shtab
@@ -59,8 +54,6 @@ def _tree(command: Command, program: str) -> argparse.ArgumentParser:
 
 
 def _fill(parser: argparse.ArgumentParser, command: Command, program: str) -> None:
-    from kubewright.cli import commands
-
     for flag in (*commands.GLOBAL_FLAGS, *command.flags_as(program)):
         if not flag.hidden:
             _add(parser, flag)

@@ -1,4 +1,4 @@
-"""The `config` commands: print, validate, migrate, images (spec/kubeadm.md 1.8, 3.1, 3.14); explain and diff, which kubeadm does not have."""
+"""The `config` commands but for those of images: print, validate, migrate (spec/kubeadm.md 1.8, 3.1, 3.14); explain and diff."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
-from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.layout import Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
-from kubewright.base.masking import mask
 from kubewright.base.records import asdict
 from kubewright.base.yaml.preloading import preload
-from kubewright.cli import cluster_access
-from kubewright.cli.output import OUTPUT_VERSION, documents_text, printer, table, write_documents, write_result
+from kubewright.cli.output import documents_text, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.lifecycle import config_differences, config_sides
 from kubewright.lifecycle.configuration import read_documents
 
 if TYPE_CHECKING:
@@ -31,6 +27,8 @@ if TYPE_CHECKING:
 
 
 _NEW_FILE_MODE = 0o644
+DIFFERS = 1
+"""The exit code where something differs, as `diff` has it; trouble is 2 or more."""
 
 
 def detected() -> Detected:
@@ -86,7 +84,7 @@ def validate(parsed: Parsed) -> int:
             raise
         return _judged(form, error=error)
     if form == "text":
-        _warn(warnings)
+        warn(warnings)
         sys.stdout.write("ok\n")
         return 0
     return _judged(form, warnings=warnings)
@@ -120,7 +118,7 @@ def migrate(parsed: Parsed) -> int:
     preload()
     documents = read_documents(_mandatory(parsed, "old-config"))
     found = load_whole(documents, detected=detected, exists=_exists, detect_runtime=True, allow_deprecated=True)
-    _warn(found.warnings)
+    warn(found.warnings)
     target = parsed.text("new-config")
     if target:
         _write(Path(target), documents_text([*found.documents()], form=parsed.text("output")))
@@ -163,53 +161,24 @@ def _meant(asked: str) -> str:
     return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explaining.KINDS)}"
 
 
-def images_list(parsed: Parsed) -> int:
-    """List the images of a control plane."""
-    from kubewright.apis.kubeadm.image_names import images
+def diff(parsed: Parsed) -> int:
+    """Show what differs between the cluster's configuration and a file's, after both were defaulted; kubeadm has no such command."""
+    from kubewright.cli import cluster_access
+    from kubewright.lifecycle import config_differences, config_sides
 
-    printed = printer(parsed)
-    wanted = images(_configuration(parsed).cluster)
-    if printed is None:
-        sys.stdout.write("".join(f"{image}\n" for image in wanted))
-    else:
-        sys.stdout.write(printed([{"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": wanted}]))
-    return 0
-
-
-def images_pull(parsed: Parsed) -> int:
-    """Pull the images of a control plane."""
-    from kubewright.cli import images as image_pull
-
+    documents = read_documents(_mandatory(parsed, "config"))
+    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
+    with closing(cluster_access.client(access)) as api:
+        stored = config_sides.read_stored(api)
+    file, cluster = config_sides.file_side(documents, stored), config_sides.cluster_side(stored)
+    found = config_differences.compare(cluster, file)
+    warn([*cluster.warnings, *file.warnings])
     form = parsed.text("output")
-    pulled = image_pull.pull(_configuration(parsed, pulls=True), form=form)
-    if form != "text":
-        write_result({"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": pulled}, form=form)
-    return 0
-
-
-def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
-    """Load a file, or the defaults. Flags that are given win over the file; kubeadm forgets them there. `pulls`: a runtime is looked for."""
-    from kubewright.apis.kubeadm.loading import load_init
-    from kubewright.apis.kubeadm.overrides import InitOverrides
-    from kubewright.lifecycle.init.request import feature_gates
-
-    path = parsed.text("config")
-    given: dict[str, Any] = {name: parsed.text(name.replace("_", "-")) for name in ("kubernetes_version", "image_repository")}
-    overrides = InitOverrides(
-        **{name: value for name, value in given.items() if name.replace("_", "-") in parsed.given},
-        feature_gates=feature_gates(parsed.text("feature-gates")) if "feature-gates" in parsed.given else None,
-        cri_socket=parsed.text("cri-socket") if pulls else None,
-    )
-    loaded = load_init(
-        read_documents(path) if path else [],
-        overrides=overrides,
-        detected=detected(),
-        strict=False,
-        validate_only=not pulls,
-        from_file=bool(path),
-    )
-    _warn(loaded.warnings)
-    return loaded.configuration
+    if form == "text":
+        sys.stdout.write("".join(one.diff for one in found))
+    else:
+        write_result({"differs": bool(found), "documents": [one.as_map() for one in found]}, form=form)
+    return DIFFERS if found else 0
 
 
 def _mandatory(parsed: Parsed, name: str) -> str:
@@ -224,7 +193,8 @@ def _print(documents: Iterable[Mapping[str, Any]], parsed: Parsed) -> int:
     return 0
 
 
-def _warn(warnings: Sequence[str]) -> None:
+def warn(warnings: Sequence[str]) -> None:
+    """Write warnings to stderr."""
     if warnings:
         from kubewright.base.masking import mask
 
@@ -263,27 +233,3 @@ def _umask() -> int:
     found = os.umask(0)
     os.umask(found)
     return found
-
-
-DIFFERS = 1
-"""The exit code where something differs, as `diff` has it; trouble is 2 or more."""
-
-
-def diff(parsed: Parsed) -> int:
-    """Show what differs between the cluster's configuration and a file's, after both were defaulted."""
-    path = parsed.text("config")
-    if not path:
-        raise UsageError("--config is mandatory", remedy="name a file of kubeadm configuration documents")
-    documents = read_documents(path)
-    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
-    with closing(cluster_access.client(access)) as api:
-        stored = config_sides.read_stored(api)
-    file, cluster = config_sides.file_side(documents, stored), config_sides.cluster_side(stored)
-    found = config_differences.compare(cluster, file)
-    sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in (*cluster.warnings, *file.warnings))))
-    form = parsed.text("output")
-    if form == "text":
-        sys.stdout.write("".join(one.diff for one in found))
-    else:
-        write_result({"differs": bool(found), "documents": [one.as_map() for one in found]}, form=form)
-    return DIFFERS if found else 0

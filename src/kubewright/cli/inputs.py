@@ -11,66 +11,19 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
-from kubewright.apis.layout import Layout
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask
 from kubewright.base.secrecy import remember_token
 from kubewright.base.yaml import Document
 from kubewright.cli.parser import Parsed, as_called
-from kubewright.host.files import Files
-from kubewright.host.real import RealHost
-from kubewright.host.seam import Host
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.workflow.phases import Phases
 
 STANDARD_INPUT = "-"
 _LIMIT = 1 << 16
 
-
-def read_file(path: str) -> str:
-    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
-    try:
-        text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{_name(path)} cannot be read", detail=getattr(error, "strerror", "") or "not text", remedy="check it") from error
-    first = text.strip().partition("\n")[0].strip()
-    if not first:
-        raise UsageError(f"{_name(path)} is empty", remedy="it must hold the secret on one line")
-    return remember_token(first)
-
-
-def secret(text: str) -> str:
-    """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
-    return read_file(text) if text == STANDARD_INPUT or "/" in text else remember_token(text)
-
-
-def _content(path: str) -> str:
-    with Path(path).open(encoding="utf-8") as stream:
-        return stream.read(_LIMIT)
-
-
-def _name(path: str) -> str:
-    return "standard input" if path == STANDARD_INPUT else path
-
-
 C = TypeVar("C")
-
-
-def detected() -> Detected:
-    """Look at this machine. Tests put another one in its place."""
-    return RealHost(layout=Layout()).facts.detected
-
-
-def machine(layout: Layout, *, files: Files | None = None) -> Host:
-    """Return this machine with its services. Tests put another one in its place."""
-    return RealHost(layout=layout, files=files or Files(), looks_for_services=True)
-
-
-def exists(path: str) -> bool:
-    """Tell whether a path of this machine is there. Tests put another machine in its place."""
-    return Path(path).exists()
 
 
 def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()) -> list[Document]:
@@ -111,6 +64,11 @@ def given_switch(parsed: Parsed, name: str) -> bool | None:
     return parsed.flag(name) if name in parsed.given else None
 
 
+def is_on(parsed: Parsed, name: str) -> bool:
+    """Tell whether a boolean flag was given and is true; a command that does not have it has it not set."""
+    return name in parsed.given and parsed.flag(name)
+
+
 def absolute(path: str) -> str:
     """Return the absolute form of a path that was given."""
     return os.path.normpath(Path(path).absolute()) if path else ""
@@ -137,3 +95,29 @@ def later(parsed: Parsed) -> NoReturn:
         detail="flags and configuration are fine; changing a real machine will come with a later release",
         remedy="`kubewright up --nodes 3` runs a cluster with nodes on this machine, as processes",
     )
+
+
+def read_file(path: str) -> str:
+    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
+    try:
+        text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{_name(path)} cannot be read", detail=getattr(error, "strerror", "") or "not text", remedy="check it") from error
+    first = text.strip().partition("\n")[0].strip()
+    if not first:
+        raise UsageError(f"{_name(path)} is empty", remedy="it must hold the secret on one line")
+    return remember_token(first)
+
+
+def secret(text: str) -> str:
+    """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
+    return read_file(text) if text == STANDARD_INPUT or "/" in text else remember_token(text)
+
+
+def _content(path: str) -> str:
+    with Path(path).open(encoding="utf-8") as stream:
+        return stream.read(_LIMIT)
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == STANDARD_INPUT else path

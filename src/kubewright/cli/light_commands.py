@@ -65,8 +65,6 @@ def generate(parsed: Parsed) -> int:
     return 0
 
 
-TYPE_CHECKING = False
-
 KEY_SIZE = 32
 """Bytes of an AES-256 key, as `pki.sealing` takes them."""
 

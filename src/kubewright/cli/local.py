@@ -15,11 +15,11 @@ from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, 
 from kubewright.base.versions import supported
 from kubewright.base.yaml.preloading import preload
 from kubewright.binaries import Sources
-from kubewright.cli.cluster_text import status_text
+from kubewright.cli.cluster_text import status_text, up_text
 from kubewright.cli.output import painter, table, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.progress import ReadStates, progress
-from kubewright.local import status as looking
+from kubewright.local import status as clusters
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
 
 MOST_NODES = 30_000
@@ -33,8 +33,8 @@ def up(parsed: Parsed) -> int:
     from kubewright.local.up import up as bring_up
 
     preload()
-    where = cluster_paths(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    wish = UpOptions(
+    where = _where(parsed)
+    options = UpOptions(
         nodes=_within(parsed, "nodes", 0, MOST_NODES),
         control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(parsed),
@@ -42,19 +42,13 @@ def up(parsed: Parsed) -> int:
         within=Duration.parse(parsed.text("wait")).seconds,
         kubectl=True,
     )
-    sources = binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None)
     form = parsed.text("output")
     with progress(f"cluster {where.name}", form=form, look=_look(where)) as reporter:
-        outcome = bring_up(where, wish, sources=sources, reporter=reporter, clock=SystemClock())
-    from kubewright.local.status import status
-
-    found = status(where)
+        outcome = bring_up(where, options, sources=sources(parsed), reporter=reporter, clock=SystemClock())
+    found = clusters.status(where)
     if form != "text":
         write_result({**found, "changes": [change.as_map() for change in outcome.changes]}, form=form)
         return 0
-    from kubewright.cli.cluster_text import up_text
-    from kubewright.cli.output import painter
-
     shown = up_text(found, paint=painter(sys.stdout), seconds=outcome.total, changed=bool(outcome.changes))
     sys.stdout.write(as_called(shown))
     return 0
@@ -87,7 +81,7 @@ def down(parsed: Parsed) -> int:
     """Stop a cluster and remove it."""
     from kubewright.local.down import down as take_down
 
-    where = cluster_paths(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    where = _where(parsed)
     form = parsed.text("output")
     with progress(f"stopping cluster {where.name}", form=form) as reporter:
         done = take_down(where, keep_data=parsed.flag("keep-data"), reporter=reporter)
@@ -132,7 +126,7 @@ def _where(parsed: Parsed) -> ClusterPaths:
 
 def status(parsed: Parsed) -> int:
     """Show a cluster."""
-    found = looking.status(_where(parsed))
+    found = clusters.status(_where(parsed))
     if parsed.text("output") == "text":
         sys.stdout.write(as_called(status_text(found, paint=painter(sys.stdout))))
     else:
@@ -143,7 +137,7 @@ def status(parsed: Parsed) -> int:
 def list_clusters(parsed: Parsed) -> int:
     """List the clusters of this user."""
     directory = state_directory(parsed.text("state-dir"))
-    rows = looking.clusters(directory)
+    rows = clusters.clusters(directory)
     if parsed.text("output") == "text":
         sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"there is no cluster in {directory}\n")
     else:
@@ -156,7 +150,7 @@ def env(parsed: Parsed) -> int:
     import shlex
 
     where = _where(parsed)
-    values = looking.environment(where)
+    values = clusters.environment(where)
     if parsed.text("output") != "text":
         write_result(values, form=parsed.text("output"))
         return 0
@@ -168,8 +162,6 @@ def env(parsed: Parsed) -> int:
 
 def use(parsed: Parsed) -> int:
     """Make a cluster the current context of the user's kubeconfig."""
-    import os
-
     from kubewright.local import kubeconfig
 
     named = parsed.text("cluster")
@@ -190,7 +182,7 @@ def use(parsed: Parsed) -> int:
 def logs(parsed: Parsed) -> int:
     """Print the log of a component, or of the daemon."""
     tail = parsed.number("tail")
-    lines = looking.log(
+    lines = clusters.log(
         _where(parsed),
         parsed.text("component"),
         machine=parsed.text("machine"),

@@ -5,12 +5,12 @@ SIGHUP, SIGINT and SIGTERM end a command by an exception in the main thread, so 
 
 from __future__ import annotations
 
-import _signal
+# `signal` and `weakref` load `enum` and more, a tenth of the time that a cheap command takes.
+import _signal  # type: ignore[import-not-found]
 import io
 import os
 import sys
 from _weakref import ref
-from typing import TYPE_CHECKING
 
 from kubewright.base.errors import Interrupted, KubewrightError
 from kubewright.base.interrupts import SIGHUP, SIGINT, SIGTERM, Stopped, interruption
@@ -19,16 +19,11 @@ from kubewright.cli import parser
 from kubewright.cli.commands import ROOT, VERSION
 from kubewright.cli.model import DIFF, KUBEADM
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
     from typing import Final
-
-
-# `signal` and `weakref` load `enum` and more, a tenth of the time that a cheap command takes.
-
-
-TYPE_CHECKING = False
 
 _STOPPING: Final = (SIGHUP, SIGINT, SIGTERM)
 
@@ -63,7 +58,6 @@ class Stops:
 
 def _let_go() -> None:
     """Point outputs that nobody reads any more to /dev/null: an error of theirs would end the clean-up."""
-    import os
     import select
 
     poll = select.poll()
@@ -187,7 +181,6 @@ def run() -> None:
 
     At once, when all is written: to take the interpreter down with some hundred modules takes 80 ms, as long as many a command.
     """
-
     Stops().install()
     try:
         code = main()

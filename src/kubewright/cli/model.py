@@ -6,13 +6,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-TYPE_CHECKING = False
 
 # Kinds of flags, by the names that pflag has for them.
 STRING = "string"

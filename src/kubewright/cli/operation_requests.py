@@ -11,7 +11,7 @@ from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_confi
 from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.cli import inputs, operations
-from kubewright.cli.inputs import absolute, given_names, given_secret, given_switch, given_text
+from kubewright.cli.inputs import absolute, given_names, given_secret, given_switch, given_text, is_on
 from kubewright.cli.output import write_documents
 from kubewright.cli.parser import Parsed
 from kubewright.lifecycle.configuration import read_documents
@@ -20,7 +20,8 @@ from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
 from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
 
-_INIT_OURS: Final = frozenset({"plan", "adopt"})
+_OURS: Final = frozenset({"plan", "adopt"})
+_RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
 """Flags that kubeadm does not have; they may stand beside --config."""
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
@@ -46,37 +47,24 @@ _LISTS: Final[Mapping[str, str]] = {
 }
 
 
-def phase(parsed: Parsed) -> int:
-    """Run the phase of an add-on, or print what it consists of."""
-    if not _given(parsed, "print-manifest"):
-        return operations.run(parsed)
-    from kubewright.lifecycle.init import printing
-    from kubewright.lifecycle.init.operation import INIT, prepare
-
-    only = inputs.phase_of(parsed, INIT.phases)
-    prepared = prepare(init_request(parsed, only=only), operations.this_machine())
-    inputs.warn(prepared.warnings)
-    return _manifest(printing.manifest(prepared, only[0]), form=parsed.text("output"))
-
-
 def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
     """Turn the flags that were given into a request. Raises UsageError for flags that exclude each other, DocumentError for the file."""
-    config = _text(parsed, "config")
+    config = given_text(parsed, "config")
     if "config" in parsed.given:  # an empty one too, as with kubeadm
-        refuse_beside_config(sorted(parsed.given - _INIT_OURS))
+        refuse_beside_config(sorted(parsed.given - _OURS))
     flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
     return InitRequest(
         documents=read_documents(config) if config else request.extra_arguments(flags),
         from_file=bool(config),
         overrides=_overrides(parsed),
         only=only,
-        upload_certs=_given(parsed, "upload-certs"),
-        adopt=_given(parsed, "adopt"),
-        show_token=not _given(parsed, "skip-token-print"),
-        show_certificate_key=not _given(parsed, "skip-certificate-key-print"),
-        looks_for_runtime=any(flag.name == "cri-socket" for flag in parsed.command.flags),
-        kubeconfig_directory=absolute(_chosen(parsed, "kubeconfig-dir")),
-        kubeconfig=absolute(_chosen(parsed, "kubeconfig")),
+        upload_certs=is_on(parsed, "upload-certs"),
+        adopt=is_on(parsed, "adopt"),
+        show_token=not is_on(parsed, "skip-token-print"),
+        show_certificate_key=not is_on(parsed, "skip-certificate-key-print"),
+        looks_for_runtime=inputs.has(parsed, "cri-socket"),
+        kubeconfig_directory=absolute(given_text(parsed, "kubeconfig-dir")),
+        kubeconfig=absolute(given_text(parsed, "kubeconfig")),
     )
 
 
@@ -95,40 +83,14 @@ def _overrides(parsed: Parsed) -> InitOverrides:
     return InitOverrides(**given)  # type: ignore[arg-type]  # the tables above pair names and types; a test goes through all of them
 
 
-def _given(parsed: Parsed, name: str) -> bool:
-    """Whether a boolean flag is set; a command that does not have it has it not set."""
-    return name in parsed.given and parsed.flag(name)
-
-
-def _text(parsed: Parsed, name: str) -> str:
-    return parsed.text(name) if any(flag.name == name for flag in parsed.command.flags) else ""
-
-
-def _chosen(parsed: Parsed, name: str) -> str:
-    return parsed.text(name) if name in parsed.given else ""
-
-
-def _manifest(text: str, *, form: str) -> int:
-    if form == "json":
-        write_documents([one.value for one in yaml.load_all(text) if isinstance(one.value, Mapping)], form=form)
-    else:
-        sys.stdout.write(text)
-    return 0
-
-
-_JOIN_OURS: Final = frozenset({"plan", "adopt"})
-"""Flags that kubeadm does not have; they may stand beside --config."""
-
-
 def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinRequest:
     """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
-    documents = inputs.documents(parsed, ours=_JOIN_OURS)
     return JoinRequest(
-        documents=documents,
+        documents=inputs.documents(parsed, ours=_OURS),
         from_file=bool(given_text(parsed, "config")),
         flags=_join_flags(parsed),
         only=only,
-        adopt=given_switch(parsed, "adopt") or False,
+        adopt=is_on(parsed, "adopt"),
         looks_for_runtime=inputs.has(parsed, "cri-socket"),
         discovers=inputs.has(parsed, "discovery-file"),
     )
@@ -144,32 +106,25 @@ def _join_flags(parsed: Parsed) -> JoinFlags:
         tls_bootstrap_token=given_secret(parsed, "tls-bootstrap-token"),
         token=given_secret(parsed, "token"),
         ca_cert_hashes=given_names(parsed, "discovery-token-ca-cert-hash"),
-        unsafe_skip_ca_verification=given_switch(parsed, "discovery-token-unsafe-skip-ca-verification") or False,
-        control_plane=given_switch(parsed, "control-plane") or False,
+        unsafe_skip_ca_verification=is_on(parsed, "discovery-token-unsafe-skip-ca-verification"),
+        control_plane=is_on(parsed, "control-plane"),
         advertise_address=given_text(parsed, "apiserver-advertise-address"),
         bind_port=JoinFlags.bind_port if port is None else port,
         certificate_key=given_secret(parsed, "certificate-key"),
         node_name=given_text(parsed, "node-name"),
         cri_socket=given_text(parsed, "cri-socket"),
-        patches=inputs.absolute(given_text(parsed, "patches")),
+        patches=absolute(given_text(parsed, "patches")),
         dry_run=given_switch(parsed, "dry-run"),
         skip_phases=given_names(parsed, "skip-phases"),
         ignore_preflight_errors=given_names(parsed, "ignore-preflight-errors"),
     )
 
 
-_RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
-"""Flags that kubeadm does not have; they may stand beside --config."""
-
-
 def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetRequest:
     """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
-    path = given_text(parsed, "config")
-    if path:
-        refuse_beside_config(sorted(parsed.given - _RESET_OURS))
     return ResetRequest(
-        documents=read_documents(path) if path else [],
-        from_file=bool(path),
+        documents=inputs.documents(parsed, ours=_RESET_OURS),
+        from_file=bool(given_text(parsed, "config")),
         flags=ResetFlags(
             cert_dir=given_text(parsed, "cert-dir"),
             cri_socket=given_text(parsed, "cri-socket"),
@@ -181,10 +136,10 @@ def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetRequest:
         ),
         only=only,
         looks_for_runtime=inputs.has(parsed, "cri-socket"),
-        kubeconfig=inputs.absolute(given_text(parsed, "kubeconfig")),
-        cleanup_cni=given_switch(parsed, "cleanup-cni") or False,
-        cleanup_packet_filter=given_switch(parsed, "cleanup-packet-filter") or False,
-        delete_node=given_switch(parsed, "delete-node") or False,
+        kubeconfig=absolute(given_text(parsed, "kubeconfig")),
+        cleanup_cni=is_on(parsed, "cleanup-cni"),
+        cleanup_packet_filter=is_on(parsed, "cleanup-packet-filter"),
+        delete_node=is_on(parsed, "delete-node"),
         ask=functools.partial(_ask, form=parsed.text("output")),
     )
 
@@ -194,3 +149,24 @@ def _ask(question: str, *, form: str) -> str:
     stream.write(question)
     stream.flush()
     return sys.stdin.readline()
+
+
+def phase(parsed: Parsed) -> int:
+    """Run the phase of an add-on, or print what it consists of."""
+    if not is_on(parsed, "print-manifest"):
+        return operations.run(parsed)
+    from kubewright.lifecycle.init import printing
+    from kubewright.lifecycle.init.operation import INIT, prepare
+
+    only = inputs.phase_of(parsed, INIT.phases)
+    prepared = prepare(init_request(parsed, only=only), operations.this_machine())
+    inputs.warn(prepared.warnings)
+    return _manifest(printing.manifest(prepared, only[0]), form=parsed.text("output"))
+
+
+def _manifest(text: str, *, form: str) -> int:
+    if form == "json":
+        write_documents([one.value for one in yaml.load_all(text) if isinstance(one.value, Mapping)], form=form)
+    else:
+        sys.stdout.write(text)
+    return 0

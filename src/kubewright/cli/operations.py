@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
@@ -14,11 +16,13 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
 from kubewright.base.yaml.preloading import preload
 from kubewright.cli import inputs
-from kubewright.cli.inputs import given_switch
+from kubewright.cli.inputs import is_on
 from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.reporters import JsonLines, MachineText, PlainLines, logged
 from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
 from kubewright.lifecycle import operation as engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
@@ -66,12 +70,12 @@ def run(parsed: Parsed) -> int:
     """Do what a command of a row says, or one of its phases, or show what that would take."""
     preload()
     row = ROWS[parsed.command.words[0]]
-    if given_switch(parsed, "plan") and given_switch(parsed, "dry-run"):
+    if is_on(parsed, "plan") and is_on(parsed, "dry-run"):
         raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
     operation = cast("Operation[Any, Any, Any]", resolved(row.operation))
     only = inputs.phase_of(parsed, operation.phases) if "phase" in parsed.command.words else ()
     request = cast("RequestOf", resolved(row.request))(parsed, only=only)
-    form, mode = parsed.text("output"), Mode.PLAN if given_switch(parsed, "plan") else Mode.APPLY
+    form, mode = parsed.text("output"), Mode.PLAN if is_on(parsed, "plan") else Mode.APPLY
     result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
     return _tell(result, form=form, mode=mode)
 
@@ -80,13 +84,28 @@ def this_machine(*, batches: bool = False) -> Machine:
     """Return the machine that the program runs on."""
     files = Files(batch=True) if batches else None
     return Machine(
-        at=lambda layout: inputs.machine(layout, files=files),
+        at=lambda layout: machine(layout, files=files),
         clock=SystemClock(),
         random=SystemRandom(),
         layout=Layout(),
         environment=os.environ,
         sync=files.sync if files is not None else engine.nothing,
     )
+
+
+def detected() -> Detected:
+    """Look at this machine. Tests put another one in its place."""
+    return RealHost(layout=Layout()).facts.detected
+
+
+def machine(layout: Layout, *, files: Files | None = None) -> Host:
+    """Return this machine with its services. Tests put another one in its place."""
+    return RealHost(layout=layout, files=files or Files(), looks_for_services=True)
+
+
+def exists(path: str) -> bool:
+    """Tell whether a path of this machine is there. Tests put another machine in its place."""
+    return Path(path).exists()
 
 
 def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:

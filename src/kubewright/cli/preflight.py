@@ -33,9 +33,9 @@ def join(parsed: Parsed) -> int:
     """Check this machine for join."""
     request = join_command.join_request(parsed, only=())
     layout = Layout()
-    loaded = configure(request, detected=inputs.detected(), exists=inputs.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
+    loaded = configure(request, detected=operations.detected(), exists=operations.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
     inputs.warn(loaded.warnings)
-    host = inputs.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
+    host = operations.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
     return _tell(parsed, checking.for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 

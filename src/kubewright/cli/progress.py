@@ -15,7 +15,7 @@ from kubewright.base.events import Reporter, State
 from kubewright.cli.reporters import JsonLines, PlainLines, has_log, logged
 
 POLL_EVERY: Final = 0.2
-"""Seconds between two looks: a person sees no less, and the daemon does not notice."""
+"""Seconds between two looks: a person sees no difference, and the daemon does not notice."""
 
 ReadStates = Callable[[], Mapping[str, str]]
 """Returns the present state of each thing by its name; empty while there is nothing to see. Must not raise."""
@@ -35,7 +35,7 @@ class StatePoller:
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def look(self) -> None:
-        """ReadStates once."""
+        """Read the states once, and report those that changed."""
         for subject, state in self._look().items():
             if self._seen.get(subject) != state:
                 self._seen[subject] = state
@@ -54,9 +54,6 @@ class StatePoller:
             self.look()
 
 
-TYPE_CHECKING = False
-
-
 @contextmanager
 def progress(title: str, *, form: str, look: ReadStates | None = None) -> Iterator[Reporter]:
     """Give the reporter for a command that takes its time. All of them write to stderr; stdout is for the result.
@@ -73,7 +70,6 @@ def progress(title: str, *, form: str, look: ReadStates | None = None) -> Iterat
             if look is None:
                 yield display
                 return
-
             with StatePoller(look, reporter=display, clock=clock):
                 yield display
     else:

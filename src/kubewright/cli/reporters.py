@@ -75,9 +75,6 @@ def _cut(text: str, width: int) -> str:
     return text if len(text) < width else f"{text[: max(1, width - 2)]}…"
 
 
-TYPE_CHECKING = False
-
-
 class KubeadmText:
     """kubeadm's `[topic] text` lines on stdout, each at once, also through a pipe; warnings and what is waited for on stderr.
 

@@ -45,19 +45,9 @@ _ATTRIBUTES: Final = {
 }
 """Flags, and the attribute of the command's part of the UpgradeConfiguration that each one sets."""
 
-
-def plan(parsed: Parsed) -> int:
-    """Show what the cluster can be upgraded to."""
-    configuration = _loaded(_request(parsed, "plan"))
-
-    return show_plan(parsed, configuration)
-
-
-def diff(parsed: Parsed) -> int:
-    """Show what an upgrade would change in the static pods of this machine."""
-    configuration = _loaded(_request(parsed, "diff"))
-
-    return show_diff(parsed, configuration)
+CONTEXT_LINES: Final = 3
+_HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
+_RULE: Final = "_" * 69 + "\n\n"
 
 
 def apply(parsed: Parsed) -> int:
@@ -125,20 +115,15 @@ def _check_version(text: str, configuration: UpgradeConfiguration) -> None:
     inputs.warn([f"ignored: {reason}" for reason in verdict.require(str(version), force=bool(asked.force_upgrade))])
 
 
-CONTEXT_LINES: Final = 3
-_HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
-_RULE: Final = "_" * 69 + "\n\n"
-
-
 def machine(layout: Layout) -> Host:
     """Return this machine. Tests put another one in its place."""
     return RealHost(layout=layout)
 
 
-def show_plan(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
+def plan(parsed: Parsed) -> int:
     """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
+    wanted = _loaded(_request(parsed, "plan")).plan
     printed = printer(parsed)
-    wanted = configuration.plan
     with closing(_client(parsed)) as api:
         stored = config_sides.read_stored(api)
         report = health.check(api, machine(Layout()), ignored=wanted.ignore_preflight_errors)
@@ -166,8 +151,9 @@ def show_plan(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
     return 0
 
 
-def show_diff(parsed: Parsed, configuration: UpgradeConfiguration) -> int:
+def diff(parsed: Parsed) -> int:
     """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
+    configuration = _loaded(_request(parsed, "diff"))
     present = differing.manifests(machine(Layout()))
     with closing(_client(parsed)) as api:
         stored = config_sides.read_stored(api)[CLUSTER]

@@ -10,9 +10,9 @@ import pytest
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
-from kubewright.cli import commands, inputs
+from kubewright.cli import commands, operations
 from kubewright.cli.main import main
-from kubewright.cli.operation_requests import join_request as join_request
+from kubewright.cli.operation_requests import join_request
 from kubewright.cli.parser import parse
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
@@ -43,11 +43,11 @@ def machine(monkeypatch, tmp_path):
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
-    monkeypatch.setattr(inputs, "machine", below)
+    monkeypatch.setattr(operations, "machine", below)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr("sys.argv", ["kubewright"])
-    monkeypatch.setattr(inputs, "detected", lambda: DETECTED)
-    monkeypatch.setattr(inputs, "exists", lambda path: path in there)
+    monkeypatch.setattr(operations, "detected", lambda: DETECTED)
+    monkeypatch.setattr(operations, "exists", lambda path: path in there)
     return there
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
-from kubewright.cli import inputs
+from kubewright.cli import operations
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
@@ -48,7 +48,7 @@ def root(tmp_path, monkeypatch):
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
-    monkeypatch.setattr(inputs, "machine", machine)
+    monkeypatch.setattr(operations, "machine", machine)
     return tmp_path
 
 

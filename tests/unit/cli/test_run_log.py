@@ -54,7 +54,7 @@ def test_a_plan_tells_its_decisions(verbosity, config, capsys):
     assert sum("] kubewright " in line and '"init phase control-plane apiserver" with --config --plan --v' in line for line in lines) == (
         verbosity >= 1
     )
-    assert sum("run_log.py" in line and "phase control-plane/apiserver begins" in line for line in lines) == (verbosity >= 4)
+    assert sum("reporters.py" in line and "phase control-plane/apiserver begins" in line for line in lines) == (verbosity >= 4)
     assert sum("file /etc/kubernetes/manifests/kube-apiserver.yaml: " in line for line in lines) == (verbosity >= 4)
     assert sum("difference of file /etc/kubernetes/manifests/kube-apiserver.yaml:" in line for line in lines) == (verbosity >= 8)
 

@@ -28,11 +28,11 @@ DRY_RUN = """
 import sys
 from pathlib import PurePosixPath
 from kubewright.apis.layout import Layout
-from kubewright.cli import machine_calls
+from kubewright.cli import operations
 from kubewright.cli.main import run
 from kubewright.host.real import RealHost
 layout = Layout.below(PurePosixPath(sys.argv[1]))
-machine_calls.machine = lambda _, **__: RealHost(layout=layout, environment={})
+operations.machine = lambda _, **__: RealHost(layout=layout, environment={})
 sys.argv = ["kubewright", "init", "--dry-run", "--config", sys.argv[2], "--skip-phases", "preflight"]
 run()
 """

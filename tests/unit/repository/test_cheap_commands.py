@@ -48,8 +48,8 @@ def environment() -> dict[str, str]:
     ("argv", "rows"),
     [
         (["--help"], set()),
-        (["version"], {"small_rows"}),
-        (["token", "generate"], {"token_rows"}),
+        (["version"], set()),
+        (["token", "generate"], {"cluster_rows"}),
         (["init", "phase", "certs", "--help"], {"init_rows"}),
         (["upgrade", "node", "--help"], {"upgrade_rows"}),
     ],
@@ -58,5 +58,5 @@ def test_a_command_loads_the_rows_of_its_own_first_word_only(argv, rows):
     source = PROGRAM.format(argv=argv)
     done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True, env=environment())
     loaded = {name.rpartition(".")[2] for name in done.stderr.partition("LOADED ")[2].split() if name.startswith("kubewright.cli.")}
-    homes = {head.rows for head in HEADS.values()}
+    homes = {head.rows for head in HEADS.values() if head.rows}
     assert loaded & homes == rows

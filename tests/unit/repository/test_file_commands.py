@@ -44,11 +44,11 @@ before = set(sys.modules)
 from kubewright.cli.main import main
 if "phase" in sys.argv:
     from kubewright.apis.layout import Layout
-    from kubewright.cli import machine_calls
+    from kubewright.cli import operations
     from kubewright.host.real import RealHost
     names = ("kubernetes", "pki", "kubelet", "etcd_data", "run")
     layout = Layout(**{name: PurePosixPath(sys.argv[1]) / name for name in names})
-    machine_calls.machine = lambda _, **__: RealHost(layout=layout)
+    operations.machine = lambda _, **__: RealHost(layout=layout)
 code = main(sys.argv[2:])
 sys.stderr.write("LOADED " + " ".join(sorted(set(sys.modules) - before)))
 sys.exit(code)

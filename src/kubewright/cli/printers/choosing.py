@@ -61,9 +61,9 @@ def _yaml(objects: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _kyaml(objects: Sequence[Mapping[str, Any]]) -> str:
-    from kubewright.cli.printers import documents as kyaml
+    from kubewright.cli.printers import documents
 
-    return "".join(kyaml.kyaml_text(one) for one in objects)
+    return "".join(documents.kyaml_text(one) for one in objects)
 
 
 def _template(name: str, given: str) -> str:

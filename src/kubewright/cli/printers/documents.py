@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from kubewright.base.yaml import scalars
+from kubewright.cli.printers.go_values import Problem
 
 _UNSAFE: Final = re.compile("[<>&\u2028\u2029\x7f]|\\\\[bf]")
 _REPLACED: Final = {"\\b": "\\b", "\\f": "\\f", "\x7f": "\x7f"}
@@ -22,8 +23,6 @@ def json_text(value: object, *, indent: int | None = None, sort_keys: bool = Fal
     try:
         text = json.dumps(_numbers(value), indent=indent, separators=separators, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
-        from kubewright.cli.printers.go_values import Problem
-
         raise Problem("json: unsupported value") from error
     return _UNSAFE.sub(lambda found: _REPLACED.get(found[0]) or f"\\u{ord(found[0]):04x}", text)
 
