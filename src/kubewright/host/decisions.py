@@ -134,6 +134,14 @@ def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, la
     return Change(target=f"contents of {path}", action=Action.DELETE if entries else Action.NONE, reason=reason)
 
 
+def keeps_owner(*, user: int, mode: int) -> bool:
+    """Tell whether root keeps the owner of a file that it replaces in a directory of this user and mode, as if it wrote into the file.
+
+    Not in a directory where others may write: there, anybody could have put a file of theirs first.
+    """
+    return user == 0 and not mode & 0o022
+
+
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
     """Return the directories of a machine that are ours to clean up."""
     return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state, layout.cni)

@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Collection, Iterable
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
-from kubewright.host.decisions import require_below
+from kubewright.host import mounts
+from kubewright.host.decisions import keeps_owner, require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.paths import checked, open_directory, weakness
@@ -45,7 +46,7 @@ _KINDS: Final = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_I
 
 
 class Files:
-    """The file operations of `RealHost`; safe to use from several threads.
+    """The store of `RealHost`: the files of this machine. Safe to use from several threads.
 
     `durable` False leaves out every sync, for clusters that need not outlive a power cut. `batch` puts the syncs of directories off until
     `sync` is called: a file is still replaced in one step, but only then is it sure that the new one is found after a power cut.
@@ -86,6 +87,7 @@ class Files:
             group=found.st_gid,
             size=found.st_size,
             modified=found.st_mtime,
+            target=_target(path) if stat.S_ISLNK(found.st_mode) else "",
         )
 
     def weakness(self, path: PurePosixPath, /) -> str:
@@ -164,6 +166,32 @@ class Files:
         """Remove what writers that died left in a directory, their temporary files; nothing if there is no directory."""
         with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), open_directory(path) as opened:
             self._clean(opened, path)
+
+    def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
+        """Return what is mounted below a directory, as `Host.mounts` does."""
+        table = self.read(mounts.TABLE)
+        if table is not None:
+            return mounts.below(table, self.real(directory))
+        if not self.entries(directory, temporary=True):
+            return []
+        raise mounts.unknown_mounts(f"nobody knows what is mounted below {directory}")
+
+    def unmount(self, path: PurePosixPath, /, *, flags: Collection[str]) -> bool:
+        """Unmount what is mounted at a path; False if nothing is, any more. Raises HostError."""
+        return mounts.unmount(path, flags=flags)
+
+    def real(self, path: PurePosixPath, /) -> PurePosixPath:
+        """Return a path without links, as the kernel's table of mounts has it."""
+        return PurePosixPath(os.path.realpath(path))
+
+    def locked(self, *paths: PurePosixPath) -> AbstractContextManager[None]:
+        """Hold the lock of files of accounts. Raises TryAgain if somebody else holds one, HostError if there is none."""
+        from kubewright.host.accounts import lock_accounts  # few commands change users
+
+        return lock_accounts(*paths)
+
+    def expect(self, files: Iterable[File], /) -> None:
+        """Do nothing: a service that really runs writes its files itself."""
 
     def sync(self) -> None:
         """Make everything that was written in a batch survive a power cut. All of it is tried; raises the first HostError then."""
@@ -261,18 +289,21 @@ def _writer(pid: int) -> str:
 
 
 def _owner_of_new(parent: int, desired: File) -> tuple[int, int]:
-    """Return who is to own a file, -1 for us. Root keeps the owner of a file that it replaces, as if it wrote into it.
-
-    Not in a directory where others may write: there, anybody could have put a file of theirs first.
-    """
+    """Return who is to own a file, -1 for us."""
     if desired.owner is not None or desired.group is not None or os.geteuid() != 0:
         return _id(desired.owner), _id(desired.group)
     around = os.fstat(parent)
     with suppress(FileNotFoundError):
         found = os.stat(desired.path.name, dir_fd=parent, follow_symlinks=False)
-        if stat.S_ISREG(found.st_mode) and around.st_uid == 0 and not around.st_mode & 0o022:
+        if stat.S_ISREG(found.st_mode) and keeps_owner(user=around.st_uid, mode=around.st_mode):
             return found.st_uid, found.st_gid
     return -1, -1
+
+
+def _target(path: PurePosixPath) -> str:
+    with suppress(OSError):  # another one's in /proc, or gone by now
+        return os.readlink(path)  # noqa: PTH115 - a text, not a path: it is taken to pieces
+    return ""
 
 
 def _keep_label(path: PurePosixPath, opened: int) -> None:

@@ -1,11 +1,12 @@
-"""File systems that are mounted below a directory, as the kernel lists them, and unmounting one."""
+"""File systems that are mounted below a directory, as the kernel lists them, what keeps us from removing them, and unmounting one."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import PurePosixPath
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.change import Action, Change
@@ -54,6 +55,28 @@ def unmount(path: PurePosixPath, *, flags: Collection[str]) -> bool:
     if code in {errno.EINVAL, errno.ENOENT}:
         return False
     raise HostError(f"{path} cannot be unmounted", detail=os.strerror(code), remedy=_remedy(code, path))
+
+
+def mounted_at(path: PurePosixPath) -> HostError:
+    """Return the error for what is not removed because another file system is mounted there."""
+    return HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
+
+
+def unknown_mounts(what: str) -> HostError:
+    """Return the error for what is not done where nobody knows what is mounted."""
+    return HostError(
+        what,
+        detail="without /proc nobody knows whether another file system is mounted there, which must not be emptied",
+        remedy="mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)",
+    )
+
+
+def mount_of(opened: int) -> str:
+    """Return the number of the mount that a file is opened on: a bind mount has the device of what it shows. '' without /proc."""
+    with suppress(OSError):
+        told = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
+        return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")
+    return ""
 
 
 def _remedy(code: int, path: PurePosixPath) -> str:

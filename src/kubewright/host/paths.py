@@ -13,12 +13,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
+from kubewright.host.states import FileState, Kind
 
 _STEP: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLLOW: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -30,6 +32,9 @@ OUTER_MODE: Final = 0o755
 """Mode of directories that are made above that of a file."""
 
 _GROUP, _EVERYBODY = 0o020, 0o002
+
+Look = Callable[[PurePosixPath], FileState | None]
+"""Tells what stands at a path, the last link not followed, as `FileReader.state` does."""
 
 
 def checked(path: PurePosixPath) -> PurePosixPath:
@@ -73,6 +78,67 @@ def open_directory(path: PurePosixPath, *, make: int | None = None, above: int =
         yield opened
     finally:
         os.close(opened)
+
+
+def follow(path: PurePosixPath, *, look: Look, makes: bool = False) -> PurePosixPath:
+    """Follow the way to a directory by looking only, and return where it leads, links followed: what `open_directory` would open.
+
+    From the first step that is not there on, the path is returned as it is; with `makes`, `open_directory` would make that.
+    Raises OSError and HostError as `open_directory` does.
+    """
+    trusted = trusted_users()
+    for step in _walk(path, look=look):
+        if step.state is None:
+            if makes and step.linked:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        elif step.state.kind not in {Kind.DIRECTORY, Kind.LINK}:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        elif step.state.owner not in trusted:
+            raise _foreign(step.path, step.state.kind.value, step.state.owner)
+    return step.rest
+
+
+def resolved(path: PurePosixPath, *, look: Look) -> PurePosixPath:
+    """Return a path with all links followed, the last one too, whoever owns them. What cannot be looked at is taken as it is."""
+    rest = path
+    try:
+        for step in _walk(path, look=look):
+            rest = step.rest
+    except (OSError, HostError):
+        return rest
+    return rest
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A step on a way: what stands there, and the whole path from there on, as far as links are known. `linked`: a link's target has it."""
+
+    path: PurePosixPath
+    state: FileState | None
+    rest: PurePosixPath
+    linked: bool
+
+
+def _walk(path: PurePosixPath, *, look: Look) -> Iterator[_Looked]:
+    """Go to a path step by step; the walk ends at a step that is neither a directory nor a link."""
+    left = [(name, False) for name in path.parts[1:]]
+    at, links = PurePosixPath("/"), 0
+    yield _Looked(at, FileState(kind=Kind.DIRECTORY, mode=OUTER_MODE), path, linked=False)
+    while left:
+        name, linked = left.pop(0)
+        here = at.parent if name == ".." else at / name
+        state = look(here)
+        if state is not None and state.kind is Kind.LINK and state.target:
+            if (links := links + 1) > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            left[:0] = [(part, True) for part in steps(state.target)]
+            at = PurePosixPath("/") if state.target.startswith("/") else at
+            yield _Looked(here, state, at.joinpath(*(name for name, _ in left)), linked)
+            continue
+        at = here
+        yield _Looked(here, state, at.joinpath(*(name for name, _ in left)), linked)
+        if state is None or state.kind not in {Kind.DIRECTORY, Kind.LINK}:
+            return
 
 
 def trusted_users() -> frozenset[int]:

@@ -23,7 +23,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class FileState:
-    """What stands at a path, links not followed. `mode` is the permission bits only, `modified` seconds since 1970."""
+    """What stands at a path, links not followed. `mode` is the permission bits only, `modified` seconds since 1970, `target` where a link leads."""
 
     kind: Kind
     mode: int
@@ -31,6 +31,7 @@ class FileState:
     group: int = 0
     size: int = 0
     modified: float = 0.0
+    target: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,18 @@ takes one name, relative to an open directory; `..` is believed only where it is
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field, replace
 from kubewright.host.failures import explained, explaining
+from kubewright.host.mounts import mount_of, mounted_at, unknown_mounts
 
 _CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD: Final = 8
@@ -48,7 +50,7 @@ class Work:
     """What is done to a tree: `leaf` to what is no directory, `directory` to a directory when everything in it was done.
 
     `doing` is a verb such as `remove`. With `one_mount` a mounted file system is refused. Without /proc nobody knows what is mounted where:
-    then every directory is refused, unless the tree is `ours`, made by us where nobody else may write.
+    then every directory with something in it is refused, unless the tree is `ours`, made by us where nobody else may write.
     """
 
     doing: str
@@ -117,7 +119,9 @@ class _Walk:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._refused(level, explained(error, self._work.doing, self._shown(name)), cause=error)
+            busy = error.errno == errno.EBUSY and self._work.one_mount and _is_mounted(level.opened, name)
+            told = mounted_at(self._shown(name)) if busy else explained(error, self._work.doing, self._shown(name))
+            self._refused(level, told, cause=error)
         except HostError as error:
             self._refused(level, error)
 
@@ -125,9 +129,9 @@ class _Walk:
         opened = os.open(name, _CHILD, dir_fd=above.opened)
         level = _Level(name=name, opened=opened, identity=_identity(opened), waiting=[])
         try:
+            level.waiting = names(opened)[::-1]
             if self._work.one_mount:
                 self._require_same_mount(above, level)
-            level.waiting = names(opened)[::-1]
         except BaseException:
             level.close()
             raise
@@ -176,13 +180,12 @@ class _Walk:
             self._levels.pop()
 
     def _require_same_mount(self, above: _Level, level: _Level) -> None:
-        above.mount = _mount(above.opened) if above.mount is None else above.mount
-        level.mount = _mount(level.opened)
-        if not level.mount and not self._work.ours:
+        above.mount = mount_of(above.opened) if above.mount is None else above.mount
+        level.mount = mount_of(level.opened)
+        if not level.mount and level.waiting and not self._work.ours:
             raise unknown_mounts(f"{self._shown(level.name)} is left as it is")
         if level.mount != above.mount or level.identity[0] != above.identity[0]:
-            path = self._shown(level.name)
-            raise HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
+            raise mounted_at(self._shown(level.name))
 
     def _refused(self, level: _Level, error: HostError, *, cause: BaseException | None = None) -> None:
         level.whole = False
@@ -199,26 +202,18 @@ class _Walk:
         return self._path.joinpath(*parts)
 
 
-def unknown_mounts(what: str) -> HostError:
-    """Return the error for what is not done where nobody knows what is mounted."""
-    return HostError(
-        what,
-        detail="without /proc nobody knows whether another file system is mounted there, which must not be emptied",
-        remedy="mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)",
-    )
-
-
 def _identity(opened: int) -> tuple[int, int]:
     found = os.fstat(opened)
     return found.st_dev, found.st_ino
 
 
-def _mount(opened: int) -> str:
-    """Return the number of the mount that a directory is opened on: a bind mount has the device of what it shows. '' without /proc."""
-    with suppress(OSError):
-        told = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
-        return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")
-    return ""
+def _is_mounted(parent: int, name: str) -> bool:
+    """Tell whether something is mounted over a file, as a bind mount is."""
+    opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        return mount_of(opened) != mount_of(parent)
+    finally:
+        os.close(opened)
 
 
 def _unlink(parent: int, name: str) -> None:

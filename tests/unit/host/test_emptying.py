@@ -13,6 +13,7 @@ from kubewright.host import trees
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
+from kubewright.host.states import ServiceState
 
 
 @pytest.fixture
@@ -29,9 +30,9 @@ def mounted(monkeypatch):
     """Take a directory of this name for one that is mounted."""
 
     def mount(name):
-        real = trees._mount
+        real = trees.mount_of
         monkeypatch.setattr(
-            trees, "_mount", lambda opened: "other" if str(Path(f"/proc/self/fd/{opened}").readlink()).endswith(name) else real(opened)
+            trees, "mount_of", lambda opened: "other" if str(Path(f"/proc/self/fd/{opened}").readlink()).endswith(name) else real(opened)
         )
 
     return mount
@@ -107,10 +108,13 @@ class Services:
     def reload(self):
         self.told.append("reload")
 
+    def state(self, name, /):
+        return ServiceState(running=True)
+
 
 @pytest.fixture
 def units(tmp_path, monkeypatch):
-    for module in ("real", "decisions"):
+    for module in ("store", "decisions"):
         monkeypatch.setattr(f"kubewright.host.{module}.UNITS", PurePosixPath(tmp_path / "system"))
     for name in ("kubelet.service", "kubelet.service.d/10-kubeadm.conf", "other.service", "more.d/a.conf", "more.d/b.conf"):
         (tmp_path / "system" / name).parent.mkdir(parents=True, exist_ok=True)

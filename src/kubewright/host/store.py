@@ -1,0 +1,234 @@
+"""One `ensure` for all hosts: look, decide (pure), act, over a narrow store of files, units and accounts.
+
+The real machine is one store (`Files` and systemd), the overlay of plans is another. What is accepted, refused and told is decided here and
+in `decisions`, so that a plan says what a run does; a store refuses a path that others could lead elsewhere, and what is mounted.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from kubewright.apis.layout import Layout
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError
+from kubewright.base.records import replace
+from kubewright.host import decisions, mounts
+from kubewright.host.decisions import UNITS, roots
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
+from kubewright.host.paths import checked
+from kubewright.host.readers import FileReader
+from kubewright.host.seam import Services
+from kubewright.host.states import FileState, Kind, ServiceState
+from kubewright.host.trees import Refusals
+
+
+class Store(FileReader, Protocol):
+    """The files of a machine. Its verbs do as they are told: whether something is needed was decided before.
+
+    All of them raise HostError, for a way that others could lead elsewhere among them; paths are full ones.
+    """
+
+    def entries(self, path: PurePosixPath, /, *, temporary: bool = False) -> list[PurePosixPath]:
+        """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours only where they are asked for."""
+        ...
+
+    def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
+        """Return what is mounted below a directory, as `Host.mounts` does."""
+        ...
+
+    def real(self, path: PurePosixPath, /) -> PurePosixPath:
+        """Return a path with all links followed, as the kernel's table of mounts has it."""
+        ...
+
+    def write(self, desired: File, /) -> None:
+        """Write or replace a file, and make the directories above it that are missing."""
+        ...
+
+    def make(self, desired: Directory, /) -> None:
+        """Make a directory and those above it that are missing, or give one that is there the mode and owner that are enforced."""
+        ...
+
+    def own(self, desired: Ownership, /) -> None:
+        """Change who owns something, and its mode."""
+        ...
+
+    def remove(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> None:
+        """Remove what is at a path, which is one of `below` or lies below one of them, and everything in it; refuse at a mount."""
+        ...
+
+    def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
+        """Remove everything in a directory; returns what could not be removed."""
+        ...
+
+    def clean(self, path: PurePosixPath, /) -> None:
+        """Remove what writers that died left in a directory."""
+        ...
+
+    def unmount(self, path: PurePosixPath, /, *, flags: Collection[str]) -> bool:
+        """Unmount what was mounted last at a path; False if nothing is, any more."""
+        ...
+
+    def locked(self, *paths: PurePosixPath) -> AbstractContextManager[None]:
+        """Hold the lock of files of accounts. Raises TryAgain if somebody else holds one."""
+        ...
+
+    def expect(self, files: Iterable[File], /) -> None:
+        """Take note of what a service that was started will write."""
+        ...
+
+
+class StoreHost(ABC):
+    """The files, services and accounts of a `Host`, over a store and a service manager."""
+
+    def __init__(self, store: Store, *, layout: Layout) -> None:
+        self.layout = layout
+        self._store = store
+
+    @property
+    @abstractmethod
+    def _services(self) -> Services | None:
+        """The service manager, None where there is none."""
+
+    def read(self, path: PurePosixPath, /) -> bytes | None:
+        return self._store.read(path)
+
+    def state(self, path: PurePosixPath, /) -> FileState | None:
+        return self._store.state(path)
+
+    def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
+        return self._store.entries(path)
+
+    def weakness(self, path: PurePosixPath, /) -> str:
+        return self._store.weakness(path)
+
+    def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
+        return self._store.mounts(directory)
+
+    def service(self, name: str, /) -> ServiceState | None:
+        return None if self._services is None else self._services.state(name)
+
+    def service_lines(self, name: str, /, *, count: int) -> list[str]:
+        return [] if self._services is None else self._services.last_lines(name, count=count)
+
+    def ensure(self, desired: Desired, /) -> Change:
+        match desired:
+            case File():
+                return self._ensure_file(desired)
+            case Directory():
+                return self._ensure_directory(desired)
+            case Service():
+                return self._ensure_service(desired)
+            case Accounts():
+                return self._ensure_accounts(desired)
+            case Ownership():
+                return self._ensure_ownership(desired)
+
+    def remove(self, path: PurePosixPath, /) -> Change:
+        change = decisions.decide_removal(self.state(path), path, layout=self.layout)
+        if change:
+            self._store.remove(path, below=roots(self.layout))
+        self._store.clean(path.parent)  # also for one that never came to be: half of it may be there
+        return change
+
+    def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
+        change = decisions.decide_emptying(self._store.entries(path, temporary=True), path, layout=self.layout, own=own)
+        if change:
+            self._store.empty(path, below=(*roots(self.layout), *own)).require_none(path)
+        return change
+
+    def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
+        allowed = self._store.real(self.layout.kubelet)
+        change = mounts.decide_unmount(self.mounts(allowed), path, allowed=allowed)
+        return change if change and self._store.unmount(path, flags=flags) else replace(change, action=Action.NONE)
+
+    def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
+        there = [path for path in units if self.state(path) is not None]
+        change = decisions.decide_no_units(there, service)
+        if not change:
+            return change
+        whole = [path for path in there if path.parent == UNITS]
+        drop_ins = [path for path in there if path not in whole]
+        if self._services is not None and whole:  # systemd does not disable a unit that an earlier run has removed
+            self._services.disable(service)
+        for path in (*drop_ins, *whole):  # a run that is broken off leaves the unit, which the next one can disable
+            self._store.remove(path, below=[UNITS])
+            if path.parent != UNITS and not self.entries(path.parent):
+                self._store.remove(path.parent, below=[UNITS])
+        if self._services is not None:
+            self._services.reload()
+        return change
+
+    def remove_accounts(self, unwanted: Accounts, /) -> Change:
+        from kubewright.host import accounts
+
+        passwd, group = unwanted.etc / accounts.PASSWD, unwanted.etc / accounts.GROUP
+        with self._store.locked(group, passwd):
+            before = {path: accounts.read_accounts(self, path) for path in (passwd, group)}
+            left = accounts.remove_accounts(before[passwd], before[group], unwanted=unwanted)
+            for path, text in ((passwd, left.passwd), (group, left.group)):  # no user is ever without its group
+                if text != before[path]:
+                    self._store.write(accounts.replacement(path, text, self.state(path)))
+        return decisions.decide_no_accounts(left, unwanted)
+
+    def _ensure_file(self, desired: File) -> Change:
+        found = self.state(checked(desired.path))
+        content = self.read(desired.path) if found is not None and found.kind is Kind.FILE else None
+        change = decisions.decide_file(found, content, desired)
+        if change:
+            self._store.write(desired)
+        return change
+
+    def _ensure_directory(self, desired: Directory) -> Change:
+        change = decisions.decide_directory(self.state(checked(desired.path)), desired)
+        if change:
+            self._store.make(desired)
+        return change
+
+    def _ensure_ownership(self, desired: Ownership) -> Change:
+        change = decisions.decide_ownership(self.state(checked(desired.path)), desired)
+        if change:
+            self._store.own(desired)
+        return change
+
+    def _ensure_accounts(self, desired: Accounts) -> Change:
+        from kubewright.host import accounts  # for the feature gate RootlessControlPlane
+
+        passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
+        accounts.read_accounts(self, passwd)  # whether there is one at all is told before it is locked
+        with self._store.locked(group, passwd):
+            login_defs = (self.read(desired.etc / accounts.LOGIN_DEFS) or b"").decode("utf-8", errors="replace")
+            before = {path: accounts.read_accounts(self, path) for path in (group, passwd)}
+            added = accounts.add_accounts(before[passwd], before[group], login_defs=login_defs, wanted=desired)
+            for path, text in ((group, added.group), (passwd, added.passwd)):  # no user is ever without its group
+                if text != before[path]:
+                    self._store.write(accounts.replacement(path, text, self.state(path)))
+        return decisions.decide_accounts(added, desired)
+
+    def _ensure_service(self, desired: Service) -> Change:
+        services = self._services
+        if services is None:
+            raise HostError(
+                f"the service {desired.name} of this machine cannot be reached by this version of kubewright",
+                detail="it needs a service manager",
+                remedy="use `--plan` or `--dry-run`, or `kubewright up` for a local cluster",
+            )
+        units = [self._ensure_file(unit) for unit in desired.units]
+        found = services.state(desired.name)
+        change = decisions.decide_service(found, desired, units=units)
+        verbs = {
+            "reload": lambda _: services.reload(),
+            "enable": services.enable,
+            "disable": services.disable,
+            "start": services.start,
+            "stop": services.stop,
+            "restart": services.restart,
+        }
+        for verb in decisions.service_verbs(found, desired, units=units):
+            verbs[verb](desired.name)
+        if desired.running:
+            self._store.expect(desired.stand_ins)
+        return change
