@@ -90,7 +90,7 @@ class Box:
         return Layout.below(PurePosixPath(self.root))
 
     def machine(self, layout, *, files=None):
-        host = RealHost(layout=layout, services=self.services, files=Files(durable=False), environment={})
+        host = RealHost(layout=layout, services=self.services, files=files or Files(durable=False), environment={})
         host.__dict__["facts"] = Facts(detected=self.detected, machine=MachineInfo())
         return host
 

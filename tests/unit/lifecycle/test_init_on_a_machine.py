@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
@@ -232,15 +233,7 @@ class DyingFiles(Files):
 
 
 def dying(box, writes):
-    healthy = box.machine
-
-    def machine(layout):
-        host = healthy(layout)
-        host.files = files
-        return host
-
-    files = DyingFiles(writes)
-    return machine
+    return functools.partial(box.machine, files=DyingFiles(writes))
 
 
 @pytest.mark.parametrize("writes", [0, 1, 3, 10, 22, 26, 30])
