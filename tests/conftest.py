@@ -7,7 +7,8 @@ its ResourceWarning then fails whatever test is running. Having set None once, t
 
 Made-up examples have no deadline of their own: on a busy machine any of them may take long.
 
-A shell starts what it puts into the background with SIGINT ignored, and children inherit that: tests that interrupt a command need it back.
+A shell starts what it puts into the background with SIGINT ignored, nohup what it runs with SIGHUP, and children inherit that: tests that stop a
+command need them back.
 """
 
 import asyncio
@@ -25,6 +26,9 @@ settings.register_profile("kubewright", deadline=None)
 settings.load_profile("kubewright")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
 
 INSTALLED = any(found.name == "kubewright" for found in entry_points(group="pytest11"))
 pytest_plugins = ["matrices", "skips", "seconds", "lanes", "other_user", *([] if INSTALLED else ["kubewright.testing.plugin"])]

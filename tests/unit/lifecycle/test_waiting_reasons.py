@@ -33,7 +33,7 @@ def life(name="etcd", *, state=ContainerState.RUNNING, attempt=0, **more: object
 
 
 def ended(name="etcd", *, attempt=0, code=1, at=10.0, **more: object):
-    return life(name, state=ContainerState.EXITED, attempt=attempt, code=code, ended=at, **more)
+    return life(name, state=ContainerState.EXITED, attempt=attempt, code=code, **{"created": at, "ended": at, **more})
 
 
 @dataclass
@@ -307,6 +307,17 @@ def test_ends_of_an_earlier_run_do_not_end_this_one():
     assert 20 <= wait.seconds < 22
 
 
+def test_the_end_of_a_life_that_an_earlier_run_began_does_not_end_this_one():
+    machine = Machine()
+    machine.runtime.lives = [life(attempt=2), ended(attempt=1, at=5.0)]
+
+    def outlived(began):
+        machine.runtime.lives = [ended(attempt=2, created=6.0, at=began + 3), ended(attempt=1, at=5.0)]
+
+    with pytest.raises(WaitTimeout):
+        wait(machine, steps=[(3, outlived)], within=30)
+
+
 def test_what_needs_a_component_that_fails_is_not_blamed():
     machine = Machine()
 
@@ -391,5 +402,6 @@ def test_every_remedy_is_found_by_its_text():
 
 def test_ends_before_a_moment_are_counted_from_the_lives_that_are_left():
     assert Component(name="etcd").ends_before(5) == 0
-    assert Component(name="etcd", lives=(life(attempt=3), ended(attempt=2, at=4.0))).ends_before(5) == 3
+    assert Component(name="etcd", lives=(life(attempt=3, created=5.5), ended(attempt=2, at=4.0))).ends_before(5) == 3
+    assert Component(name="etcd", lives=(life(attempt=3, created=4.5), ended(attempt=2, at=4.0))).ends_before(5) == 4
     assert Component(name="etcd", lives=(ended(attempt=1, at=6.0), ended(attempt=0, at=5.5))).ends_before(5) == 0

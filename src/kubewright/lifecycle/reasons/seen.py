@@ -39,10 +39,13 @@ class Component:
         return self.latest.attempt + (self.latest.state is ContainerState.EXITED)
 
     def ends_before(self, moment: float) -> int:
-        """Return how many of these ends lie before a moment: a run that goes on after another one does not count the other's."""
+        """Return how many of its ends, those to come included, are of lives that began before a moment.
+
+        A run that goes on after another one does not count these: what a life lacked when it began may have come since.
+        """
         if not self.lives:
             return 0
-        past = [life.attempt + 1 for life in self.lives if life.state is ContainerState.EXITED and life.ended < moment]
+        past = [life.attempt + 1 for life in self.lives if life.created < moment]
         return max(past) if past else min(life.attempt for life in self.lives)
 
 
