@@ -1,0 +1,70 @@
+"""The certificate authorities that sign, read again whenever their files change (kube-controller-manager v1.36: signer/ca_provider.go).
+
+A new pair that cannot be read, or does not fit, is as if it were not there yet: the old one goes on. Only a file with more than one certificate
+stops signing until it holds one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from kubewright.base.errors import CertificateError
+from kubewright.controllers.requests import Retry
+from kubewright.pki import request_signing
+from kubewright.pki.request_signing import SeveralCertificates, SigningAuthority
+
+_log = logging.getLogger(__name__)
+
+ReadFile = Callable[[PurePosixPath], bytes | None]
+"""Gives a file's content, None if there is none: `Host.read`."""
+
+
+class AuthorityFiles:
+    """One pair of files. `load` has to succeed once, at the start; afterwards `current` never raises."""
+
+    def __init__(self, certificate: PurePosixPath, key: PurePosixPath, *, read: ReadFile) -> None:
+        self._certificate = certificate
+        self._key = key
+        self._read = read
+        self._contents: tuple[bytes, bytes] | None = None
+        self._authority: SigningAuthority | Retry | None = None
+
+    def load(self) -> None:
+        """Read the pair for the first time. Raises CertificateError for files that are missing or unusable."""
+        contents = self._files()
+        self._authority = request_signing.load_authority(*contents, source=str(self._certificate))
+        self._contents = contents
+
+    def refresh(self) -> None:
+        """Look at the files, and take the new pair where there is one that can be used."""
+        try:
+            contents = self._files()
+            if contents == self._contents:
+                return
+            self._authority = request_signing.load_authority(*contents, source=str(self._certificate))
+        except SeveralCertificates as error:
+            self._authority = Retry(reason=str(error))
+        except CertificateError as error:
+            _log.warning("the certificate authority stays as it was: %s", error)
+            return
+        self._contents = contents
+        _log.info("the certificate authority %s was read again", self._certificate)
+
+    def current(self) -> SigningAuthority | Retry:
+        """Return the authority as the files had it when they were last looked at."""
+        return self._authority if self._authority is not None else Retry(reason=f"{self._certificate} has not been read")
+
+    def _files(self) -> tuple[bytes, bytes]:
+        found = tuple(self._read(path) for path in (self._certificate, self._key))
+        for path, content in zip((self._certificate, self._key), found, strict=True):
+            if content is None:
+                raise CertificateError(f"{path} does not exist", remedy="put the certificate authority's certificate and key in place")
+        return found[0] or b"", found[1] or b""
+
+
+def ends(authority: SigningAuthority | Retry) -> datetime | Retry:
+    """Return when an authority ends, or why there is none."""
+    return authority if isinstance(authority, Retry) else authority.not_after

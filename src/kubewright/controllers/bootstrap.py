@@ -1,0 +1,93 @@
+"""The bootstrap controllers at work: the signatures of cluster-info, and the end of bootstrap tokens."""
+
+from __future__ import annotations
+
+import logging
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import Conflict, NotFound
+from kubewright.controllers import bootstrap_tokens
+from kubewright.controllers.bootstrap_tokens import Delete, LookAgain, Update
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import Again, SharedInformer, Workers
+from kubewright.kube.core import identity_of
+from kubewright.kube.queueing import WorkQueue, default_limiter
+from kubewright.kube.resources import SECRET
+from kubewright.tokens import cluster_info, secrets
+
+_log = logging.getLogger(__name__)
+
+LONGEST_SLEEP = 3600.0
+"""Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
+
+
+class BootstrapSigner:
+    """Keeps the signatures of cluster-info. All events come down to one key, so that many are answered by one pass."""
+
+    name = "bootstrapsigner"
+
+    def __init__(self, api: AsyncKubeAPI, config_maps: SharedInformer, token_secrets: SharedInformer, *, clock: Clock) -> None:
+        self._api = api
+        self._config_maps = config_maps
+        self._secrets = token_secrets
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue(default_limiter())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for informer in (self._config_maps, self._secrets):
+            await informer.wait_synced()
+        for informer in (self._config_maps, self._secrets):
+            informer.subscribe(self._heard)
+        await Workers(self.name, queue=self._queue, handle=self._handle, count=1).run()
+
+    def _heard(self, event: WatchEvent) -> None:
+        self._queue.add(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
+
+    async def _handle(self, key: str) -> None:
+        """Sign anew where that is needed. A conflict is tried again, unlike in kube-controller-manager, which waits for the next event."""
+        found = self._config_maps.get(cluster_info.NAME, cluster_info.NAMESPACE)
+        decision = bootstrap_tokens.signatures(found, self._secrets.objects.values(), now=self._clock.now())
+        if isinstance(decision, Update):
+            await self._api.update(decision.config_map)
+            _log.info("configmap %s has new signatures", key)
+
+
+class TokenCleaner:
+    """Deletes bootstrap tokens when they have expired."""
+
+    name = "tokencleaner"
+
+    def __init__(self, api: AsyncKubeAPI, token_secrets: SharedInformer, *, clock: Clock) -> None:
+        self._api = api
+        self._secrets = token_secrets
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue(default_limiter())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._secrets.subscribe(self._heard)
+        await self._secrets.wait_synced()
+        await Workers(self.name, queue=self._queue, handle=self._handle, count=1).run()
+
+    def _heard(self, event: WatchEvent) -> None:
+        name, _ = identity_of(event.object)
+        if event.type is not EventType.DELETED:
+            self._queue.add(name)
+
+    async def _handle(self, name: str) -> Again | None:
+        """Delete one if it has expired; of a failure the queue tries again, unlike in kube-controller-manager."""
+        found = self._secrets.get(name, secrets.NAMESPACE)
+        if found is None:
+            return None
+        match bootstrap_tokens.expiry(found, now=self._clock.now()):
+            case LookAgain(after=after):
+                return min(after, LONGEST_SLEEP)
+            case Delete(uid=uid):
+                try:
+                    await self._api.delete(SECRET, name, secrets.NAMESPACE, uid=uid)
+                    _log.info("secret %s is deleted: the token has expired", name)
+                except (NotFound, Conflict):
+                    _log.debug("secret %s has gone or is another one by now", name)
+        return None

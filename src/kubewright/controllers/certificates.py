@@ -1,0 +1,187 @@
+"""The certificate controllers at work: observe through an informer, decide (pure), write once with the resourceVersion that was seen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import KubewrightError, NotFound
+from kubewright.base.randomness import Random
+from kubewright.controllers import approving, authorities, cleaning, requests, signing
+from kubewright.controllers.approving import Approve, Ask
+from kubewright.controllers.authorities import AuthorityFiles
+from kubewright.controllers.requests import Nothing, Retry
+from kubewright.controllers.signers import Signer
+from kubewright.controllers.signing import Fail, Sign
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import NotNow, SharedInformer, Workers
+from kubewright.kube.core import Object, identity_of
+from kubewright.kube.queueing import WorkQueue, certificate_limiter
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.pki import request_signing
+
+_log = logging.getLogger(__name__)
+
+WORKERS = 5
+"""Of each controller, as in kube-controller-manager."""
+REREAD = 1.0
+"""Seconds between two looks at the files of an authority."""
+
+
+class _RequestController:
+    """A queue of names of requests, fed by an informer. One without a certificate that changes is looked at; a deleted one is forgotten."""
+
+    name = ""
+
+    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, wanted: Callable[[Object], bool]) -> None:
+        self._api = api
+        self._csrs = csrs
+        self._wanted = wanted
+        self._queue: WorkQueue[str] = WorkQueue(certificate_limiter())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._csrs.subscribe(self._heard)
+        await self._csrs.wait_synced()
+        await Workers(self.name, queue=self._queue, handle=self._handle, count=WORKERS, owner=self._owner).run()
+
+    async def _handle(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _heard(self, event: WatchEvent) -> None:
+        name, _ = identity_of(event.object)
+        if event.type is EventType.DELETED:
+            self._queue.forget(name)
+        elif not (event.object.get("status") or {}).get("certificate") and self._wanted(event.object):
+            self._queue.add(name, owner=_maker(event.object))
+
+    def _owner(self, name: str) -> str:
+        """Return who made a request: those who make many delay only themselves."""
+        return _maker(self._csrs.get(name) or {})
+
+
+def _maker(csr: Object) -> str:
+    return str((csr.get("spec") or {}).get("username") or "")
+
+
+class Approver(_RequestController):
+    """Approves the requests of nodes."""
+
+    name = "csrapproving"
+
+    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer) -> None:
+        super().__init__(api, csrs, wanted=lambda csr: not _conditions(csr) & {requests.APPROVED, requests.DENIED})
+
+    async def _handle(self, name: str) -> None:
+        found = self._csrs.get(name)
+        if found is None:
+            return
+        csr = requests.read(found)
+        answers: dict[str, bool] = {}
+        while isinstance(decision := approving.decide(csr, answers), Ask):
+            answers[decision.subresource] = await self._allowed(approving.review(csr, decision.subresource))
+        match decision:
+            case Approve(message=message):
+                await self._api.update(requests.with_condition(found, approving.condition(message)), subresource="approval")
+                _log.info("%s of %s is approved", name, csr.username)
+            case Retry(reason=reason, expected=expected):
+                raise NotNow(reason, quiet=expected)
+            case Nothing():
+                return
+
+    async def _allowed(self, review: Object) -> bool:
+        return bool(((await self._api.create(review)).get("status") or {}).get("allowed"))
+
+
+class SigningController(_RequestController):
+    """Signs the approved requests for one signer."""
+
+    def __init__(
+        self,
+        api: AsyncKubeAPI,
+        csrs: SharedInformer,
+        *,
+        signer: Signer,
+        files: AuthorityFiles,
+        longest: timedelta,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        super().__init__(api, csrs, wanted=lambda csr: _ready_for(signer, csr))
+        self.name = signer.controller
+        self._signer = signer
+        self._files = files
+        self._longest = longest
+        self._clock = clock
+        self._random = random
+
+    async def _handle(self, name: str) -> None:
+        found = self._csrs.get(name)
+        if found is None:
+            return
+        csr = requests.read(found)
+        authority = self._files.current()
+        now = self._clock.now()
+        decision = signing.decide(csr, self._signer, authority_ends=authorities.ends(authority), longest=self._longest, now=now)
+        match decision:
+            case Sign(request=request, usages=usages, valid=valid):
+                assert not isinstance(authority, Retry)
+                made = request_signing.issue(request, authority=authority, usages=usages, valid=valid, random=self._random)
+                await self._api.update(requests.with_certificate(found, made), subresource="status")
+                _log.info("%s of %s is signed", name, csr.username)
+            case Fail(message=message):
+                await self._api.update(requests.with_condition(found, signing.condition(message, now=now)), subresource="status")
+                _log.info("%s of %s has failed: %s", name, csr.username, message)
+            case Retry(reason=reason, expected=expected):
+                raise NotNow(reason, quiet=expected)
+            case Nothing():
+                return
+
+
+def _conditions(csr: Object) -> set[str]:
+    return {str(one.get("type")) for one in (csr.get("status") or {}).get("conditions") or ()}
+
+
+def _ready_for(signer: Signer, csr: Object) -> bool:
+    return (csr.get("spec") or {}).get("signerName") == signer.name and requests.APPROVED in _conditions(csr)
+
+
+class Cleaner:
+    """Deletes requests that nobody needs any more: once all are known, and then each hour."""
+
+    name = "csrcleaner"
+
+    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, clock: Clock) -> None:
+        self._api = api
+        self._csrs = csrs
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._csrs.wait_synced()
+        while True:
+            await self.clean()
+            await asyncio.sleep(cleaning.EVERY)
+
+    async def clean(self) -> int:
+        """Go through all requests once, and return how many were deleted. What cannot be deleted is left to the next time."""
+        known = [requests.read(csr) for csr in self._csrs.objects.values()]
+        now = self._clock.now()
+        reasons = {csr.name: reason for csr in known if (reason := cleaning.decide(csr, now=now)) is not None}
+        replaced = {name: f"replaced by {newer}" for name, newer in cleaning.superseded(known).items()}
+        deleted = 0
+        for name, reason in {**replaced, **reasons}.items():
+            try:
+                await self._api.delete(CERTIFICATE_SIGNING_REQUEST, name)
+            except NotFound:
+                continue
+            except KubewrightError as error:
+                _log.warning("%s: %s stays until the next pass: %s", self.name, name, error)
+                continue
+            deleted += 1
+            _log.info("%s is deleted: %s", name, reason)
+        return deleted

@@ -1,0 +1,188 @@
+"""One process with all controllers: watches first, then leadership, then work.
+
+made ── run() ──> authorities read, watches open ──> candidate ──> leader: controllers work
+                                                                     ├── leadership lost ──> LeadershipLost
+                                                                     └── cancelled ──> work in flight ends, the lease is given back
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from typing import Protocol
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import KubewrightError
+from kubewright.base.randomness import Random
+from kubewright.controllers import options
+from kubewright.controllers.authorities import AuthorityFiles, ReadFile
+from kubewright.controllers.bootstrap import BootstrapSigner, TokenCleaner
+from kubewright.controllers.certificates import REREAD, Approver, Cleaner, SigningController
+from kubewright.controllers.options import Options
+from kubewright.controllers.signers import SIGNERS
+from kubewright.http.messages import Headers, Response
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import SharedInformer
+from kubewright.kube.core import Call, Object
+from kubewright.kube.electing import FencedKube, LeaderElector
+from kubewright.kube.informers import Informer
+from kubewright.kube.queueing import TokenBucket
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
+from kubewright.tokens import cluster_info, secrets
+
+
+class Controller(Protocol):
+    """Works until it is cancelled."""
+
+    name: str
+
+    async def run(self) -> None:
+        """Work."""
+        ...
+
+
+class Manager:
+    """The controllers that the options name. Nothing is read or written before `run`."""
+
+    def __init__(self, api: AsyncKubeAPI, chosen: Options, *, identity: str, read: ReadFile, clock: Clock, random: Random) -> None:
+        self._plain = api
+        self._options = chosen
+        self._clock = clock
+        self._random = random
+        self._read = read
+        self._elector: LeaderElector | None = None
+        if chosen.election is not None:
+            self._elector = LeaderElector(api, chosen.election, identity=identity, clock=clock, random=random)
+        self._informers: dict[str, SharedInformer] = {}
+        self._authorities: dict[str, AuthorityFiles] = {}
+        self.controllers: list[Controller] = []
+
+    @property
+    def synced(self) -> bool:
+        """Whether everything that is watched is known."""
+        return bool(self._informers) and all(informer.synced for informer in self._informers.values())
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process works: as the leader, or as the only one."""
+        return self._elector is None or self._elector.leads
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises CertificateError for authorities that cannot be read at the start, LeadershipLost when the lease goes."""
+        self.controllers = list(self._made())
+        try:
+            async with asyncio.TaskGroup() as group:
+                watches = [group.create_task(one.run(), name=f"watch of {name}") for name, one in self._informers.items()]
+                watches.append(group.create_task(self._keep_authorities(), name="certificate authorities"))
+                await (self._work() if self._elector is None else self._elector.run(self._work))
+                for watch in watches:
+                    watch.cancel()
+        except* KubewrightError as errors:
+            raise _first(errors) from None
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for controller in self.controllers:
+                group.create_task(controller.run(), name=controller.name)
+
+    async def _keep_authorities(self) -> None:
+        while True:
+            await asyncio.sleep(REREAD)
+            for files in self._authorities.values():
+                files.refresh()
+
+    def _api(self) -> AsyncKubeAPI:
+        """Return the client of one controller: as in kube-controller-manager each has a limit of its own."""
+        fenced = self._plain if self._elector is None else FencedKube(self._plain, require=self._elector.require)
+        return LimitedKube(fenced, TokenBucket(rate=self._options.qps, burst=self._options.burst))
+
+    def _made(self) -> Iterator[Controller]:
+        wanted = self._options.controllers
+        if options.APPROVING in wanted:
+            yield Approver(self._api(), self._requests())
+        if options.SIGNING in wanted:
+            yield from self._signers()
+        if options.CLEANING in wanted:
+            yield Cleaner(self._api(), self._requests(), clock=self._clock)
+        if options.BOOTSTRAP_SIGNING in wanted:
+            yield BootstrapSigner(self._api(), self._cluster_info(), self._secrets(), clock=self._clock)
+        if options.TOKEN_CLEANING in wanted:
+            yield TokenCleaner(self._api(), self._secrets(), clock=self._clock)
+
+    def _signers(self) -> Iterator[Controller]:
+        for signer in SIGNERS:
+            pair = self._options.files.get(signer.flags)
+            if pair is None:
+                continue
+            name = " ".join(map(str, pair))
+            if name not in self._authorities:
+                self._authorities[name] = AuthorityFiles(*pair, read=self._read)
+                self._authorities[name].load()
+            yield SigningController(
+                self._api(),
+                self._requests(),
+                signer=signer,
+                files=self._authorities[name],
+                longest=self._options.longest,
+                clock=self._clock,
+                random=self._random,
+            )
+
+    def _requests(self) -> SharedInformer:
+        return self._shared("certificate requests", Informer(self._plain, CERTIFICATE_SIGNING_REQUEST, random=self._random))
+
+    def _secrets(self) -> SharedInformer:
+        selector = f"type={secrets.TYPE}"
+        informer = Informer(self._plain, SECRET, namespace=secrets.NAMESPACE, field_selector=selector, random=self._random)
+        return self._shared("bootstrap tokens", informer)
+
+    def _cluster_info(self) -> SharedInformer:
+        selector = f"metadata.name={cluster_info.NAME}"
+        informer = Informer(self._plain, CONFIG_MAP, namespace=cluster_info.NAMESPACE, field_selector=selector, random=self._random)
+        return self._shared("cluster-info", informer)
+
+    def _shared(self, name: str, informer: Informer) -> SharedInformer:
+        return self._informers.setdefault(name, SharedInformer(informer))
+
+
+class LimitedKube(AsyncKubeAPI):
+    """A client that sends at most so many requests a second (`--kube-api-qps`, `--kube-api-burst`); watches do not count."""
+
+    def __init__(self, inner: AsyncKubeAPI, bucket: TokenBucket[str]) -> None:
+        self._inner = inner
+        self._bucket = bucket
+
+    async def send(self, call: Call, /) -> Object:
+        await self._wait()
+        return await self._inner.send(call)
+
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        return self._inner.stream(call)
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        await self._wait()
+        return await self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _wait(self) -> None:
+        pause = self._bucket.delay("")
+        if pause > 0:
+            await asyncio.sleep(pause)
+
+
+def _first(errors: BaseExceptionGroup[KubewrightError]) -> KubewrightError:
+    """Return the first error of a group, which may hold groups."""
+    for error in errors.exceptions:
+        return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError("an empty group")

@@ -1,0 +1,92 @@
+"""What a run of the controllers is told: kube-controller-manager's options, as far as they are about the controllers that are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field
+from kubewright.kube.electing import Election
+
+APPROVING: Final = "certificatesigningrequest-approving-controller"
+SIGNING: Final = "certificatesigningrequest-signing-controller"
+CLEANING: Final = "certificatesigningrequest-cleaner-controller"
+BOOTSTRAP_SIGNING: Final = "bootstrap-signer-controller"
+TOKEN_CLEANING: Final = "token-cleaner-controller"  # noqa: S105 (no password: a name)
+
+NO_FILES: Final = ("", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One controller: its name, the alias that flags take for it as well, whether `*` means it."""
+
+    name: str
+    alias: str
+    by_default: bool = True
+
+
+CONTROLLERS: Final = (
+    Row(name=APPROVING, alias="csrapproving"),
+    Row(name=SIGNING, alias="csrsigning"),
+    Row(name=CLEANING, alias="csrcleaner"),
+    Row(name=BOOTSTRAP_SIGNING, alias="bootstrapsigner", by_default=False),
+    Row(name=TOKEN_CLEANING, alias="tokencleaner", by_default=False),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """One run. `files` are certificate and key of the signers' authorities by the signer's word in flags; a signer without is off."""
+
+    controllers: frozenset[str]
+    files: Mapping[str, tuple[PurePosixPath, PurePosixPath]] = field(default_factory=dict)
+    longest: timedelta = timedelta(hours=8760)
+    election: Election | None = None
+    """None: this process is the only one."""
+    qps: float = 20.0
+    burst: int = 30
+
+
+def selected(words: Iterable[str]) -> frozenset[str]:
+    """Return the controllers that `--controllers` means: names, aliases, `*` for all that are on by default, `-name`; the first that fits counts.
+
+    Raises UsageError for a name that is not one of ours.
+    """
+    given = list(words)
+    names = {word: row.name for row in CONTROLLERS for word in (row.name, row.alias)}
+    for word in given:
+        if word != "*" and word.removeprefix("-") not in names:
+            raise UsageError(
+                f"there is no controller {word.removeprefix('-')!r} here",
+                detail=f"kubewright has {', '.join(row.alias for row in CONTROLLERS)}",
+                remedy="leave the others to kube-controller-manager",
+            )
+    return frozenset(row.name for row in CONTROLLERS if _enabled(row, given))
+
+
+def _enabled(row: Row, given: list[str]) -> bool:
+    for word in given:
+        if word.removeprefix("-") in {row.name, row.alias}:
+            return not word.startswith("-")
+    return "*" in given and row.by_default
+
+
+def authority_files(shared: tuple[str, str], own: Mapping[str, tuple[str, str]]) -> dict[str, tuple[PurePosixPath, PurePosixPath]]:
+    """Return the files of each signer: one pair for all, or a pair for each that has one. Raises UsageError where both ways are mixed, or half a pair is given."""
+    given = {name: pair for name, pair in own.items() if pair != NO_FILES}
+    if given and shared != NO_FILES:
+        raise UsageError(
+            "--cluster-signing-cert-file and --cluster-signing-key-file cannot stand beside those of single signers",
+            detail=", ".join(f"--cluster-signing-{name}-*" for name in given),
+            remedy="name one pair for all signers, or a pair for each",
+        )
+    pairs = dict.fromkeys(own, shared) if shared != NO_FILES else given
+    for name, (certificate, key) in pairs.items():
+        if not certificate or not key:
+            flag = "--cluster-signing" if shared != NO_FILES else f"--cluster-signing-{name}"
+            raise UsageError(f"{flag}-cert-file and {flag}-key-file go together", remedy="name both")
+    return {name: (PurePosixPath(certificate), PurePosixPath(key)) for name, (certificate, key) in pairs.items()}

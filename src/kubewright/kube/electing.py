@@ -1,0 +1,213 @@
+"""Leader election by a Lease (client-go: tools/leaderelection, with kube-controller-manager's times).
+
+    candidate ── acquired ──> leader ── renewed in time ──> leader
+                                 ├── not renewed for 10 s ──> LeadershipLost
+                                 └── stopped ──> the lease is given back
+
+How fresh the leadership is, is measured by the loop's clock from the moment before each renewal was sent. Whoever leads asks `require` before
+each write: a process that was paused for longer than the deadline finds out there, not when its next renewal fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final
+
+from kubewright.base.clock import Clock, rfc3339_micro
+from kubewright.base.errors import AlreadyExists, APIError, Conflict, KubewrightError, NotFound
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
+from kubewright.http.messages import Headers, Response
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Call, Object
+from kubewright.kube.resources import LEASE
+
+_log = logging.getLogger(__name__)
+
+_JITTER: Final = 1.2
+"""A candidate waits up to so much longer than the retry period between two looks."""
+_READS: Final = frozenset({"get", "list", "watch"})
+_HARMLESS: Final = frozenset({"SubjectAccessReview", "TokenReview", "Lease"})
+"""Kinds that a process may write without leading: reviews change nothing, and the lease is how it becomes the leader."""
+
+
+class LeadershipLost(KubewrightError):
+    """Somebody else may lead by now: nothing may be written any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Election:
+    """Which lease, and the times in seconds. A lease of `lease` seconds is renewed each `retry`, and given up after `renew` without success."""
+
+    name: str
+    namespace: str = "kube-system"
+    lease: float = 15.0
+    renew: float = 10.0
+    retry: float = 2.0
+
+
+class LeaderElector:
+    """One candidate. `identity` is its own for each process."""
+
+    def __init__(self, api: AsyncKubeAPI, election: Election, *, identity: str, clock: Clock, random: Random) -> None:
+        self._api = api
+        self._election = election
+        self._identity = identity
+        self._clock = clock
+        self._random = random
+        self._seen: tuple[object, object] | None = None
+        self._seen_at = 0.0
+        self._renewed_at: float | None = None
+        self.holder = ""
+        """Who holds the lease, as far as is known."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether nobody else can be the leader now."""
+        return self._renewed_at is not None and _now() - self._renewed_at < self._election.renew
+
+    def require(self) -> None:
+        """Raise LeadershipLost unless nobody else can be the leader now."""
+        if not self.leads:
+            raise LeadershipLost(
+                f"the lease {self._election.namespace}/{self._election.name} was not renewed in time",
+                remedy="nothing: another replica leads, or this one starts again",
+            )
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Become the leader, then lead until that ends. Raises LeadershipLost when the lease cannot be renewed in time."""
+        await self._acquire()
+        _log.info("%s leads by the lease %s/%s", self._identity, self._election.namespace, self._election.name)
+        work = asyncio.ensure_future(lead())
+        renewing = asyncio.create_task(self._renew(), name="leader election")
+        try:
+            await asyncio.wait((work, renewing), return_when=asyncio.FIRST_COMPLETED)
+            for task in (renewing, work):
+                if task.done():
+                    task.result()
+        finally:
+            renewing.cancel()
+            work.cancel()
+            await asyncio.wait((work, renewing))
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while not await self._attempt():
+            await asyncio.sleep(self._election.retry * (1 + _JITTER * self._random.uniform()))
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._election.retry)
+            await self._attempt()
+            self.require()
+
+    async def _attempt(self) -> bool:
+        """Try once to take or renew the lease, and tell whether it is ours."""
+        started = _now()
+        try:
+            async with asyncio.timeout(self._election.renew):
+                ours = await self._take()
+        except (APIError, TimeoutError) as error:
+            _log.warning("the lease %s/%s: %s", self._election.namespace, self._election.name, str(error) or "no answer in time")
+            return False
+        if ours:
+            self._renewed_at = started
+        return ours
+
+    async def _take(self) -> bool:
+        try:
+            found = await self._api.get(LEASE, self._election.name, self._election.namespace)
+        except NotFound:
+            return await self._write(self._api.create, self._body({}, transitions=0))
+        spec: dict[str, Any] = found.get("spec") or {}
+        self._observe(spec)
+        holder = str(spec.get("holderIdentity") or "")
+        if holder and holder != self._identity and self._is_held(spec):
+            self.holder = holder
+            return False
+        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        return await self._write(self._api.update, self._body(found, transitions=transitions, renews=holder == self._identity))
+
+    def _observe(self, spec: dict[str, Any]) -> None:
+        """Note when the lease last changed, by our own clock: that of the holder may be wrong."""
+        seen = (spec.get("holderIdentity"), spec.get("renewTime"))
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, _now()
+
+    def _is_held(self, spec: dict[str, Any]) -> bool:
+        return _now() < self._seen_at + float(spec.get("leaseDurationSeconds") or self._election.lease)
+
+    def _body(self, found: Object, *, transitions: int, renews: bool = False) -> Object:
+        now = rfc3339_micro(self._clock.now())
+        old = found.get("spec") or {}
+        spec = {
+            **old,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": round(self._election.lease),
+            "acquireTime": old.get("acquireTime") if renews else now,
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        }
+        metadata = found.get("metadata") or {"name": self._election.name, "namespace": self._election.namespace}
+        return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
+
+    async def _write(self, write: Callable[[Object], Awaitable[Object]], body: Object) -> bool:
+        try:
+            await write(body)
+        except (AlreadyExists, Conflict):
+            return False  # another candidate was quicker
+        self.holder = self._identity
+        return True
+
+    async def _release(self) -> None:
+        """Give the lease back, so that the next leader need not wait for its end."""
+        if not self.leads:
+            return
+        self._renewed_at = None
+        try:
+            async with asyncio.timeout(self._election.retry):
+                found = await self._api.get(LEASE, self._election.name, self._election.namespace)
+                if (found.get("spec") or {}).get("holderIdentity") == self._identity:
+                    spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._api.update({**found, "spec": spec})
+        except (APIError, TimeoutError) as error:
+            _log.info("the lease is not given back: %s", error)
+
+
+class FencedKube(AsyncKubeAPI):
+    """A client whose writes need the leadership at the moment when they are sent."""
+
+    def __init__(self, inner: AsyncKubeAPI, *, require: Callable[[], None]) -> None:
+        self._inner = inner
+        self._require = require
+
+    async def send(self, call: Call, /) -> Object:
+        if call.verb not in _READS and call.resource.kind not in _HARMLESS:
+            self._require()
+        return await self._inner.send(call)
+
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        return self._inner.stream(call)
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        if method != "GET":
+            self._require()
+        return await self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,210 @@
+"""The work queue of controllers (client-go: util/workqueue): each key once, pauses that grow for keys that fail, fair between owners.
+
+A key that is added while somebody works on it comes again when that is done. All times are the event loop's. Belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from typing import Final, Generic, Protocol, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+
+
+class RateLimiter(Protocol[K_contra]):
+    """How long a key waits that failed."""
+
+    def delay(self, key: K_contra, /) -> float:
+        """Note a failure and return the pause after it, in seconds."""
+        ...
+
+    def forget(self, key: K_contra, /) -> None:
+        """Note a success."""
+        ...
+
+
+class ItemBackoff(Generic[K]):
+    """A pause of its own for each key, doubling with each failure."""
+
+    def __init__(self, *, first: float, limit: float) -> None:
+        self._first = first
+        self._limit = limit
+        self._failures: dict[K, int] = {}
+
+    def delay(self, key: K, /) -> float:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        return min(self._first * 2.0 ** min(failures, 64), self._limit)
+
+    def forget(self, key: K, /) -> None:
+        self._failures.pop(key, None)
+
+
+class TokenBucket(Generic[K]):
+    """One budget for all keys: so many a second, and so many at once (golang.org/x/time/rate)."""
+
+    def __init__(self, *, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._left = float(burst)
+        self._seen: float | None = None
+
+    def delay(self, key: K, /) -> float:
+        now = asyncio.get_running_loop().time()
+        passed = 0.0 if self._seen is None else max(0.0, now - self._seen)
+        self._seen = now
+        self._left = min(self._burst, self._left + passed * self._rate) - 1
+        return max(0.0, -self._left / self._rate)
+
+    def forget(self, key: K, /) -> None:
+        return
+
+
+class Slowest(Generic[K]):
+    """The longest pause of several limiters."""
+
+    def __init__(self, *limiters: RateLimiter[K]) -> None:
+        self._limiters = limiters
+
+    def delay(self, key: K, /) -> float:
+        return max(limiter.delay(key) for limiter in self._limiters)
+
+    def forget(self, key: K, /) -> None:
+        for limiter in self._limiters:
+            limiter.forget(key)
+
+
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 1000.0
+
+
+def certificate_limiter() -> RateLimiter[str]:
+    """Return the limiter of kube-controller-manager's certificate controllers: 200 ms to 1,000 s for a key, 10 a second and 100 at once for all."""
+    return Slowest(ItemBackoff(first=FIRST_PAUSE, limit=LONGEST_PAUSE), TokenBucket(rate=10, burst=100))
+
+
+def default_limiter() -> RateLimiter[str]:
+    """Return client-go's default limiter: 5 ms to 1,000 s for a key, 10 a second and 100 at once for all."""
+    return Slowest(ItemBackoff(first=0.005, limit=LONGEST_PAUSE), TokenBucket(rate=10, burst=100))
+
+
+class WorkQueue(Generic[K]):
+    """Keys that wait for work. Owners take turns, so that one with thousands of keys delays another one's by one key only."""
+
+    def __init__(self, limiter: RateLimiter[K]) -> None:
+        self._limiter = limiter
+        self._waiting: OrderedDict[Hashable, deque[K]] = OrderedDict()
+        self._owners: dict[K, Hashable] = {}
+        self._dirty: set[K] = set()
+        self._busy: set[K] = set()
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many keys wait to be taken."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
+    def delayed(self) -> int:
+        """How many keys wait for a time to come."""
+        return len(self._timers)
+
+    def add(self, key: K, *, owner: Hashable = None) -> None:
+        """Have a key worked on. One that waits already waits once."""
+        if self._closed or key in self._dirty:
+            return
+        self._dirty.add(key)
+        self._owners[key] = owner
+        if key not in self._busy:
+            self._enqueue(key)
+
+    def add_after(self, key: K, seconds: float, *, owner: Hashable = None) -> None:
+        """Add a key later. Of several times for a key the first counts."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key, owner=owner)
+            return
+        loop = asyncio.get_running_loop()
+        known = self._timers.get(key)
+        if known is not None:
+            if known.when() <= loop.time() + seconds:
+                return
+            known.cancel()
+        self._timers[key] = loop.call_later(seconds, self._due, key, owner)
+
+    def retry(self, key: K, *, owner: Hashable = None) -> float:
+        """Add a key that failed after the pause of its failures, and return the pause in seconds."""
+        seconds = self._limiter.delay(key)
+        self.add_after(key, seconds, owner=owner)
+        return seconds
+
+    def forget(self, key: K) -> None:
+        """Note that a key did not fail: its next pause is the first one again."""
+        self._limiter.forget(key)
+
+    async def get(self) -> K | None:
+        """Take a key; `done` has to follow. Returns None once the queue is closed."""
+        while not self._waiting:
+            if self._closed:
+                return None
+            getter = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                # One that was woken and cannot take the key leaves it to the next.
+                if getter.done() and not getter.cancelled():
+                    self._wake()
+                elif getter in self._getters:
+                    self._getters.remove(getter)
+                raise
+        return self._take()
+
+    def done(self, key: K) -> None:
+        """Say that the work on a key is over."""
+        self._busy.discard(key)
+        if key in self._dirty and not self._closed:
+            self._enqueue(key)
+        else:
+            self._owners.pop(key, None)
+
+    def close(self) -> None:
+        """Take no more keys and drop those that wait. Idempotent."""
+        self._closed = True
+        self._waiting.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        while self._getters:
+            self._wake()
+
+    def _take(self) -> K:
+        owner, keys = next(iter(self._waiting.items()))
+        key = keys.popleft()
+        if keys:
+            self._waiting.move_to_end(owner)
+        else:
+            del self._waiting[owner]
+        self._dirty.discard(key)
+        self._busy.add(key)
+        return key
+
+    def _enqueue(self, key: K) -> None:
+        self._waiting.setdefault(self._owners.get(key), deque()).append(key)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _due(self, key: K, owner: Hashable) -> None:
+        self._timers.pop(key, None)
+        self.add(key, owner=owner)

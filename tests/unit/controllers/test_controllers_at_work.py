@@ -1,0 +1,326 @@
+"""The controllers against a cluster in memory: what they read and write, what is tried again, one process with all of them. Time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import pytest
+from controllers_kit import NOW, authority_files, condition, csr, request
+from cryptography import x509
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
+
+from fake_api import FakeAPI, FakeClient
+
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import CertificateError, Conflict
+from kubewright.base.randomness import SeededRandom
+from kubewright.controllers import options
+from kubewright.controllers.manager import Manager
+from kubewright.controllers.options import Options
+from kubewright.kube.credentials import Access
+from kubewright.kube.electing import Election
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
+
+pytestmark = pytest.mark.looptime
+ALL = options.selected(["*", "bootstrapsigner", "tokencleaner"])
+CA, CA_KEY = PurePosixPath("/pki/ca.crt"), PurePosixPath("/pki/ca.key")
+TEXT = "apiVersion: v1\n"
+APPROVED = [condition("Approved")]
+GARBAGE = {"expiration": "garbage"}
+
+
+class LoopClock:
+    """The wall clock beside the loop's virtual time."""
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=asyncio.get_running_loop().time())
+
+
+class Client(FakeClient):
+    """Answers access reviews: those for `allowed` subresources are granted."""
+
+    allowed = frozenset({"nodeclient", "selfnodeclient"})
+    """Changed by tests, on an instance."""
+
+    async def send(self, call):
+        if call.resource.kind == "SubjectAccessReview":
+            await self._enter(call.verb, "subjectaccessreviews", "", call.body)
+            return {"status": {"allowed": call.body["spec"]["resourceAttributes"]["subresource"] in self.allowed}}
+        return await super().send(call)
+
+
+class Cluster:
+    def __init__(self, *objects: dict, files: dict | None = None, election: Election | None = None, wanted=ALL, allowed=None) -> None:
+        self.api = FakeAPI()
+        for obj in objects:
+            obj["metadata"].pop("resourceVersion", None)
+            self.api.put(obj)
+        self.client = Client(self.api, Access(server="https://api"))
+        if allowed is not None:
+            self.client.allowed = frozenset(allowed)
+        self.files = dict(zip((CA, CA_KEY), authority_files(), strict=True)) if files is None else files
+        chosen = Options(
+            controllers=wanted,
+            files=dict.fromkeys(("kubelet-client", "kubelet-serving", "kube-apiserver-client", "legacy-unknown"), (CA, CA_KEY)),
+            election=election,
+            qps=1000,
+            burst=1000,
+        )
+        self.manager = Manager(self.client, chosen, identity="me", read=self.files.get, clock=LoopClock(), random=SeededRandom(1))
+
+    @asynccontextmanager
+    async def running(self, seconds: float = 1.0):
+        task = asyncio.create_task(self.manager.run())
+        await asyncio.sleep(seconds)
+        yield self
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def csr(self, name="csr-1") -> dict:
+        return self.api.get(CERTIFICATE_SIGNING_REQUEST, name)
+
+    def kinds(self, name="csr-1") -> list[str]:
+        return [one["type"] for one in self.csr(name)["status"].get("conditions", ())]
+
+    def writes(self, what: str = "certificatesigningrequests") -> int:
+        return len(self.api.made("update", what))
+
+
+def token(id_="abcdef", **values: str) -> dict:
+    content = {"token-id": id_, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true", **values}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "bootstrap.kubernetes.io/token",
+        "metadata": {"name": f"bootstrap-token-{id_}", "namespace": "kube-system", "uid": f"uid-{id_}"},
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items()},
+    }
+
+
+def cluster_info(**data: str) -> dict:
+    metadata = {"name": "cluster-info", "namespace": "kube-public"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"kubeconfig": TEXT, **data}}
+
+
+async def test_a_nodes_request_is_approved_and_signed_with_two_writes():
+    async with Cluster(csr()).running() as cluster:
+        made = x509.load_pem_x509_certificate(base64.b64decode(cluster.csr()["status"]["certificate"]))
+        assert made.subject.rfc4514_string() == "CN=system:node:a,O=system:nodes"
+        assert cluster.kinds() == ["Approved"]
+        assert cluster.writes() == 2
+        assert len(cluster.api.made("create", "subjectaccessreviews")) == 1
+
+
+async def test_a_request_that_comes_later_is_dealt_with_at_once():
+    async with Cluster().running() as cluster:
+        cluster.api.put(csr())
+        await asyncio.sleep(0.05)
+        assert cluster.csr()["status"]["certificate"]
+
+
+async def test_without_the_right_it_is_asked_again_with_growing_pauses():
+    async with Cluster(csr(), allowed=()).running(3.5) as cluster:
+        times = [round(call.at, 1) for call in cluster.api.made("create", "subjectaccessreviews")]
+        assert times == [0.0, 0.2, 0.6, 1.4, 3.0]
+        assert cluster.writes() == 0
+        cluster.client.allowed = frozenset({"nodeclient"})
+        await asyncio.sleep(4)
+        assert cluster.kinds() == ["Approved"]
+
+
+async def test_a_conflict_is_tried_again_with_what_is_there_then():
+    cluster = Cluster(csr())
+    cluster.api.fail("update", "certificatesigningrequests", times=1, error=Conflict("it changed", code=409))
+    async with cluster.running():
+        assert cluster.csr()["status"]["certificate"]
+        assert cluster.writes() == 3
+
+
+async def test_a_broken_rule_fails_the_request_once():
+    wrong = request(subject=[("2.5.4.10", "system:nodes"), ("2.5.4.3", "node:a")])
+    async with Cluster(csr(wrong, conditions=APPROVED)).running(10) as cluster:
+        assert cluster.kinds() == ["Approved", "Failed"]
+        failed = cluster.csr()["status"]["conditions"][1]
+        assert (failed["reason"], failed["message"]) == (
+            "SignerValidationFailure",
+            "subject common name does not begin with system:node:",
+        )
+        assert cluster.writes() == 1
+
+
+@pytest.mark.parametrize("conditions", [[condition("Denied")], [condition("Approved"), condition("Failed")]])
+async def test_what_is_denied_or_has_failed_is_left_alone(conditions):
+    async with Cluster(csr(conditions=conditions)).running(10) as cluster:
+        assert cluster.writes() == 0
+
+
+async def test_an_expired_authority_writes_nothing_and_a_new_one_is_taken_up():
+    expired = dict(zip((CA, CA_KEY), authority_files(ends=NOW - timedelta(seconds=1)), strict=True))
+    async with Cluster(csr(conditions=APPROVED), files=expired).running(3) as cluster:
+        assert cluster.writes() == 0
+        cluster.files.update(zip((CA, CA_KEY), authority_files(), strict=True))
+        await asyncio.sleep(5)
+        assert cluster.csr()["status"]["certificate"]
+        assert cluster.kinds() == ["Approved"]
+
+
+async def test_two_certificates_in_the_file_stop_signing_until_there_is_one():
+    async with Cluster().running() as cluster:
+        whole = cluster.files[CA]
+        cluster.files[CA] = whole + authority_files(name="other")[0]
+        await asyncio.sleep(1.5)
+        cluster.api.put(csr(conditions=APPROVED))
+        await asyncio.sleep(3)
+        assert cluster.writes() == 0
+        cluster.files[CA] = whole
+        await asyncio.sleep(5)
+        assert cluster.csr()["status"]["certificate"]
+
+
+@pytest.mark.parametrize("half", [b"", b"-----BEGIN CERTIFICATE-----\n", authority_files(name="other")[0]])
+async def test_a_pair_that_is_half_written_leaves_the_old_one_in_force(half):
+    async with Cluster().running() as cluster:
+        cluster.files[CA] = half
+        await asyncio.sleep(1.5)
+        cluster.api.put(csr(conditions=APPROVED))
+        await asyncio.sleep(1)
+        made = x509.load_pem_x509_certificate(base64.b64decode(cluster.csr()["status"]["certificate"]))
+        made.verify_directly_issued_by(x509.load_pem_x509_certificate(authority_files()[0]))
+
+
+@pytest.mark.parametrize("files", [{}, {CA: authority_files()[0]}, {CA: authority_files()[0], CA_KEY: b"no key"}])
+async def test_an_authority_that_cannot_be_read_at_the_start_ends_the_run(files):
+    with pytest.raises(CertificateError):
+        await Cluster(files=files).manager.run()
+
+
+async def test_a_thousand_hostile_requests_of_one_maker_do_not_hold_up_another():
+    hostile = [csr(b"junk", name=f"junk-{number:04d}", conditions=APPROVED, username="noisy") for number in range(1000)]
+    async with Cluster(*hostile, csr(name="good", username="system:bootstrap:abcdef")).running(0.2) as cluster:
+        assert cluster.csr("good")["status"]["certificate"]
+
+
+async def test_the_cleaner_waits_for_its_cache_and_comes_again_each_hour():
+    old = [condition("Denied", lastUpdateTime=rfc3339(NOW - timedelta(minutes=90)))]
+    young = [condition("Denied", lastUpdateTime=rfc3339(NOW - timedelta(minutes=30)))]
+    cluster = Cluster(csr(name="old", conditions=old), csr(name="young", conditions=young), wanted=options.selected(["csrcleaner"]))
+    async with cluster.running():
+        assert [call.name for call in cluster.api.made("delete", "certificatesigningrequests")] == ["old"]
+        await asyncio.sleep(3600)
+        assert [call.name for call in cluster.api.made("delete", "certificatesigningrequests")] == ["old", "young"]
+
+
+async def test_a_deletion_that_fails_does_not_keep_the_others_from_going():
+    old = [condition("Denied", lastUpdateTime="2020-01-01T00:00:00Z")]
+    cluster = Cluster(*(csr(name=name, conditions=old) for name in "abc"), wanted=options.selected(["csrcleaner"]))
+    cluster.api.fail("delete", "certificatesigningrequests", times=1)
+    async with cluster.running():
+        assert len(cluster.api.made("delete", "certificatesigningrequests")) == 3
+        assert cluster.csr("a")
+
+
+async def test_cluster_info_gets_and_loses_signatures():
+    async with Cluster(cluster_info(other="stays"), token()).running() as cluster:
+
+        def keys():
+            return sorted(cluster.api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"])
+
+        assert keys() == ["jws-kubeconfig-abcdef", "kubeconfig", "other"]
+        cluster.api.put(token("123456"))
+        await asyncio.sleep(1)
+        assert keys() == ["jws-kubeconfig-123456", "jws-kubeconfig-abcdef", "kubeconfig", "other"]
+        cluster.api.remove(SECRET, "bootstrap-token-abcdef", "kube-system")
+        await asyncio.sleep(1)
+        assert keys() == ["jws-kubeconfig-123456", "kubeconfig", "other"]
+        assert cluster.writes("configmaps") == 3
+
+
+async def test_a_burst_of_tokens_is_signed_in_few_passes():
+    async with Cluster(cluster_info()).running() as cluster:
+        for number in range(100):
+            cluster.api.put(token(f"tok{number:03d}"))
+        await asyncio.sleep(1)
+        assert len(cluster.api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]) == 101
+        assert cluster.writes("configmaps") <= 3
+
+
+async def test_a_conflict_over_cluster_info_is_tried_again():
+    cluster = Cluster(cluster_info(), token())
+    cluster.api.fail("update", "configmaps", times=1, error=Conflict("it changed", code=409))
+    async with cluster.running():
+        assert "jws-kubeconfig-abcdef" in cluster.api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]
+
+
+async def test_a_token_goes_when_it_has_expired_and_its_signature_with_it():
+    soon = token(expiration=rfc3339(NOW + timedelta(seconds=10)))
+    async with Cluster(cluster_info(), soon, token("123456"), token("garbag", **GARBAGE)).running(5) as cluster:
+
+        def left():
+            return sorted(name for kind, _, name in cluster.api.objects if kind == "secrets")
+
+        assert left() == ["bootstrap-token-123456", "bootstrap-token-abcdef"]
+        await asyncio.sleep(6)
+        assert left() == ["bootstrap-token-123456"]
+        data = cluster.api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]
+        assert sorted(data) == ["jws-kubeconfig-123456", "kubeconfig"]
+        assert [call.body["uid"] for call in cluster.api.made("delete", "secrets")] == ["uid-garbag", "uid-abcdef"]
+
+
+async def test_a_deletion_of_a_token_that_fails_is_tried_again():
+    cluster = Cluster(token(**GARBAGE))
+    cluster.api.fail("delete", "secrets", times=2)
+    async with cluster.running():
+        assert not [name for kind, _, name in cluster.api.objects if kind == "secrets"]
+        assert len(cluster.api.made("delete", "secrets")) == 3
+
+
+async def test_a_new_secret_of_the_same_name_stays():
+    cluster = Cluster(token(**GARBAGE))
+    cluster.api.fail("delete", "secrets", times=1, error=Conflict("another uid", code=409))
+    async with cluster.running(10):
+        assert len(cluster.api.made("delete", "secrets")) == 1
+
+
+async def test_a_candidate_watches_and_writes_nothing_until_it_leads():
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "controllers", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "other", "leaseDurationSeconds": 15, "renewTime": "x"},
+    }
+    async with Cluster(csr(), lease, election=Election(name="controllers")).running(10) as cluster:
+        assert (cluster.manager.synced, cluster.manager.leads, cluster.writes()) == (True, False, 0)
+        await asyncio.sleep(10)
+        assert cluster.manager.leads
+        assert cluster.csr()["status"]["certificate"]
+        assert len(cluster.api.made("list", "certificatesigningrequests")) == 1
+
+
+async def test_controllers_that_are_off_do_nothing():
+    async with Cluster(csr(), wanted=options.selected(["csrsigning"])).running() as cluster:
+        assert cluster.kinds() == []
+        assert [call.what for call in cluster.api.calls if call.verb == "list"] == ["certificatesigningrequests"]
+        assert len(cluster.manager.controllers) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("*", {"csrapproving", "csrsigning", "csrcleaner"}),
+        ("*,bootstrapsigner,tokencleaner", {"csrapproving", "csrsigning", "csrcleaner", "bootstrapsigner", "tokencleaner"}),
+        ("*,-csrapproving,bootstrap-signer-controller", {"csrsigning", "csrcleaner", "bootstrapsigner"}),
+        ("csrsigning", {"csrsigning"}),
+        ("-csrsigning,csrsigning", set()),
+        ("csrsigning,-csrsigning", {"csrsigning"}),
+        ("-certificatesigningrequest-cleaner-controller,*", {"csrapproving", "csrsigning"}),
+    ],
+)
+async def test_which_controllers_are_meant(words, expected):
+    found = options.selected(words.split(","))
+    assert {row.alias for row in options.CONTROLLERS if row.name in found} == expected

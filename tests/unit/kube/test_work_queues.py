@@ -1,0 +1,172 @@
+"""The work queue of controllers: each key once, pauses, fairness. Time is virtual."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kubewright.kube.controller import NotNow, Workers
+from kubewright.kube.queueing import ItemBackoff, TokenBucket, WorkQueue, certificate_limiter
+
+pytestmark = pytest.mark.looptime
+
+
+def queue(**options: float) -> WorkQueue[str]:
+    return WorkQueue(ItemBackoff(**({"first": 0.2, "limit": 1000.0} | options)))
+
+
+def now() -> float:
+    return round(asyncio.get_running_loop().time(), 3)
+
+
+async def test_a_key_waits_once():
+    one = queue()
+    for _ in range(100):
+        one.add("a")
+    assert len(one) == 1
+    assert await one.get() == "a"
+    assert len(one) == 0
+
+
+async def test_a_key_that_is_added_during_its_work_comes_again_afterwards():
+    one = queue()
+    one.add("a")
+    await one.get()
+    one.add("a")
+    one.add("a")
+    assert len(one) == 0
+    one.done("a")
+    assert len(one) == 1
+    assert await one.get() == "a"
+    one.done("a")
+    assert len(one) == 0
+
+
+async def test_owners_take_turns():
+    one = queue()
+    for number in range(1000):
+        one.add(f"noisy-{number}", owner="noisy")
+    one.add("quiet-0", owner="quiet")
+    one.add("quiet-1", owner="quiet")
+    assert [await one.get() for _ in range(5)] == ["noisy-0", "quiet-0", "noisy-1", "quiet-1", "noisy-2"]
+
+
+async def test_pauses_double_up_to_the_limit():
+    one = queue(limit=3.0)
+    assert [one.retry("a") for _ in range(6)] == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]
+    one.forget("a")
+    assert one.retry("a") == 0.2
+
+
+async def test_a_failed_key_comes_back_after_its_pause():
+    one = queue()
+    one.retry("a")
+    assert len(one) == 0
+    assert await one.get() == "a"
+    assert now() == 0.2
+
+
+async def test_the_bucket_of_the_certificate_controllers_slows_many_failures():
+    limiter = certificate_limiter()
+    pauses = [limiter.delay(f"key-{number}") for number in range(110)]
+    assert pauses[:100] == [0.2] * 100
+    assert pauses[101:] == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
+
+
+async def test_the_bucket_fills_again():
+    bucket = TokenBucket(rate=10, burst=2)
+    assert [bucket.delay("") for _ in range(4)] == pytest.approx([0, 0, 0.1, 0.2])
+    await asyncio.sleep(60)
+    assert [bucket.delay("") for _ in range(3)] == pytest.approx([0, 0, 0.1])
+
+
+async def test_of_two_times_for_a_key_the_first_counts():
+    one = queue()
+    one.add_after("a", 10)
+    one.add_after("a", 5)
+    one.add_after("a", 20)
+    assert one.delayed == 1
+    assert await one.get() == "a"
+    assert now() == 5
+    one.done("a")
+    await asyncio.sleep(60)
+    assert len(one) == 0
+
+
+async def test_a_cancelled_reader_loses_no_key():
+    one = queue()
+    readers = [asyncio.create_task(one.get()) for _ in range(2)]
+    await asyncio.sleep(0)
+    one.add("a")
+    readers[0].cancel()
+    assert await asyncio.wait_for(readers[1], 1) == "a"
+
+
+async def test_a_closed_queue_lets_everybody_go_and_drops_what_waits():
+    one = queue()
+    reader = asyncio.create_task(one.get())
+    await asyncio.sleep(0)
+    one.add_after("later", 5)
+    one.close()
+    one.add("a")
+    assert await reader is None
+    assert await one.get() is None
+    assert (len(one), one.delayed) == (0, 0)
+
+
+class Handler:
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.calls: list[tuple[str, float]] = []
+
+    async def __call__(self, key: str) -> float | None:
+        self.calls.append((key, now()))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def working(handler, keys, *, seconds, count=1):
+    one = queue()
+    for key in keys:
+        one.add(key)
+    task = asyncio.create_task(Workers("test", queue=one, handle=handler, count=count).run())
+    await asyncio.sleep(seconds)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return handler.calls
+
+
+async def test_what_fails_is_tried_again_whatever_failed():
+    calls = await working(Handler(NotNow("not yet"), RuntimeError("a bug"), None), ["a"], seconds=5)
+    assert calls == [("a", 0.0), ("a", 0.2), ("a", 0.6)]
+
+
+async def test_what_asks_for_it_is_looked_at_again():
+    assert await working(Handler(30.0, None), ["a"], seconds=100) == [("a", 0.0), ("a", 30.0)]
+
+
+async def test_one_key_that_fails_does_not_hold_up_others():
+    calls = await working(Handler(NotNow("never"), None, None), ["a", "b", "c"], seconds=0.1)
+    assert [key for key, _ in calls] == ["a", "b", "c"]
+
+
+async def test_work_in_flight_ends_when_the_workers_stop_and_nothing_new_begins():
+    ended: list[str] = []
+
+    async def slow(key: str) -> None:
+        await asyncio.sleep(3)
+        ended.append(key)
+
+    one = queue()
+    for key in ("a", "b", "c"):
+        one.add(key)
+    task = asyncio.create_task(Workers("test", queue=one, handle=slow, count=2).run())
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (sorted(ended), now()) == (["a", "b"], 3.0)
