@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import json
@@ -18,6 +19,7 @@ import trustme
 from local_kit import program
 
 from kubewright.agent.certificates.bootstrap import TokenBootstrap
+from kubewright.agent.node import NodeView
 from kubewright.agent.server import KubeletServer
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
@@ -25,6 +27,7 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, NotFound
 from kubewright.base.randomness import SystemRandom
+from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
@@ -258,6 +261,16 @@ def _get(cluster: AgentCluster, path: str) -> bytes:
     finally:
         client.close()
     return answer.body if answer.status == 200 else b""
+
+
+async def all_ready(fleet: Fleet) -> None:
+    """Wait until every node of a fleet has been ready."""
+    await asyncio.gather(*(agent.ready.wait() for agent in fleet.agents()))
+
+
+def views(fleet: Fleet) -> list[NodeView]:
+    """Return how every node of a fleet is."""
+    return [agent.view() for agent in fleet.agents()]
 
 
 async def stop_serving(kubelet: KubeletServer) -> None:

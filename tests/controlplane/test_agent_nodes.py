@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_cluster import AgentCluster, agent_cluster, stop_serving
+from agent_cluster import AgentCluster, agent_cluster, all_ready, stop_serving, views
 
 from kubewright.agent.node import NodePhase
 from kubewright.agent.server import KubeletServer
@@ -47,7 +47,7 @@ async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: 
     try:
         await fleet.add(*names, bootstrap=bootstrap)
         async with asyncio.timeout(WITHIN):
-            await fleet.ready()
+            await all_ready(fleet)
         yield fleet
     finally:
         await fleet.stop()
@@ -94,7 +94,7 @@ def deployment(name: str, replicas: int, **template: Any) -> str:
 async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, tmp_path: Path):
     names = ["join-1", "join-2", "join-3"]
     async with nodes(cluster, tmp_path, *names) as fleet:
-        assert [(view.name, view.phase, view.trouble) for view in fleet.snapshot()] == [(name, NodePhase.READY, "") for name in names]
+        assert [(view.name, view.phase, view.trouble) for view in views(fleet)] == [(name, NodePhase.READY, "") for name in names]
         found = {item["metadata"]["name"]: item for item in (await get(cluster, "nodes"))["items"]}
         assert {"join-1", "join-2", "join-3"} <= set(found)
         await kubectl(cluster, "wait", "--for=condition=Ready", "node", *names, "--timeout=180s")
@@ -124,12 +124,12 @@ async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentClust
         addresses = {pod["status"]["podIP"] for pod in found}
         assert len(addresses) == 10
         assert all(pod["status"]["phase"] == "Running" for pod in found)
-        assert sum(view.pods for view in fleet.snapshot()) == 10
+        assert sum(view.pods for view in views(fleet)) == 10
         await kubectl(cluster, "set", "image", "deployment/ten", "app=example.org/app:2")
         await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=180s")
         await kubectl(cluster, "delete", "deployment/ten", "--timeout=180s", "--cascade=foreground")
         assert (await get(cluster, "pods", "-l", "app=ten"))["items"] == []
-        await until(lambda: not any(view.pods for view in fleet.snapshot()))
+        await until(lambda: not any(view.pods for view in views(fleet)))
 
 
 async def test_the_api_server_agrees_with_what_is_written_about_a_pod(cluster: AgentCluster, tmp_path: Path):
@@ -209,7 +209,7 @@ async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(clu
         try:
             await second.add("again-1")
             async with asyncio.timeout(WITHIN):
-                await second.ready()
+                await all_ready(second)
             await kubectl(cluster, "scale", "deployment/stays", "--replicas=5")
             await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=180s")
             after = {pod["metadata"]["uid"]: pod for pod in (await get(cluster, "pods", "-l", "app=stays"))["items"]}
@@ -226,7 +226,7 @@ async def test_a_removed_node_leaves_nothing_behind(cluster: AgentCluster, tmp_p
         assert entries(tmp_path) == ["gone-1", "gone-2"]
         await fleet.remove("gone-1")
         assert entries(tmp_path) == ["gone-2"]
-        assert [view.name for view in fleet.snapshot()] == ["gone-2"]
+        assert [view.name for view in views(fleet)] == ["gone-2"]
 
 
 async def test_a_node_may_not_touch_another(cluster: AgentCluster, tmp_path: Path):

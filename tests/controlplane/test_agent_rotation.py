@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from agent_cluster import agent_cluster
+from agent_cluster import agent_cluster, all_ready
 
 from kubewright.agent.node import Seams
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
@@ -36,7 +36,7 @@ async def test_certificates_rotate_while_the_node_stays_ready(tmp_path: Path, tm
         try:
             await fleet.add("turn-1", bootstrap=bootstrap)
             async with asyncio.timeout(30):
-                await fleet.ready()
+                await all_ready(fleet)
                 agent, pki = fleet.agents()[0], tmp_path / "turn-1" / "pki"
                 before = agent.client.access.identity
                 while agent.client.access.identity == before:

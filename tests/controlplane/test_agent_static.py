@@ -72,7 +72,7 @@ async def machine(cluster: AgentCluster, tmp_path: Path, name: str) -> AsyncIter
     facts = NodeFacts(name=name, profile=simulated_machine(kubelet_version="v1.36.3"), addresses=(cluster.address,))
     agent = NodeAgent(
         facts,
-        home=FileCredentialStore(tmp_path / "pki", handed, clock=SystemClock()),
+        store=FileCredentialStore(tmp_path / "pki", handed, clock=SystemClock()),
         seams=Seams(),
         static_pods=static,
         timings=Timings.prompt(),

@@ -71,7 +71,7 @@ class NodeAgent:
         self,
         facts: NodeFacts,
         *,
-        home: CredentialStore,
+        store: CredentialStore,
         seams: Seams,
         bootstrap: Bootstrap | None = None,
         static_pods: StaticPods | None = None,
@@ -81,7 +81,7 @@ class NodeAgent:
     ) -> None:
         """Keep the arguments; nothing happens before `run`.
 
-        A node without a usable certificate in its home gets one through `bootstrap`. `static_pods` is what runs the static pods of this
+        A node without a usable certificate in its store gets one through `bootstrap`. `static_pods` is what runs the static pods of this
         machine, if something does.
         """
         self.facts = facts
@@ -96,15 +96,15 @@ class NodeAgent:
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
-        self._identity = CertificateManager(facts.name, home=home, bootstrap=bootstrap, timings=self._timings, seams=seams)
-        self._presence = NodeStatusManager(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
+        self._certificates = CertificateManager(facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams)
+        self._node_status = NodeStatusManager(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
         self._lease = LeaseController(
             self._api,
             facts.name,
             timings=self._timings,
             clock=seams.clock,
-            accepted=self._presence.heard,
-            missed=self._presence.missed,
+            accepted=self._node_status.heard,
+            missed=self._node_status.missed,
         )
         self.pods = PodManager(
             self._api,
@@ -116,7 +116,7 @@ class NodeAgent:
         )
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
-        self._status_rounds = Rounds(self._presence.round, wait=self._presence.wait, idle=self._presence.is_idle)
+        self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
 
     @property
     def name(self) -> str:
@@ -126,12 +126,12 @@ class NodeAgent:
     @property
     def client(self) -> AsyncKubeAPI | None:
         """The client with the node's own certificate; None until there is one. It stays the same through rotations."""
-        return self._identity.client
+        return self._certificates.client
 
     @property
     def node(self) -> Object | None:
         """The Node as the API last answered it."""
-        return self._presence.node
+        return self._node_status.node
 
     @property
     def is_outside(self) -> bool:
@@ -141,17 +141,17 @@ class NodeAgent:
     @property
     def is_ready(self) -> bool:
         """Whether its Node is Ready, and because of us."""
-        return self._presence.is_ready and self._phase is not NodePhase.STOPPED
+        return self._node_status.is_ready and self._phase is not NodePhase.STOPPED
 
     @property
     def trouble(self) -> str:
         """What keeps it from going on, '' if nothing does."""
-        return self._presence.trouble or self._identity.trouble
+        return self._node_status.trouble or self._certificates.trouble
 
     @property
     def waits_for(self) -> str:
         """What it is about to do, where nothing keeps it from going on."""
-        if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and not self._presence.pod_cidrs:
+        if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and not self._node_status.pod_cidrs:
             return "waits for kube-controller-manager to give it a range of pod addresses"
         return f"is in the phase {self._phase.value}"
 
@@ -161,7 +161,7 @@ class NodeAgent:
             name=self.name,
             phase=self._phase,
             ready=self.is_ready,
-            certificate_expires=self._identity.expires,
+            certificate_expires=self._certificates.expires,
             pods=len(self.pods),
             reached=dict(self._reached),
             trouble=self.trouble,
@@ -179,18 +179,18 @@ class NodeAgent:
 
     async def _join(self) -> None:
         self._enter(NodePhase.JOINING)
-        await self._identity.establish()
+        await self._certificates.establish()
         self._enter(NodePhase.REGISTERING)
-        await self._presence.register()
+        await self._node_status.register()
         self._enter(NodePhase.CONNECTING)
-        self._identity.keep_renewed()
+        self._certificates.keep_renewed()
         # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
         # goes first, because the pod range needs a moment.
-        if self._presence.is_new:
+        if self._node_status.is_new:
             await self._lease.begin(self._present_node())
-        await self._presence.find_pod_range()
-        await self._presence.round()
-        self._status_rounds.start(self._presence.wait())
+        await self._node_status.find_pod_range()
+        await self._node_status.round()
+        self._status_rounds.start(self._node_status.wait())
         self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
@@ -202,19 +202,19 @@ class NodeAgent:
         return wait * self._seams.random.uniform() if first and self._timings.spread_start else wait
 
     def _present_node(self) -> Object:
-        assert self._presence.node is not None
-        return self._presence.node
+        assert self._node_status.node is not None
+        return self._node_status.node
 
     async def _stop(self) -> None:
         await asyncio.gather(self._tasks.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop())
-        await self._identity.stop()
+        await self._certificates.stop()
         self._enter(NodePhase.STOPPED)
 
     def _node_changed(self) -> None:
         """Follow what the API says about the Node."""
-        if self._presence.pod_cidrs:
-            self.pods.give_ranges(self._presence.pod_cidrs)
-        if self._presence.is_ready:
+        if self._node_status.pod_cidrs:
+            self.pods.give_ranges(self._node_status.pod_cidrs)
+        if self._node_status.is_ready:
             self._enter(NodePhase.READY)
             self.ready.set()
         elif self._phase is NodePhase.READY:
@@ -229,7 +229,7 @@ class NodeAgent:
         self._seams.reporter.emit(State(subject=f"node {self.name}", state=phase.value, elapsed=elapsed))
 
     def _api(self) -> AsyncKubeAPI:
-        return self._identity.api()
+        return self._certificates.api()
 
     def _time(self) -> float:
         return asyncio.get_running_loop().time()

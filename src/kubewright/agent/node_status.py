@@ -1,87 +1,22 @@
-"""Keeping a node's Node object: registering it, waiting for its pod range, reporting its status (kubelet v1.36: kubelet_node_status.go).
-
-When status is sent is decided as in its tryUpdateNodeStatus; what is sent is `kube.patches.node_status_patch`.
-"""
+"""Keeping a node's Node object: registering it, waiting for its pod range, reporting its status (kubelet v1.36: kubelet_node_status.go)."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable
 
 from kubewright.agent import registration
 from kubewright.agent.seams import Seams, Timings
-from kubewright.agent.status import setters as conditions
-from kubewright.agent.status import setters as status
 from kubewright.agent.status.facts import NodeFacts
-from kubewright.agent.status.resources import same_amounts
+from kubewright.agent.status.report import ReportSchedule, labels_changed, status_changed
+from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
-from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass, replace
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
 from kubewright.kube.resources import NODE
-
-JsonMap = dict[str, Any]
-
-_AMOUNTS: Final = ("capacity", "allocatable")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportSchedule:
-    """When status was last sent. Moments are seconds of a clock that never goes backwards; None before the first report."""
-
-    sent_at: float | None = None
-    spread: float = 0.0
-
-    def is_due(self, now: float, timings: Timings) -> bool:
-        """Whether status has to be sent although nothing changed; always so before the first report."""
-        return self.sent_at is None or now - self.sent_at >= timings.status_report + self.spread
-
-    def attempted(self, *, changed: bool, timings: Timings, random: Random) -> ReportSchedule:
-        """Return the state just before a report is sent, failing ones included.
-
-        After a change the next forced report is spread over 2.5 to 7.5 minutes, after a periodic one it comes exactly 5 minutes later.
-        """
-        spread = timings.status_report * (random.uniform() - 0.5) if changed or self.sent_at is None else 0.0
-        return replace(self, spread=spread)
-
-    def sent(self, now: float) -> ReportSchedule:
-        """Return the state after a report was accepted."""
-        return replace(self, sent_at=now)
-
-
-def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether two Node statuses differ in anything but heartbeat times."""
-    if _settled_conditions(old) != _settled_conditions(new):
-        return True
-    if not all(same_amounts(old.get(name) or {}, new.get(name) or {}) for name in _AMOUNTS):
-        return True
-    return _others(old) != _others(new)
-
-
-def labels_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether two Nodes have different labels."""
-    return (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {})
-
-
-def _settled_conditions(status: Mapping[str, Any]) -> list[str]:
-    conditions = status.get("conditions") or ()
-    return sorted(json.dumps(_without(condition, ("lastHeartbeatTime",)), sort_keys=True) for condition in conditions)
-
-
-def _others(status: Mapping[str, Any]) -> JsonMap:
-    """Everything but conditions and amounts; nil and empty are the same."""
-    return {key: value for key, value in status.items() if value and key not in ("conditions", *_AMOUNTS)}
-
-
-def _without(value: Mapping[str, Any], keys: Sequence[str]) -> JsonMap:
-    return {key: item for key, item in value.items() if key not in keys}
-
 
 _log = logging.getLogger(__name__)
 
@@ -130,12 +65,12 @@ class NodeStatusManager:
     @property
     def is_ready(self) -> bool:
         """Whether the Node says that it is ready, and says so because of us: what it said before our first report does not count."""
-        return self.node is not None and self._report.sent_at is not None and conditions.is_true(self.node, conditions.READY)
+        return self.node is not None and self._report.sent_at is not None and is_true(self.node, READY)
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:
         """The node's pod ranges, none until the controller manager gave them."""
-        return status.pod_cidrs(self.node) if self.node is not None else ()
+        return pod_cidrs(self.node) if self.node is not None else ()
 
     async def register(self) -> None:
         """Create the Node, or correct the one that is there; tries until that works."""
@@ -228,7 +163,7 @@ class NodeStatusManager:
 
     def _computed(self, old: Object) -> tuple[Object, bool]:
         """Return the Node as it should be now, and whether that differs in more than heartbeats."""
-        new = status.compute(old, self._facts, now=self._now())
+        new = compute(old, self._facts, now=self._now())
         return new, labels_changed(old, new) or status_changed(old["status"], new["status"])
 
     async def _send(self, old: Object, new: Object) -> Object:

@@ -13,7 +13,7 @@ class Rounds:
 
         made ── start() ──> waiting ⇄ working ── stop() ──> stopped
 
-    A round for which `idle()` is true needs no task and is over at once. `soon()` brings the next round forward. `stop` may be called at
+    A round for which `idle()` is true needs no task and is over at once. `stop` may be called at
     any time and more than once. An error out of `work` goes to the loop's exception handler and the rounds go on: one node's trouble is
     not the others'.
     """
@@ -24,22 +24,12 @@ class Rounds:
         self._idle = idle
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
-        self._again = False
         self._running = False
 
     def start(self, after: float = 0.0) -> None:
         """Begin, the first round after so many seconds."""
         self._running = True
         self._schedule(after)
-
-    def soon(self) -> None:
-        """Have a round as soon as possible; one under way is followed by another at once."""
-        if not self._running:
-            return
-        if self._task is not None:
-            self._again = True
-        else:
-            self._schedule(0.0)
 
     async def stop(self) -> None:
         """End, in the middle of a round if need be."""
@@ -72,8 +62,7 @@ class Rounds:
         finally:
             self._task = None
             if self._running:
-                self._schedule(0.0 if self._again else self._wait())
-                self._again = False
+                self._schedule(self._wait())
 
 
 class Tasks:

@@ -36,84 +36,16 @@ from kubewright.pki.names import Names
 from kubewright.pki.specs import CertificateSpec
 from kubewright.pki.table import Usage
 
+_TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
+_JSON: Final = {"content-type": "application/json"}
+_INTERACTIVE: Final = ("exec", "attach", "run", "portForward")
+
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SUBRESOURCES: Final = {"pods": ("pods", "proxy"), "healthz": ("healthz", "proxy")}
 """First part of a path to the subresources of nodes that allow it; everything else is `proxy`."""
-
-
-async def is_allowed(peer: Peer, *, method: str, path: str, node_name: str, api: AsyncKubeAPI | None) -> bool:
-    """Whether the holder of a verified client certificate may make this request to a node.
-
-    The node asks the API. Where that cannot answer, nobody may.
-    """
-    if api is None or not peer.common_name:
-        return False
-    for subresource in _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",)):
-        try:
-            answer = await api.create(access_review(peer, verb=_VERBS.get(method, "get"), subresource=subresource, node_name=node_name))
-        except APIError:
-            return False
-        if answer.get("status", {}).get("allowed") is True:
-            return True
-    return False
-
-
-def access_review(peer: Peer, *, verb: str, subresource: str, node_name: str) -> dict[str, Any]:
-    """Return the SubjectAccessReview of a request. As for the API server, everybody with a certificate is `system:authenticated`.
-
-    The certificate is named in it as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
-    """
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "metadata": {},
-        "spec": {
-            "user": peer.common_name,
-            "groups": [*peer.organizations, "system:authenticated"],
-            "extra": {_CREDENTIAL: [f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}"]},
-            "resourceAttributes": {
-                "verb": verb,
-                "group": "",
-                "version": "v1",
-                "resource": "nodes",
-                "subresource": subresource,
-                "name": node_name,
-            },
-        },
-    }
-
-
-_LIFE = timedelta(days=365)
-
-
-def serving_pair(*, name: str, addresses: Sequence[str], now: datetime, random: Random) -> tuple[bytes, bytes]:
-    """Make a certificate for a year and its key, both PEM. The API server does not verify it unless it is told to."""
-    common_name = f"{name}-ca@{int(now.timestamp())}"
-    authority = CertificateSpec(
-        name=common_name, base="kubelet-ca", common_name=common_name, lifetime=_LIFE, algorithm=Algorithm.ECDSA_P256
-    )
-    authority_key = keys.generate(Algorithm.ECDSA_P256)
-    authority_pem = issuing.self_signed(authority, authority_key, started=now, random=random)
-    certificate = certificates.first(authority_pem, source=common_name)
-    loaded = LoadedAuthority(base="kubelet-ca", pem=authority_pem, bundle=(certificate,), certificate=certificate, key=authority_key)
-    leaf = CertificateSpec(
-        name=name,
-        base="kubelet",
-        signer="kubelet-ca",
-        common_name=f"{name}@{int(now.timestamp())}",
-        usages=(Usage.SERVER,),
-        names=Names(dns=(name,), ips=tuple(addresses)),
-        lifetime=_LIFE,
-        algorithm=Algorithm.ECDSA_P256,
-    )
-    key = keys.generate(Algorithm.ECDSA_P256)
-    return issuing.signed(leaf, key, loaded, started=now, random=random) + authority_pem, key.pem()
-
-
-_TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
-_JSON: Final = {"content-type": "application/json"}
-_INTERACTIVE: Final = ("exec", "attach", "run", "portForward")
+_LIFETIME: Final = timedelta(days=365)
+"""Of a certificate that was made at start."""
 
 
 class KubeletServer:
@@ -254,3 +186,69 @@ def _name(request: Request) -> str:
 
 def _text(status: int, text: str) -> Response:
     return Response(status=status, headers=_TEXT, body=f"{text}\n".encode())
+
+
+async def is_allowed(peer: Peer, *, method: str, path: str, node_name: str, api: AsyncKubeAPI | None) -> bool:
+    """Whether the holder of a verified client certificate may make this request to a node.
+
+    The node asks the API. Where that cannot answer, nobody may.
+    """
+    if api is None or not peer.common_name:
+        return False
+    for subresource in _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",)):
+        try:
+            answer = await api.create(access_review(peer, verb=_VERBS.get(method, "get"), subresource=subresource, node_name=node_name))
+        except APIError:
+            return False
+        if answer.get("status", {}).get("allowed") is True:
+            return True
+    return False
+
+
+def access_review(peer: Peer, *, verb: str, subresource: str, node_name: str) -> dict[str, Any]:
+    """Return the SubjectAccessReview of a request. As for the API server, everybody with a certificate is `system:authenticated`.
+
+    The certificate is named in it as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
+    """
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "metadata": {},
+        "spec": {
+            "user": peer.common_name,
+            "groups": [*peer.organizations, "system:authenticated"],
+            "extra": {_CREDENTIAL: [f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}"]},
+            "resourceAttributes": {
+                "verb": verb,
+                "group": "",
+                "version": "v1",
+                "resource": "nodes",
+                "subresource": subresource,
+                "name": node_name,
+            },
+        },
+    }
+
+
+def serving_pair(*, name: str, addresses: Sequence[str], now: datetime, random: Random) -> tuple[bytes, bytes]:
+    """Make a certificate for a year and its key, both PEM. The API server does not verify it unless it is told to."""
+    common_name = f"{name}-ca@{int(now.timestamp())}"
+    authority = CertificateSpec(
+        name=common_name, base="kubelet-ca", common_name=common_name, lifetime=_LIFETIME, algorithm=Algorithm.ECDSA_P256
+    )
+    authority_key = keys.generate(Algorithm.ECDSA_P256)
+    authority_pem = issuing.self_signed(authority, authority_key, started=now, random=random)
+    certificate = certificates.first(authority_pem, source=common_name)
+    loaded = LoadedAuthority(base="kubelet-ca", pem=authority_pem, bundle=(certificate,), certificate=certificate, key=authority_key)
+    leaf = CertificateSpec(
+        name=name,
+        base="kubelet",
+        signer="kubelet-ca",
+        common_name=f"{name}@{int(now.timestamp())}",
+        usages=(Usage.SERVER,),
+        names=Names(dns=(name,), ips=tuple(addresses)),
+        lifetime=_LIFETIME,
+        algorithm=Algorithm.ECDSA_P256,
+    )
+    key = keys.generate(Algorithm.ECDSA_P256)
+    return issuing.signed(leaf, key, loaded, started=now, random=random) + authority_pem, key.pem()

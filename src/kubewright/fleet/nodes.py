@@ -11,13 +11,12 @@ from typing import Final
 from kubewright.agent.certificates.bootstrap import Bootstrap
 from kubewright.agent.certificates.manager import is_usable
 from kubewright.agent.certificates.store import FileCredentialStore
-from kubewright.agent.node import NodeAgent, NodeView, Seams
+from kubewright.agent.node import NodeAgent, Seams
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.seams import Timings
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.base.errors import UsageError
 from kubewright.host.files import Files
-from kubewright.kube.core import Object
 
 JOINS: Final = 16
 """Nodes that join at once. More do not join faster: the API server is busy by then."""
@@ -60,7 +59,7 @@ class Fleet:
         """Return those of the names that have no usable certificate: only they need a token to come in."""
         found = []
         for name in names:
-            if not is_usable(self._home(name), name, now=self._seams.clock.now()):
+            if not is_usable(self._store(name), name, now=self._seams.clock.now()):
                 found.append(name)
             await asyncio.sleep(0)  # a name takes milliseconds, and all of them would keep the loop from everything else for seconds
         return found
@@ -97,14 +96,6 @@ class Fleet:
         await self._end(found)
         await self.add(*found)
 
-    async def ready(self) -> None:
-        """Wait until every node that runs now has been ready."""
-        await asyncio.gather(*(agent.ready.wait() for agent, _ in self._running.values()))
-
-    def snapshot(self) -> list[NodeView]:
-        """Return how every node is, in the order in which they were added."""
-        return [agent.view() for agent, _ in self._running.values()]
-
     def agents(self) -> list[NodeAgent]:
         """Return the agents that run."""
         return [agent for agent, _ in self._running.values()]
@@ -113,24 +104,19 @@ class Fleet:
         """Return the nodes that were added and have no certificate yet, and those that ended by themselves."""
         return [name for name, (agent, task) in self._running.items() if agent.is_outside or task.done()]
 
-    def find_pod(self, namespace: str, name: str) -> tuple[NodeAgent, Object] | None:
-        """Return a pod that one of the nodes plays, and its agent; None if none does."""
-        found = ((agent, agent.pods.find(namespace, name)) for agent, _ in self._running.values())
-        return next(((agent, pod) for agent, pod in found if pod is not None), None)
-
     async def stop(self) -> None:
         """End all nodes; their certificates stay. Idempotent."""
         self._stopped = True
         await self._end(list(self._running))
 
-    def _home(self, name: str) -> FileCredentialStore:
+    def _store(self, name: str) -> FileCredentialStore:
         _require_name(name)
         return FileCredentialStore.below(self._directory / name, clock=self._seams.clock, durable=self._durable)
 
     def _agent(self, name: str, bootstrap: Bootstrap | None) -> NodeAgent:
         return NodeAgent(
             self._facts(name),
-            home=self._home(name),
+            store=self._store(name),
             seams=self._seams,
             bootstrap=bootstrap,
             timings=self._timings,

@@ -146,13 +146,13 @@ class MachineNode:
     def _run_agent(self) -> None:
         found = self.machine
         layout = self._layout
-        home = FileCredentialStore(Path(layout.kubelet / "pki"), Path(layout.kubeconfig(KUBELET)), clock=self._clock, durable=False)
+        store = FileCredentialStore(Path(layout.kubelet / "pki"), Path(layout.kubeconfig(KUBELET)), clock=self._clock, durable=False)
         facts = NodeFacts(
             name=found.name, profile=real_profile(self._kubelet_version), addresses=(found.address,), kubelet_port=found.ports["kubelet"]
         )
         bootstrap: Bootstrap | None = self._bootstrap
         seams = Seams(clock=self._clock)
-        self.agent = NodeAgent(facts, home=home, seams=seams, bootstrap=bootstrap, static_pods=self._static, timings=Timings.prompt())
+        self.agent = NodeAgent(facts, store=store, seams=seams, bootstrap=bootstrap, static_pods=self._static, timings=Timings.prompt())
         self._running = asyncio.create_task(self.agent.run(), name=f"node {found.name}")
 
     async def _end_agent(self) -> None:

@@ -8,13 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from agent_running import CLUSTER, TOKEN, agent_of, joined, running
+from agent_running import CLUSTER, TOKEN, MemoryCredentialStore, agent_of, joined, running
 from agent_values import facts, stored
 from fake_api import Call, FakeAPI
 from fake_controllers import START, Controllers
 
 from kubewright.agent import leases, registration
-from kubewright.agent.certificates.store import MemoryCredentialStore
 from kubewright.agent.node import NodePhase
 from kubewright.agent.seams import Timings
 from kubewright.base.errors import CertificateError, Forbidden, Unauthorized
@@ -30,9 +29,9 @@ def last_request(api: FakeAPI) -> str:
 
 
 async def test_a_machine_joins_and_becomes_ready():
-    api, home, reporter = FakeAPI(), MemoryCredentialStore(), RecordingReporter()
+    api, store, reporter = FakeAPI(), MemoryCredentialStore(), RecordingReporter()
     Controllers(api, sign_after=0.05, range_after=0.05)
-    async with running(agent_of(api, home=home, reporter=reporter)) as agent:
+    async with running(agent_of(api, store=store, reporter=reporter)) as agent:
         await agent.ready.wait()
         view = agent.view()
     assert (view.phase, view.ready, view.trouble) == (NodePhase.READY, True, "")
@@ -40,8 +39,8 @@ async def test_a_machine_joins_and_becomes_ready():
     assert list(view.reached) == ["Joining", "Registering", "WaitingForPodRange", "Ready"]
     assert view.reached["Ready"] < 0.5
     assert [event.state for event in reporter.events if isinstance(event, State)][-1] == "Stopped"
-    assert len(home.pairs) == 1
-    access = home.cluster()
+    assert len(store.pairs) == 1
+    access = store.cluster()
     assert access is not None
     assert access == CLUSTER
     assert access.identity == Anonymous()
@@ -64,7 +63,7 @@ async def test_the_request_goes_with_the_token_and_everything_else_with_the_cert
 async def test_a_stored_certificate_is_used_and_nobody_is_asked():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
     assert api.made("create", "certificatesigningrequests") == []
 
@@ -75,12 +74,12 @@ async def test_a_stored_certificate_is_used_and_nobody_is_asked():
     ids=["expired", "of another node", "without the group"],
 )
 async def test_a_stored_certificate_that_cannot_be_used_is_replaced(pair: dict[str, Any]):
-    api, home = FakeAPI(), joined(**pair)
+    api, store = FakeAPI(), joined(**pair)
     Controllers(api)
-    async with running(agent_of(api, home=home)) as agent:
+    async with running(agent_of(api, store=store)) as agent:
         await agent.ready.wait()
     assert len(api.made("create", "certificatesigningrequests")) == 1
-    assert len(home.pairs) == 2
+    assert len(store.pairs) == 2
 
 
 async def test_an_unreadable_home_is_joined_anew():
@@ -88,11 +87,11 @@ async def test_an_unreadable_home_is_joined_anew():
         def pair(self):
             raise CertificateError("not PEM")
 
-    api, home = FakeAPI(), Broken(CLUSTER)
+    api, store = FakeAPI(), Broken(CLUSTER)
     Controllers(api)
-    async with running(agent_of(api, home=home)) as agent:
+    async with running(agent_of(api, store=store)) as agent:
         await agent.ready.wait()
-    assert len(home.pairs) == 1
+    assert len(store.pairs) == 1
 
 
 async def test_missing_rights_are_told_in_short(looptime):
@@ -145,7 +144,7 @@ async def test_registration_waits_grow_and_never_end():
     api = FakeAPI()
     Controllers(api)
     api.fail("create", "nodes", times=9)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
     moments = [call.at for call in api.made("create", "nodes")]
     waits = [later - earlier for earlier, later in zip([0.0, *moments], moments, strict=False)]
@@ -155,7 +154,7 @@ async def test_registration_waits_grow_and_never_end():
 async def test_a_new_node_takes_one_post_and_one_patch():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(100)
     assert len(api.made("create", "nodes")) == 1
@@ -168,7 +167,7 @@ async def test_an_existing_node_that_fits_is_read_and_not_corrected(error: Any):
     api.put(stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
     if error is not None:
         api.fail("create", "nodes", error=error)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
     assert [(call.verb, call.what) for call in api.calls if call.what.startswith("nodes")] == [
         ("create", "nodes"),
@@ -183,7 +182,7 @@ async def test_an_existing_node_is_corrected_where_the_rules_say_so():
     existing["metadata"]["labels"]["kubernetes.io/hostname"] = "wrong"
     existing["metadata"]["labels"]["theirs"] = "stays"
     api.put(existing)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
     bodies = [call.body for call in api.made("patch", "nodes/status")]
     assert len(bodies) == 2
@@ -195,7 +194,7 @@ async def test_a_node_without_a_pod_range_waits_and_looks_less_often():
     api = FakeAPI()
     controllers = Controllers(api)
     controllers.range_after = None
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await asyncio.sleep(60)
         assert agent.view().phase is NodePhase.CONNECTING
         looks = len(api.made("get", "nodes"))
@@ -215,7 +214,7 @@ async def test_a_pod_range_that_comes_while_status_is_sent_makes_the_node_ready_
             controllers._give_range("node-1")
 
     api.faults.append(give_range)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await asyncio.sleep(6)  # the quick looks are over
         assert controllers.ranges == 1
         assert agent.view().ready
@@ -225,7 +224,7 @@ async def test_a_pod_range_that_comes_while_status_is_sent_makes_the_node_ready_
 async def test_status_is_sent_again_after_minutes_only():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1500)
     moments = [call.at for call in api.made("patch", "nodes/status")]
@@ -239,7 +238,7 @@ async def test_status_is_sent_again_after_minutes_only():
 async def test_the_lease_is_renewed_without_reading_it():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(200)
     moments = [call.at for call in api.made("update", "leases")]
@@ -258,7 +257,7 @@ async def test_a_lease_that_cannot_be_created_does_not_keep_the_node_from_being_
     api = FakeAPI()
     Controllers(api)
     api.fail("create", "leases", times=3)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         assert len(api.made("create", "leases")) == 1
         await asyncio.sleep(12)
@@ -270,7 +269,7 @@ async def test_a_node_that_was_there_renews_its_lease_at_once():
     api = FakeAPI()
     api.put(stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
     api.put(leases.new_lease(api.get(NODE, "node-1"), duration=40, now="2026-01-01T00:00:00.000000Z"))
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
     assert [call.verb for call in api.calls if call.what == "leases"] == ["get", "update"]
@@ -279,7 +278,7 @@ async def test_a_node_that_was_there_renews_its_lease_at_once():
 async def test_a_conflict_on_the_lease_is_read_and_put_again():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
         held = api.get(LEASE, "node-1", "kube-node-lease")
@@ -299,7 +298,7 @@ async def test_a_lease_without_an_owner_gets_one():
     api = FakeAPI()
     Controllers(api)
     api.put({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "node-1", "namespace": "kube-node-lease"}})
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
     assert len(api.get(LEASE, "node-1", "kube-node-lease")["metadata"]["ownerReferences"]) == 1
@@ -308,7 +307,7 @@ async def test_a_lease_without_an_owner_gets_one():
 async def test_five_failures_of_a_renewal_are_followed_by_a_look():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
         before = len(api.calls)
@@ -320,7 +319,7 @@ async def test_five_failures_of_a_renewal_are_followed_by_a_look():
 async def test_a_deleted_node_has_no_lease_and_makes_no_storm():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
         api.remove(NODE, "node-1")
@@ -336,7 +335,7 @@ async def test_a_deleted_node_has_no_lease_and_makes_no_storm():
 async def test_conditions_that_a_controller_set_during_a_stall_are_put_back():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
         api.fail("update", "leases", times=40)
@@ -351,13 +350,13 @@ async def test_conditions_that_a_controller_set_during_a_stall_are_put_back():
 
 
 async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
-    api, home = FakeAPI(), MemoryCredentialStore()
+    api, store = FakeAPI(), MemoryCredentialStore()
     Controllers(api, lifetime=1000)
-    async with running(agent_of(api, home=home)) as agent:
+    async with running(agent_of(api, store=store)) as agent:
         await agent.ready.wait()
         first = agent.client.access.identity
         await asyncio.sleep(1000)
-        assert len(home.pairs) == 2
+        assert len(store.pairs) == 2
         second = agent.client.access.identity
         assert first != second
         creations = api.made("create", "certificatesigningrequests")
@@ -372,13 +371,13 @@ async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
 
 
 async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
-    api, home = FakeAPI(), MemoryCredentialStore()
+    api, store = FakeAPI(), MemoryCredentialStore()
     Controllers(api, lifetime=1000)
-    async with running(agent_of(api, home=home)) as agent:
+    async with running(agent_of(api, store=store)) as agent:
         await agent.ready.wait()
         api.fail("create", "certificatesigningrequests", times=3)
         await asyncio.sleep(930)
-        assert len(home.pairs) == 2
+        assert len(store.pairs) == 2
         assert agent.view().trouble == ""
     moments = [call.at for call in api.made("create", "certificatesigningrequests")][1:]
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
@@ -387,22 +386,22 @@ async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
 
 
 async def test_an_expired_certificate_is_replaced_with_the_bootstrap_credentials():
-    api, home = FakeAPI(), MemoryCredentialStore()
+    api, store = FakeAPI(), MemoryCredentialStore()
     controllers = Controllers(api, lifetime=1000)
-    async with running(agent_of(api, home=home, timings=Timings(certificate_wait=60))) as agent:
+    async with running(agent_of(api, store=store, timings=Timings(certificate_wait=60))) as agent:
         await agent.ready.wait()
         controllers.sign_after = None
         await asyncio.sleep(1100)
         controllers.sign_after = 0.0
         await asyncio.sleep(120)
-        assert len(home.pairs) == 2
+        assert len(store.pairs) == 2
     assert api.made("create", "certificatesigningrequests")[-1].identity == TOKEN.identity
 
 
 async def test_an_agent_that_is_stopped_leaves_no_task_and_no_timer():
     api = FakeAPI()
     Controllers(api)
-    agent = agent_of(api, home=joined())
+    agent = agent_of(api, store=joined())
     async with running(agent):
         await agent.ready.wait()
         await asyncio.sleep(0.5)

@@ -26,7 +26,7 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def home(tmp_path: Path, clock: FakeClock) -> FileCredentialStore:
+def store(tmp_path: Path, clock: FakeClock) -> FileCredentialStore:
     return FileCredentialStore.below(tmp_path / "node-1", clock=clock)
 
 
@@ -38,17 +38,17 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_an_empty_home_has_nothing(home: FileCredentialStore, tmp_path: Path, clock: FakeClock):
-    assert home.cluster() is None
-    assert home.pair() is None
-    assert not is_usable(home, "node-1", now=clock.now())
+def test_an_empty_home_has_nothing(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+    assert store.cluster() is None
+    assert store.pair() is None
+    assert not is_usable(store, "node-1", now=clock.now())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_kept_is_found_again_by_another(home: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+def test_what_was_kept_is_found_again_by_another(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     pair = made_pair()
-    home.keep_cluster(CLUSTER)
-    home.keep_pair(pair)
+    store.keep_cluster(CLUSTER)
+    store.keep_pair(pair)
     other = FileCredentialStore.below(tmp_path / "node-1", clock=clock)
     assert other.cluster() == CLUSTER
     found = other.pair()
@@ -58,10 +58,10 @@ def test_what_was_kept_is_found_again_by_another(home: FileCredentialStore, tmp_
     assert stored_credentials(other, "node-2", now=clock.now()) is None
 
 
-def test_files_modes_and_link_are_the_kubelets(home: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+def test_files_modes_and_link_are_the_kubelets(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     pair = made_pair()
-    home.keep_cluster(CLUSTER)
-    home.keep_pair(pair)
+    store.keep_cluster(CLUSTER)
+    store.keep_pair(pair)
     name = f"kubelet-client-{clock.now().astimezone():%Y-%m-%d-%H-%M-%S}.pem"
     pki = tmp_path / "node-1" / "pki"
     assert files(tmp_path) == [name, "kubelet-client-current.pem"]
@@ -83,62 +83,62 @@ def test_files_modes_and_link_are_the_kubelets(home: FileCredentialStore, tmp_pa
     assert document["contexts"][0]["context"]["namespace"] == "default"
 
 
-def test_two_rotations_in_one_second_are_two_files(home: FileCredentialStore, tmp_path: Path):
+def test_two_rotations_in_one_second_are_two_files(store: FileCredentialStore, tmp_path: Path):
     made = [made_pair() for _ in range(3)]
     for pair in made:
-        home.keep_pair(pair)
+        store.keep_pair(pair)
     pki = tmp_path / "node-1" / "pki"
     kept = {path.read_bytes() for path in pki.iterdir() if not path.is_symlink()}
     assert kept == {pair.pem() for pair in made}
     assert (pki / "kubelet-client-current.pem").read_bytes() == made[-1].pem()
 
 
-def test_an_interrupted_switch_is_finished(home: FileCredentialStore, tmp_path: Path):
+def test_an_interrupted_switch_is_finished(store: FileCredentialStore, tmp_path: Path):
     pair = made_pair()
-    home.keep_pair(pair)
+    store.keep_pair(pair)
     pki = tmp_path / "node-1" / "pki"
     (pki / "kubelet-client-current.pem").rename(pki / "kubelet-client-updated.pem")
-    found = home.pair()
+    found = store.pair()
     assert found is not None
     assert found.pem() == pair.pem()
     assert "kubelet-client-current.pem" in files(tmp_path)
 
 
-def test_a_dangling_link_counts_as_missing(home: FileCredentialStore, tmp_path: Path):
-    home.keep_pair(made_pair())
+def test_a_dangling_link_counts_as_missing(store: FileCredentialStore, tmp_path: Path):
+    store.keep_pair(made_pair())
     pki = tmp_path / "node-1" / "pki"
     (pki / "kubelet-client-current.pem").resolve().unlink()
-    assert home.pair() is None
-    home.keep_pair(made_pair())
-    assert home.pair() is not None
+    assert store.pair() is None
+    store.keep_pair(made_pair())
+    assert store.pair() is not None
 
 
-def test_a_file_where_the_link_belongs_is_an_error(home: FileCredentialStore, tmp_path: Path):
+def test_a_file_where_the_link_belongs_is_an_error(store: FileCredentialStore, tmp_path: Path):
     pki = tmp_path / "node-1" / "pki"
     pki.mkdir(parents=True)
     (pki / "kubelet-client-current.pem").write_text("mine")
     with pytest.raises(CertificateError, match="is not a link"):
-        home.keep_pair(made_pair())
+        store.keep_pair(made_pair())
     assert files(tmp_path) == ["kubelet-client-current.pem"]
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", made_pair().certificate_pem()], ids=["empty", "garbage", "no key"])
-def test_an_unreadable_pair_is_an_error_that_names_the_file(home: FileCredentialStore, tmp_path: Path, clock: FakeClock, content: bytes):
-    home.keep_cluster(CLUSTER)
-    home.keep_pair(made_pair())
+def test_an_unreadable_pair_is_an_error_that_names_the_file(store: FileCredentialStore, tmp_path: Path, clock: FakeClock, content: bytes):
+    store.keep_cluster(CLUSTER)
+    store.keep_pair(made_pair())
     current = tmp_path / "node-1" / "pki" / "kubelet-client-current.pem"
     current.resolve().write_bytes(content)
     with pytest.raises(CertificateError, match=r"kubelet-client-current\.pem"):
-        home.pair()
-    assert not is_usable(home, "node-1", now=clock.now())
+        store.pair()
+    assert not is_usable(store, "node-1", now=clock.now())
 
 
-def test_a_key_of_another_certificate_is_refused(home: FileCredentialStore, tmp_path: Path):
+def test_a_key_of_another_certificate_is_refused(store: FileCredentialStore, tmp_path: Path):
     one, two = made_pair(), made_pair()
-    home.keep_pair(one)
+    store.keep_pair(one)
     (tmp_path / "node-1" / "pki" / "kubelet-client-current.pem").resolve().write_bytes(one.certificate_pem() + two.key.pem())
     with pytest.raises(CertificateMismatch):
-        home.pair()
+        store.pair()
 
 
 def test_the_pair_in_a_kubeconfig_of_init_becomes_the_first_one(tmp_path: Path, clock: FakeClock):
@@ -151,12 +151,12 @@ def test_the_pair_in_a_kubeconfig_of_init_becomes_the_first_one(tmp_path: Path, 
         ca_pem=CLUSTER.ca_pem,
     )
     (tmp_path / "kubelet.conf").write_text(yaml.dump(document))
-    home = FileCredentialStore(tmp_path / "node-1" / "pki", tmp_path / "kubelet.conf", clock=clock)
-    found = home.pair()
+    store = FileCredentialStore(tmp_path / "node-1" / "pki", tmp_path / "kubelet.conf", clock=clock)
+    found = store.pair()
     assert found is not None
     assert found.pem() == pair.pem()
     assert "kubelet-client-current.pem" in files(tmp_path)
-    assert home.cluster() == CLUSTER
+    assert store.cluster() == CLUSTER
 
 
 def test_nothing_is_synced_where_a_power_cut_does_not_count(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):

@@ -36,7 +36,7 @@ def conditions_of(api: FakeAPI) -> set[str]:
 async def test_conditions_that_a_controller_sets_after_the_api_was_away_are_put_back(away_until: float):
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(0.5)
         fail_until(api, away_until)
@@ -50,7 +50,7 @@ async def test_conditions_that_a_controller_sets_after_the_api_was_away_are_put_
 async def test_a_node_is_read_for_two_minutes_only_after_the_api_was_away():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(0.5)
         fail_until(api, 36.0)
@@ -63,7 +63,7 @@ async def test_a_node_is_read_for_two_minutes_only_after_the_api_was_away():
 async def test_conditions_that_a_controller_set_unnoticed_are_put_back_with_the_next_report():
     api = FakeAPI()
     Controllers(api)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         await asyncio.sleep(60)
         mark_unknown(api)
@@ -80,7 +80,7 @@ async def test_a_node_whose_status_somebody_keeps_changing_makes_no_storm():
     api = FakeAPI()
     Controllers(api)
     api.faults.append(spoil)
-    async with running(agent_of(api, home=joined())):
+    async with running(agent_of(api, store=joined())):
         await asyncio.sleep(100)
     assert 10 <= len(api.made("patch", "nodes/status")) <= 24
 
@@ -88,7 +88,7 @@ async def test_a_node_whose_status_somebody_keeps_changing_makes_no_storm():
 async def test_a_pod_range_that_comes_late_makes_the_node_ready_soon(looptime):
     api = FakeAPI()
     Controllers(api, range_after=6)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         assert looptime < 7.5
 
@@ -96,7 +96,7 @@ async def test_a_pod_range_that_comes_late_makes_the_node_ready_soon(looptime):
 async def test_a_pod_range_that_does_not_come_is_looked_for_each_second_for_two_minutes():
     api = FakeAPI()
     Controllers(api).range_after = None
-    async with running(agent_of(api, home=joined())):
+    async with running(agent_of(api, store=joined())):
         await asyncio.sleep(600)
     looks = [call.at for call in api.made("get", "nodes")]
     assert 105 <= sum(10 <= at < 120 for at in looks) <= 110
@@ -107,7 +107,7 @@ async def test_a_pod_range_that_does_not_come_is_looked_for_each_second_for_two_
 async def test_a_node_that_has_its_pod_range_is_no_longer_looked_at():
     api = FakeAPI()
     Controllers(api, range_after=6)
-    async with running(agent_of(api, home=joined())) as agent:
+    async with running(agent_of(api, store=joined())) as agent:
         await agent.ready.wait()
         before = len(api.made("get", "nodes"))
         await asyncio.sleep(100)

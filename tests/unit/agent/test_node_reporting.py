@@ -5,10 +5,10 @@ from typing import Any
 
 from agent_values import LATER, NOW, facts, stored
 
-from kubewright.agent import node_status, registration
-from kubewright.agent.node_status import ReportSchedule
+from kubewright.agent import registration
 from kubewright.agent.seams import Timings
-from kubewright.agent.status import setters
+from kubewright.agent.status import report, setters
+from kubewright.agent.status.report import ReportSchedule
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.patches import node_status_patch
 
@@ -55,7 +55,7 @@ def test_a_failing_first_report_draws_its_spread_again():
 def test_moved_heartbeats_alone_are_no_change():
     old = ready_node()
     new = setters.compute(old, facts(), now=LATER)
-    assert not node_status.status_changed(old["status"], new["status"])
+    assert not report.status_changed(old["status"], new["status"])
     assert node_status_patch(old, new) == {
         "status": {
             "conditions": [
@@ -69,7 +69,7 @@ def test_a_changed_ready_message_alone_is_a_change():
     old = ready_node()
     new = copy.deepcopy(old)
     new["status"]["conditions"][3]["message"] = "other"
-    assert node_status.status_changed(old["status"], new["status"])
+    assert report.status_changed(old["status"], new["status"])
 
 
 def test_quantities_are_compared_by_value_and_missing_maps_equal_empty_ones():
@@ -77,9 +77,9 @@ def test_quantities_are_compared_by_value_and_missing_maps_equal_empty_ones():
     new = copy.deepcopy(old)
     new["status"]["capacity"]["cpu"] = "4000m"
     new["status"]["images"] = []
-    assert not node_status.status_changed(old["status"], new["status"])
+    assert not report.status_changed(old["status"], new["status"])
     new["status"]["capacity"]["cpu"] = "5"
-    assert node_status.status_changed(old["status"], new["status"])
+    assert report.status_changed(old["status"], new["status"])
 
 
 def test_conditions_of_others_are_not_part_of_the_patch():
@@ -108,6 +108,6 @@ def test_a_corrected_label_is_a_change_of_labels_only():
     old = ready_node()
     old["metadata"]["labels"]["kubernetes.io/arch"] = "wrong"
     new = setters.compute(old, facts(), now=NOW)
-    assert node_status.labels_changed(old, new)
-    assert not node_status.status_changed(old["status"], new["status"])
+    assert report.labels_changed(old, new)
+    assert not report.status_changed(old["status"], new["status"])
     assert node_status_patch(old, new)["metadata"] == {"labels": {"kubernetes.io/arch": "amd64"}}

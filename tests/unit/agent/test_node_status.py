@@ -5,9 +5,9 @@ import copy
 import pytest
 from agent_values import LATER, NOW, facts, machine, stored
 
-from kubewright.agent import node_status, registration
+from kubewright.agent import registration
 from kubewright.agent.seams import Timings
-from kubewright.agent.status import setters
+from kubewright.agent.status import report, setters
 from kubewright.base.errors import ValidationError
 
 
@@ -158,4 +158,4 @@ def test_a_reconciled_node_needs_nothing_more():
 def test_every_rule_is_needed():
     assert len(registration.RULES) == 4
     assert Timings().status_attempts == 5
-    assert node_status.ReportSchedule().sent_at is None
+    assert report.ReportSchedule().sent_at is None

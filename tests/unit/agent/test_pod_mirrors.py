@@ -113,7 +113,7 @@ class Provider:
 @asynccontextmanager
 async def machine(api: FakeAPI, provider: Provider):
     Controllers(api)
-    async with running(agent_of(api, home=joined(), static_pods=provider)) as agent:
+    async with running(agent_of(api, store=joined(), static_pods=provider)) as agent:
         await agent.ready.wait()
         await asyncio.sleep(1)
         yield agent

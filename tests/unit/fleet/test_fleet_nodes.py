@@ -13,11 +13,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 
-from agent_values import pod
+from agent_running import KnownCluster
 from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock
 
-from kubewright.agent.certificates.bootstrap import Issuer, KnownCluster
+from kubewright.agent.certificates.bootstrap import Issuer
 from kubewright.agent.node import NodePhase, Seams
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.errors import Unauthorized, UsageError
@@ -40,6 +40,11 @@ def fleet_of(api: FakeAPI, directory: Path, **changes: Any) -> Fleet:
     return Fleet(directory, facts=facts, seams=seams, **changes)
 
 
+async def all_ready(fleet: Fleet) -> None:
+    """Wait until every node that runs now has been ready."""
+    await asyncio.gather(*(agent.ready.wait() for agent in fleet.agents()))
+
+
 class Refusing:
     """The bootstrap of a token that has gone."""
 
@@ -60,8 +65,8 @@ async def test_nodes_join_and_are_ready(tmp_path: Path):
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
     await fleet.add(*names(5), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
-    views = fleet.snapshot()
+    await all_ready(fleet)
+    views = [agent.view() for agent in fleet.agents()]
     assert [(view.name, view.phase) for view in views] == [(name, NodePhase.READY) for name in names(5)]
     stored = [obj for (plural, _, _), obj in api.objects.items() if plural == "nodes"]
     assert len({node["status"]["nodeInfo"]["machineID"] for node in stored}) == 5
@@ -78,7 +83,7 @@ async def test_no_more_nodes_join_at_once_than_allowed(tmp_path: Path):
     await fleet.add(*names(10), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await asyncio.sleep(5)
     assert len(api.made("create", "certificatesigningrequests")) == 3
-    assert [view.phase for view in fleet.snapshot()] == [NodePhase.JOINING] * 3 + [NodePhase.NEW] * 7
+    assert [view.phase for view in [agent.view() for agent in fleet.agents()]] == [NodePhase.JOINING] * 3 + [NodePhase.NEW] * 7
     await fleet.stop()
 
 
@@ -88,7 +93,7 @@ async def test_adding_a_node_twice_changes_nothing(tmp_path: Path):
     fleet = fleet_of(api, tmp_path)
     bootstrap = KnownCluster(TOKEN, connect=api.connect)
     await fleet.add("worker-0", bootstrap=bootstrap)
-    await fleet.ready()
+    await all_ready(fleet)
     await asyncio.sleep(1)
     before = len(api.calls)
     await fleet.add("worker-0", bootstrap=bootstrap)
@@ -103,14 +108,14 @@ async def test_nodes_whose_token_has_gone_are_let_in_with_another(tmp_path: Path
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
     await fleet.add("worker-0", bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
+    await all_ready(fleet)
     await fleet.add(*names(20), bootstrap=Refusing())
     await asyncio.sleep(100)
     assert sorted(fleet.outside()) == sorted(names(20)[1:])
     member = fleet.agents()[0]
     before = asyncio.get_running_loop().time()
     await fleet.add(*names(20), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
+    await all_ready(fleet)
     assert asyncio.get_running_loop().time() - before < 5
     assert fleet.outside() == []
     assert sorted(agent.name for agent in fleet.agents()) == sorted(names(20))
@@ -124,7 +129,7 @@ async def test_nodes_that_wait_for_their_turn_with_a_certificate_are_not_taken_f
     controllers = Controllers(api)
     first = fleet_of(api, tmp_path)
     await first.add(*names(3), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await first.ready()
+    await all_ready(first)
     await first.stop()
     controllers.range_after = None
     for name in names(3):
@@ -132,7 +137,7 @@ async def test_nodes_that_wait_for_their_turn_with_a_certificate_are_not_taken_f
     second = fleet_of(api, tmp_path, joins=1)
     await second.add(*names(3))
     await asyncio.sleep(0.1)
-    assert [view.phase for view in second.snapshot()] == [NodePhase.CONNECTING, NodePhase.NEW, NodePhase.NEW]
+    assert [view.phase for view in [agent.view() for agent in second.agents()]] == [NodePhase.CONNECTING, NodePhase.NEW, NodePhase.NEW]
     assert second.outside() == []
     agents = second.agents()
     await second.add(*names(3), bootstrap=Refusing())
@@ -154,12 +159,12 @@ async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
     first = fleet_of(api, tmp_path)
     assert await first.strangers(*names(3)) == names(3)
     await first.add(*names(3), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await first.ready()
+    await all_ready(first)
     await first.stop()
     second = fleet_of(api, tmp_path)
     assert await second.strangers(*names(4)) == ["worker-3"]
     await second.add(*names(3))
-    await second.ready()
+    await all_ready(second)
     assert len(api.made("create", "certificatesigningrequests")) == 3
     await second.stop()
 
@@ -208,10 +213,10 @@ async def test_a_removed_node_is_forgotten(tmp_path: Path):
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
     await fleet.add(*names(2), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
+    await all_ready(fleet)
     await fleet.remove("worker-0", "never-there")
     assert entries(tmp_path) == ["worker-1"]
-    assert [view.name for view in fleet.snapshot()] == ["worker-1"]
+    assert [view.name for view in [agent.view() for agent in fleet.agents()]] == ["worker-1"]
     assert await fleet.strangers(*names(2)) == ["worker-0"]
     await fleet.stop()
 
@@ -221,13 +226,13 @@ async def test_a_restarted_node_registers_anew_with_its_certificate(tmp_path: Pa
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
     await fleet.add(*names(2), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
+    await all_ready(fleet)
     api.remove(NODE, "worker-0")
     await fleet.restart("worker-0", "never-there")
-    await fleet.ready()
+    await all_ready(fleet)
     assert [call.name for call in api.made("create", "nodes")] == ["worker-0", "worker-1", "worker-0"]
     assert len(api.made("create", "certificatesigningrequests")) == 2
-    assert sorted(view.name for view in fleet.snapshot()) == names(2)
+    assert sorted(view.name for view in [agent.view() for agent in fleet.agents()]) == names(2)
     await fleet.stop()
 
 
@@ -242,27 +247,12 @@ async def test_a_name_that_is_none_starts_nothing(tmp_path: Path, name: str):
     assert entries(tmp_path) == []
 
 
-async def test_a_pod_is_found_on_its_node(tmp_path: Path):
-    api = FakeAPI()
-    Controllers(api)
-    fleet = fleet_of(api, tmp_path)
-    await fleet.add(*names(2), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
-    api.put(pod("web", spec={"nodeName": "worker-1"}))
-    await asyncio.sleep(1)
-    found = fleet.find_pod("default", "web")
-    assert found is not None
-    assert found[0].name == "worker-1"
-    assert fleet.find_pod("default", "other") is None
-    await fleet.stop()
-
-
 async def test_renewals_of_nodes_that_start_together_are_spread(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path, joins=100)
     await fleet.add(*names(60), bootstrap=KnownCluster(TOKEN, connect=api.connect))
-    await fleet.ready()
+    await all_ready(fleet)
     start = asyncio.get_running_loop().time()
     await asyncio.sleep(30)
     moments = [call.at - start for call in api.made("update", "leases") if 10 <= call.at - start < 20]

@@ -1,6 +1,6 @@
-"""How a machine gets a certificate: finding its cluster, being let in, and asking for it.
+"""How a machine gets its first certificate: finding its cluster, being let in, and asking for it.
 
-Many nodes may ask with one credential: each has a request of its own, and one watch tells them all what became of it. A watch of its own for
+Many nodes may ask with one credential: each has a request of its own, and one watch shows what became of all of them. A watch of its own for
 each request, as a kubelet has it, costs a connection each: a TLS handshake on both sides, for 50 ms of use.
 """
 
@@ -115,7 +115,7 @@ class SharedIssuer:
             self._settle(event.object)
 
     def _settle(self, request: Object) -> None:
-        """Tell who waits for this request what has become of it, if anything has."""
+        """End the wait for this request if it has been decided."""
         answer = self._waiting.get(request["metadata"]["uid"])
         if answer is None or answer.done():
             return
@@ -152,17 +152,6 @@ class Bootstrap(Protocol):
         ...
 
 
-class KnownCluster:
-    """A cluster that was found and checked before. Implements `Bootstrap`."""
-
-    def __init__(self, access: Access, *, connect: Connect = connect) -> None:
-        self._access = access.as_identity(Anonymous())
-        self._desk = SharedIssuer(connect(access))
-
-    async def admit(self) -> tuple[Access, Issuer]:
-        return self._access, self._desk
-
-
 class TokenBootstrap:
     """Finds a cluster through its cluster-info, believes it because of the token's signature and the pins, and asks with the token.
 
@@ -183,19 +172,19 @@ class TokenBootstrap:
         self._question = Question(server=server, token=token, pins=pins, within=within)
         self._connect = connect
         self._clients: dict[Access, _SharedClient] = {}
-        self._desks: dict[Access, SharedIssuer] = {}
+        self._issuers: dict[Access, SharedIssuer] = {}
 
     async def admit(self) -> tuple[Access, Issuer]:
         """Find the cluster. Raises TrustError for one that cannot be believed, WaitTimeout where nothing could be read."""
         access = await discovery.discover_async(self._question, connect=self._client)
-        if access not in self._desks:
-            self._desks[access] = SharedIssuer(self._client(access))
-        return access.as_identity(Anonymous()), self._desks[access]
+        if access not in self._issuers:
+            self._issuers[access] = SharedIssuer(self._client(access))
+        return access.as_identity(Anonymous()), self._issuers[access]
 
     async def close(self) -> None:
         """Close every connection; one that is needed later is opened again. Idempotent."""
-        desks, self._desks = list(self._desks.values()), {}
-        await asyncio.gather(*(desk.close() for desk in desks))
+        issuers, self._issuers = list(self._issuers.values()), {}
+        await asyncio.gather(*(issuer.close() for issuer in issuers))
         clients, self._clients = list(self._clients.values()), {}
         await asyncio.gather(*(client.owned.close() for client in clients))
 
@@ -206,7 +195,7 @@ class TokenBootstrap:
 
 
 class _SharedClient(AsyncKubeAPI):
-    """A client whose borrowers may not close it."""
+    """A client that those who share it may not close."""
 
     def __init__(self, owned: AsyncKubeClient) -> None:
         self.owned = owned

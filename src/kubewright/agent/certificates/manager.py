@@ -62,13 +62,13 @@ class CertificateManager:
         self,
         node_name: str,
         *,
-        home: CredentialStore,
+        store: CredentialStore,
         bootstrap: Bootstrap | None,
         timings: Timings,
         seams: Seams,
     ) -> None:
         self._node_name = node_name
-        self._home = home
+        self._store = store
         self._bootstrap = bootstrap
         self._timings = timings
         self._seams = seams
@@ -134,7 +134,7 @@ class CertificateManager:
             raise CertificateMismatch(
                 f"the certificate that node {self._node_name} was given is for another key", remedy="see which signer the cluster has"
             )
-        self._home.keep_pair(pair)
+        self._store.keep_pair(pair)
         return pair
 
     async def _join(self) -> tuple[Access, Pair]:
@@ -146,7 +146,7 @@ class CertificateManager:
             )
         access, issuer = await self._bootstrap.admit()
         pair = await self._obtain(issuer)
-        self._home.keep_cluster(access)
+        self._store.keep_cluster(access)
         return access, pair
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
@@ -162,9 +162,9 @@ class CertificateManager:
             await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random))
 
     def _stored(self) -> tuple[Access, Pair] | None:
-        """Return what the home has if it can be used; what cannot is replaced by joining again."""
+        """Return what the store has if it can be used; what cannot is replaced by joining again."""
         try:
-            return stored_credentials(self._home, self._node_name, now=self._seams.clock.now())
+            return stored_credentials(self._store, self._node_name, now=self._seams.clock.now())
         except KubewrightError as error:
             self.trouble = str(error)
             _log.warning("node %s joins again: %s", self._node_name, error)
@@ -177,22 +177,22 @@ class CertificateManager:
         self._rotate_at = rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
 
 
-def stored_credentials(home: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
+def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
     """Return where the cluster is and the pair for it, None if the pair is missing, expired or another node's.
 
     Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
     """
-    access = home.cluster()
-    pair = home.pair() if access is not None else None
+    access = store.cluster()
+    pair = store.pair() if access is not None else None
     if access is None or pair is None or now >= pair.leaf.not_after:
         return None
     return (access, pair) if satisfies(pair.leaf, node_name=node_name) else None
 
 
-def is_usable(home: CredentialStore, node_name: str, *, now: datetime) -> bool:
+def is_usable(store: CredentialStore, node_name: str, *, now: datetime) -> bool:
     """Whether a node can start from what it has stored, without a bootstrap."""
     try:
-        return stored_credentials(home, node_name, now=now) is not None
+        return stored_credentials(store, node_name, now=now) is not None
     except KubewrightError:
         return False
 

@@ -21,9 +21,12 @@ from kubewright.kube.credentials import Access
 from kubewright.pki import pairs
 from kubewright.pki.pairs import Pair
 
+_PREFIX: Final = "kubelet-client"
+_PATH: Final = "PATH-OF-THE-CERTIFICATE"
+
 
 class CredentialStore(Protocol):
-    """The state of one node."""
+    """The credentials of one node."""
 
     def cluster(self) -> Access | None:
         """Return where the cluster is, without an identity; None if the node never joined one. Raises CertificateError or DocumentError."""
@@ -45,30 +48,6 @@ class CredentialStore(Protocol):
         ...
 
 
-class MemoryCredentialStore:
-    """Keeps everything in memory: for tests, and for nodes that join anew each time."""
-
-    def __init__(self, access: Access | None = None, pair: Pair | None = None) -> None:
-        self._access = access
-        self.pairs = [pair] if pair is not None else []
-
-    def cluster(self) -> Access | None:
-        return self._access
-
-    def keep_cluster(self, access: Access) -> None:
-        self._access = access
-
-    def pair(self) -> Pair | None:
-        return self.pairs[-1] if self.pairs else None
-
-    def keep_pair(self, pair: Pair) -> None:
-        self.pairs.append(pair)
-
-
-_PREFIX: Final = "kubelet-client"
-_PATH: Final = "PLACE-OF-THE-CERTIFICATE"
-
-
 class FileCredentialStore:
     """Keeps a node's state in two places: a directory for its certificates and a kubeconfig that points at the current one.
 
@@ -85,7 +64,7 @@ class FileCredentialStore:
 
     @classmethod
     def below(cls, directory: Path, *, clock: Clock, durable: bool = True) -> FileCredentialStore:
-        """Return the home of a node that has a directory of its own."""
+        """Return the store of a node that has a directory of its own."""
         return cls(directory / "pki", directory / "kubelet.conf", clock=clock, durable=durable)
 
     @property

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubewright.agent.status import facts as node_facts
 from kubewright.agent.status import resources
-from kubewright.agent.status.facts import NodeFacts
+from kubewright.agent.status.facts import ARCHITECTURE, OPERATING_SYSTEM, NodeFacts
 from kubewright.base.records import dataclass
 
 JsonMap = dict[str, Any]
@@ -120,8 +119,8 @@ def compute(node: Mapping[str, Any], facts: NodeFacts, *, now: str) -> JsonMap:
     """Return a copy of the Node with the status and labels that it should have now; the argument is not changed."""
     new: JsonMap = copied(dict(node))
     own = new.setdefault("metadata", {}).setdefault("labels", {})
-    own[node_facts.OPERATING_SYSTEM] = facts.profile.operating_system
-    own[node_facts.ARCHITECTURE] = facts.profile.architecture
+    own[OPERATING_SYSTEM] = facts.profile.operating_system
+    own[ARCHITECTURE] = facts.profile.architecture
     draft = Draft(status=new.setdefault("status", {}), facts=facts, pod_cidrs=pod_cidrs(node), now=now)
     for setter in SETTERS:
         setter(draft)
