@@ -48,6 +48,8 @@ class Kube(RecordingKube):
             raise Unauthorized("who are you?", code=401)
         if call.resource.plural == "nodes" and self.cluster.ready:
             raise Forbidden("I know no rights yet", code=403)
+        if call.name == cluster_info.NAME and self.cluster.said == 403 and not self.cluster.knows_rights:
+            raise Forbidden("I know no rights yet", code=403)
         return super().send(call)
 
     def known(self):
@@ -58,7 +60,7 @@ class Kube(RecordingKube):
         if not self.known():
             return 401
         codes = self.cluster.unread if isinstance(self.access.identity, Anonymous) else self.cluster.ready
-        code = codes.pop(0) if codes else 200
+        self.cluster.said = code = codes.pop(0) if codes else 200
         if code is None:
             raise APIError("the server is started again")
         return code
@@ -82,6 +84,7 @@ class Cluster:
     `requests` are the requests for certificates that it shows at each look, then none; None where it shows them to nobody. `ready` are the
     codes with which the server answers who has a token and asks whether it is ready, then 200; while there are some it refuses to show the
     Node. `unread` are those for who has none (None: no answer); while there are some the server knows no token yet.
+    After a 403 (`said`) it refuses cluster-info too, unless it `knows_rights`.
     """
 
     token: str = TOKEN
@@ -91,6 +94,8 @@ class Cluster:
     requests: list[list[dict[str, Any]]] | None = field(default_factory=list)
     ready: list[int] = field(default_factory=list)
     unread: list[int | None] = field(default_factory=list)
+    said: int | None = 200
+    knows_rights: bool = False
     authority: trustme.CA = field(default_factory=lambda: trustme.CA(key_type=trustme.KeyType.ECDSA))
 
     def __post_init__(self) -> None:

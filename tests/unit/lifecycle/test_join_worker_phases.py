@@ -410,6 +410,24 @@ def test_a_token_that_a_ready_server_refuses_counts(box, answer):
     assert 2 <= box.clock.monotonic() < 3
 
 
+@pytest.mark.parametrize(("refused", "error"), [("unread", Unauthorized), ("ready", Forbidden)])
+def test_a_refusal_counts_soon_where_nobody_may_ask_whether_the_server_is_ready(box, refused, error):
+    """`/readyz` is then always forbidden; that cluster-info is answered tells that rights are known."""
+    box.cluster.knows_rights = True
+    setattr(box.cluster, refused, [403] * 99)
+    with pytest.raises(error):
+        box.act()
+    assert box.cluster.read.count("readyz") == 2
+    assert 4 <= box.clock.monotonic() < 6
+
+
+def test_tokens_may_be_read_a_moment_after_rights(box):
+    box.cluster.knows_rights, box.cluster.unread = True, [403]
+    box.act()
+    assert box.cluster.read.count("readyz") == 1
+    assert box.services.done == ["restart"]
+
+
 def test_a_wrong_pin_ends_it(box):
     with pytest.raises(PinMismatch):
         box.act(box.request(ca_cert_hashes=(f"sha256:{'0' * 64}",)))

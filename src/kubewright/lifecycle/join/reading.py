@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -16,7 +17,9 @@ from kubewright.base.records import replace
 from kubewright.base.retry import Backoff, retry
 from kubewright.base.waiting import REPORT_AFTER
 from kubewright.base.yaml import Document
+from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle import stored
+from kubewright.tokens import cluster_info
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
@@ -28,7 +31,7 @@ TOPIC: Final = "preflight"
 REFUSED: Final = 2.0
 """Seconds that a refusal may last: a new token, and new rights, are known to an API server a moment after they were written."""
 _PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
-_STARTING: Final = frozenset({403, 500, 503})
+_STARTING: Final = frozenset({500, 503})
 """What `/readyz` answers while a server starts; 401 is about who asks, and 404 comes from something else."""
 _STAND_IN: Final = "abcdef.0123456789abcdef"
 """Stands for the token of `init`, of which join has none."""
@@ -70,12 +73,22 @@ def _kube_proxy(ctx: JoinContext, api: KubeAPI) -> list[Document]:
         return []
 
 
+class _Stage(enum.Enum):
+    """How far a server is that refuses us."""
+
+    STARTING = enum.auto()
+    RIGHTS_READ = enum.auto()
+    """It knows who may do what; whether it has read the tokens too, nobody tells."""
+    READY = enum.auto()
+
+
 def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
     """Call until it succeeds: for `timeouts.kubernetesAPICall` where the server fails or is not ready, for `REFUSED` where it refuses us.
 
-    What is waited for is told once a second.
+    Where nobody says whether it is ready, it is `REFUSED` once more from when it knows who may do what. What is waited for is told once a second.
     """
     start = told = ctx.clock.monotonic()
+    stage = _Stage.STARTING
 
     def tell(error: Exception, _: int) -> None:
         nonlocal told
@@ -85,7 +98,11 @@ def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
             ctx.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
 
     def passes(error: Exception) -> bool:
-        return isinstance(error, (Unreachable, ServerError, TooManyRequests)) or _was_just_started(ctx, error)
+        nonlocal stage
+        if not isinstance(error, (Unauthorized, Forbidden)):
+            return isinstance(error, (Unreachable, ServerError, TooManyRequests))
+        before, stage = stage, _stage(ctx, error)
+        return stage is _Stage.STARTING or (stage is _Stage.RIGHTS_READ and before is not stage)
 
     return retry(
         lambda: retry(call, clock=ctx.clock, on=(Unauthorized, Forbidden), within=REFUSED, backoff=_PAUSES),
@@ -97,21 +114,29 @@ def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
     )
 
 
-def _was_just_started(ctx: JoinContext, refusal: Exception) -> bool:
-    """Tell whether the server refuses us because it has not read yet which tokens there are, or who may do what.
+def _stage(ctx: JoinContext, refusal: Unauthorized | Forbidden) -> _Stage:
+    """Tell how far the server is: until it has read which tokens there are, and who may do what, it refuses everybody everything.
 
-    It is then not ready, or even that is refused, which anybody may ask for otherwise (ClusterRoleBinding system:public-info-viewer).
+    It is then not ready, or refuses even to say so, which anybody may ask where nobody changed ClusterRoleBinding system:public-info-viewer.
     """
-    if isinstance(refusal, Unauthorized):
-        return _starts(ctx.anonymous)  # a token that it does not know would not be told
-    return isinstance(refusal, Forbidden) and _starts(ctx.bootstrap)
-
-
-def _starts(api: KubeAPI) -> bool:
+    # a token that it does not know would not be told
+    api = ctx.anonymous if isinstance(refusal, Unauthorized) else ctx.bootstrap
     try:
-        return api.raw("GET", "/readyz").status in _STARTING
+        status = api.raw("GET", "/readyz").status
     except APIError:  # it is being started again
-        return True
+        return _Stage.STARTING
+    if status == 403:
+        return _Stage.RIGHTS_READ if _knows_rights(ctx.anonymous) else _Stage.STARTING
+    return _Stage.STARTING if status in _STARTING else _Stage.READY
+
+
+def _knows_rights(anybody: KubeAPI) -> bool:
+    """Tell whether the server has read who may do what: everybody may read cluster-info."""
+    try:
+        anybody.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+    except APIError:
+        return False
+    return True
 
 
 def _loaded(ctx: JoinContext, documents: list[Document]) -> Configuration:
