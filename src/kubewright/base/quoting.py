@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import codecs
 
+from kubewright.base.patterns import Pattern
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
 ESCAPING = "kubewright.escaping"
 """The error handler for streams: what their encoding has no form for is written as `printable` does."""
 
 _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+# Carriage returns that end no line, C1, and what changes the direction of a text. Colours of ours stay; others could hide what follows.
+_CONTROLS = Pattern(r"(?P<colour>\x1b\[(?:0|1|2|31|32|33)m)|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def quoted(text: object) -> str:
@@ -32,6 +37,15 @@ def printable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode(errors=ESCAPING).decode()
     return text
+
+
+def without_controls(text: str) -> str:
+    r"""Return a text that a terminal only shows: other control characters than tabs and line ends become `\u001b`, which is JSON's form too."""
+    return _CONTROLS.sub(_shown_control, text)
+
+
+def _shown_control(found: re.Match[str]) -> str:
+    return found[0] if found["colour"] else f"\\u{ord(found[0]):04x}"
 
 
 def each_text(value: object, change: Callable[[str], str]) -> object:

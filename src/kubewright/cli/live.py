@@ -19,8 +19,10 @@ from kubewright.base import events
 from kubewright.base.clock import Clock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
+from kubewright.base.quoting import without_controls
 from kubewright.cli.parser import as_called
 from kubewright.cli.reporters import MILESTONES, REACHED, progress_text
+from kubewright.cli.streams import raw
 
 _STYLES: Final[Mapping[str, str]] = {
     "Ready": "green",
@@ -43,7 +45,7 @@ class LiveDisplay:
         self._title = title
         self._clock = clock
         self._start = clock.monotonic()
-        self._console = console or Console(file=sys.stderr, highlight=False)
+        self._console = console or Console(file=raw(sys.stderr), highlight=False)
         self._spinner = Spinner("dots")
         self._doing = ""
         self._states: dict[str, events.State] = {}
@@ -60,7 +62,7 @@ class LiveDisplay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.stop()
         for warning in self._warnings:
-            self._console.print(Text(mask(as_called(f"warning: {warning}")), style="yellow"))
+            self._console.print(Text(_shown(as_called(f"warning: {warning}")), style="yellow"))
 
     def emit(self, event: events.Event, /) -> None:
         with self._lock:
@@ -79,7 +81,7 @@ class LiveDisplay:
         """Return what the display shows at the moment."""
         with self._lock:
             self._spinner.update(text=Text.assemble((self._title, "bold"), f"  {format_seconds(self._clock.monotonic() - self._start)}"))
-            doing = Text(f"  {' '.join(mask(self._doing).split())}", style="dim", no_wrap=True, overflow="ellipsis")
+            doing = Text(f"  {' '.join(_shown(self._doing).split())}", style="dim", no_wrap=True, overflow="ellipsis")
             rows: list[RenderableType] = [self._spinner, doing]
             if self._states:
                 rows.append(self._table())
@@ -92,7 +94,7 @@ class LiveDisplay:
             self._doing = progress_text(event)
             return
         if event.task not in self._tasks:
-            self._tasks[event.task] = self._progress.add_task(event.task, total=event.total)
+            self._tasks[event.task] = self._progress.add_task(without_controls(event.task), total=event.total)
         self._progress.update(self._tasks[event.task], completed=event.done, total=event.total)
 
     def _table(self) -> Table:
@@ -104,7 +106,12 @@ class LiveDisplay:
         grid.add_column(justify="right", no_wrap=True)
         for state in sorted(self._states.values(), key=lambda state: state.state == REACHED):
             reached = state.state == REACHED
-            name = Text(MILESTONES.get(state.subject, state.subject))
-            shown = Text("reached", style="green") if reached else Text(state.state, style=_STYLES.get(state.state, ""))
+            name = Text(_shown(MILESTONES.get(state.subject, state.subject)))
+            shown = Text("reached", style="green") if reached else Text(_shown(state.state), style=_STYLES.get(state.state, ""))
             grid.add_row("", name, shown, Text(format_seconds(state.elapsed), style="dim"))
         return grid
+
+
+def _shown(text: str) -> str:
+    """Return what the display shows of a text, which goes to the terminal past `Printable`."""
+    return without_controls(mask(text))

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 # `signal` and `weakref` load `enum` and more, a tenth of the time that a cheap command takes.
 import _signal  # type: ignore[import-not-found]
-import io
 import os
 import sys
 from _weakref import ref
 
 from kubewright.base.errors import Interrupted, KubewrightError
 from kubewright.base.interrupts import SIGHUP, SIGINT, SIGTERM, Stopped, interruption
-from kubewright.base.quoting import ESCAPING
-from kubewright.cli import parser
+from kubewright.cli import parser, streams
 from kubewright.cli.commands import ROOT, VERSION
 from kubewright.cli.model import DIFF, KUBEADM
 
@@ -80,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     verbosity = 0
     scheme = ""
     try:
-        _take_any_text()
+        streams.secure()
         found = parser.find(sys.argv[1:] if argv is None else argv)
         scheme = found.command.exit_scheme
         parsed = parser.read(found, program=program)
@@ -118,13 +116,6 @@ def _start_log(parsed: parser.Parsed, verbosity: int) -> None:
     logs.configure(verbosity)
     flags = " ".join(f"--{name}" for name in sorted(parsed.given)) or "no flags"
     logs.verbose(logging.getLogger(__name__), 1, 'kubewright %s: "%s" with %s', kubewright.__version__, parsed.command.path, flags)
-
-
-def _take_any_text() -> None:
-    """Have names of files, which need not be UTF-8, neither end what is written nor what is read."""
-    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, ESCAPING), (sys.stderr, ESCAPING)):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=errors)
 
 
 def _version(program: str) -> int:

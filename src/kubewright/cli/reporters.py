@@ -16,6 +16,7 @@ from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
 from kubewright.base.quoting import each_text, printable
 from kubewright.cli.parser import as_called
+from kubewright.cli.streams import raw
 
 if TYPE_CHECKING:
     import logging
@@ -53,7 +54,7 @@ class WaitLine:
     def clear(self) -> None:
         """Remove the line from the terminal. One that nobody removes stays: it is the last thing that was known."""
         if self._drawn:
-            self._err.write(_UP_AND_CLEAR)
+            raw(self._err).write(_UP_AND_CLEAR)
             self._err.flush()
             self._drawn = False
 

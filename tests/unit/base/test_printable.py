@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.base.quoting import ESCAPING, each_text, printable
+from kubewright.base.quoting import ESCAPING, each_text, printable, without_controls
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,26 @@ def test_a_stream_writes_what_its_encoding_has_no_form_for(encoding):
 def test_texts_are_changed_wherever_they_are():
     value = {"a": ["x", {"b": "y"}, 1, None], "c": ("z",)}
     assert each_text(value, str.upper) == {"a": ["X", {"b": "Y"}, 1, None], "c": ["Z"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\nc\r\nd", "a\tb\nc\r\nd"),
+        ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+        ("\x1b[8mhidden\x1b[0m", "\\u001b[8mhidden\x1b[0m"),
+        ("over\rwritten", "over\\u000dwritten"),
+        ("\x9b2J\x7f\0", r"\u009b2J\u007f\u0000"),
+        ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("kubewright \u00e9 \u2026 \U0001f600", "kubewright \u00e9 \u2026 \U0001f600"),
+    ],
+)
+def test_control_characters_are_shown_as_numbers(text, shown):
+    assert without_controls(text) == shown
+
+
+@given(st.text())
+def test_a_text_without_controls_is_as_it_will_stay(text):
+    shown = without_controls(text)
+    assert without_controls(shown) == shown
+    assert shown == text or not text.isprintable()
