@@ -13,11 +13,13 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
 from kubewright.http import failures, tracing
+from kubewright.http.deadlines import require_name
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
 from kubewright.http.proxies import Proxy, origin
@@ -61,6 +63,7 @@ class Transport:
         self._proxy = proxy
         self._limits = limits or Limits()
         self._unix_socket = unix_socket
+        self._host = "" if unix_socket is not None else urlsplit(proxy.url if proxy is not None else self._server).hostname or ""
         self._server_name = server_name or None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
@@ -136,6 +139,7 @@ class Transport:
     def _send(
         self, method: str, target: str, headers: Headers | None, body: bytes | None, stall: float | None
     ) -> aiohttp.client._RequestContextManager:
+        require_name(self._host)
         session = self._opened()
         return session.request(
             method,

@@ -105,11 +105,28 @@ class BoundedSocket(Bounded, socket.socket):
     """A socket that keeps deadlines. With TLS around it, it needs a context of `http.tls`."""
 
 
+def require_name(host: str) -> None:
+    """Require a host to be a name or an address as Go's dialer takes it. The C library takes `010.0.0.1` too, which is 8.0.0.1 there, or `127.1`.
+
+    For Go these are names, which nobody has. Raises socket.gaierror.
+    """
+    try:
+        socket.inet_aton(host)
+    except OSError:
+        return
+    try:
+        socket.inet_pton(socket.AF_INET, host)
+    except OSError as error:
+        why = "an IPv4 address has four decimal numbers without leading zeros"
+        raise socket.gaierror(socket.EAI_NONAME, why) from error
+
+
 def connected(host: str, port: int, *, silence: float | None, options: Sequence[tuple[Any, ...]] = ()) -> BoundedSocket:
     """Open a connection to the first address of a name that takes one. `silence` is for each, and stays the socket's time-out.
 
     Raises OSError: that of the last address, or socket.gaierror.
     """
+    require_name(host)
     failed: OSError | None = None
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
         sock = BoundedSocket(family, kind, protocol)

@@ -184,6 +184,16 @@ def test_an_unknown_name_is_told_as_such(call: Call, trusting: ssl.SSLContext) -
     assert caught.value.reason is Reason.DNS
 
 
+@pytest.mark.parametrize("host", ["127.000.000.001", "0177.0.0.1", "127.1", "0x7f.0.0.1", "2130706433"])
+def test_what_only_the_c_library_takes_for_an_address_is_a_name_that_nobody_has(call: Call, make_server: MakeServer, host: str) -> None:
+    """As for Go's dialer. The C library reads octal numbers there, and `010.0.0.1` would be another machine."""
+    server = make_server(lambda _: json_answer({}))
+    with pytest.raises(NoAnswer) as caught:
+        call(server.url.replace("127.0.0.1", host), tls.client_context(None, verify=False))
+    assert caught.value.reason is Reason.DNS
+    assert server.seen == []
+
+
 def test_without_verification_nothing_is_warned_about(call: Call, make_server: MakeServer) -> None:
     server = make_server(lambda _: json_answer({"a": 1}))
     assert call(server.url, tls.client_context(None, verify=False)).body == b'{"a": 1}'
