@@ -9,8 +9,9 @@ from typing import Any
 
 from arena import File
 
+import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.pki import bundles, csr, keys, pairs, pem, summaries
+from kubewright.pki import bundles, csr, keys, pairs, pem
 
 NEAR = 60
 """How many seconds of a certificate's life the pace of a run may take: it begins with its CA and ends counted from its own signing."""

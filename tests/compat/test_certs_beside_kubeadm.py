@@ -9,9 +9,10 @@ import re
 import pytest
 from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
 
+import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.lifecycle.certs import rows
-from kubewright.pki import bundles, certificates, csr, keys, pairs, pem, summaries
+from kubewright.pki import bundles, certificates, csr, keys, pairs, pem
 
 EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"
 CONFIG = ("--config", "/kubeadm.yaml")

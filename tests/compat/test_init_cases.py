@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+import certificate_summaries as summaries
 from kubewright.apis.detected import Detected
 from kubewright.apis.layout import Layout
 from kubewright.base import yaml
@@ -32,7 +33,7 @@ from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine as Whole
-from kubewright.pki import bundles, certificates, keys, pairs, pem, summaries
+from kubewright.pki import bundles, certificates, keys, pairs, pem
 from operation_kit import Below, NoCluster, run_phases
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
@@ -10,7 +10,10 @@ from kubewright.base.nearest import closest, did_you_mean
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 
-__all__ = ["HIDDEN", "MOST_TOLD", "Findings", "Place", "closest", "did_you_mean", "related", "shortened", "shown", "type_name"]
+__all__ = ["HIDDEN", "MOST_TOLD", "Findings", "Place", "Problems", "closest", "did_you_mean", "related", "shortened", "shown", "type_name"]
+
+Problems = Iterator[tuple[str, object]]
+"""What a check finds: each time the reason, and the value that is shown."""
 
 HIDDEN: Final = "(hidden)"
 MOST_TOLD: Final = 150

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kubewright.base.level import KUBERNETES
 from kubewright.manifests.rbac import API_VERSION
 
-TABLE: Final = Path(__file__).with_suffix(".jsonl")
+TABLE: Final = Path(__file__).with_name("bootstrap_policy.jsonl")
 USERS: Final = ("system:kube-controller-manager", "system:kube-scheduler")
 VERSION: Final = KUBERNETES
 """The release whose table it is. An API server never takes away what a role of these has too much, so it is for no other release."""

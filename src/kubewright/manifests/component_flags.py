@@ -13,7 +13,7 @@ from typing import Final
 
 from kubewright.base.records import dataclass, field
 
-TABLE: Final = Path(__file__).with_suffix(".txt")
+TABLE: Final = Path(__file__).with_name("component_flags.txt")
 _EVERY: Final = "*"
 
 

@@ -12,8 +12,8 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.base import yaml
 from kubewright.manifests import pods
 from kubewright.manifests.configmaps import config_map, signed
-from kubewright.manifests.endpoint import cluster_server
 from kubewright.manifests.rbac import Purpose, grants, service_account
+from kubewright.pki import specs, table
 
 NAME: Final = "kube-proxy"
 _DIRECTORY: Final = "/var/lib/kube-proxy"
@@ -25,7 +25,7 @@ _MODULES: Final = "/lib/modules"
 def objects(configuration: Configuration, addresses: Addresses, detected: Detected) -> list[dict[str, Any]]:
     """Return all objects, in the order in which kubeadm writes them."""
     return [
-        settings(configuration, cluster_server(configuration.cluster, addresses)),
+        settings(configuration, specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)),
         daemon_set(configuration.cluster, detected.proxy_environment),
         service_account(NAME),
         *grants(Purpose.KUBE_PROXY),

@@ -9,8 +9,8 @@ from kubewright.apis.addresses import Addresses
 from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.manifests import configmaps, coredns, kube_proxy
-from kubewright.manifests.endpoint import cluster_server
 from kubewright.manifests.rbac import Purpose, grants
+from kubewright.pki import specs, table
 from kubewright.tokens import cluster_info as info
 
 Objects = list[dict[str, Any]]
@@ -43,7 +43,7 @@ def joining() -> Objects:
 
 def cluster_info(configuration: Configuration, addresses: Addresses, *, ca_pem: bytes) -> Objects:
     """Return cluster-info and the right of everybody to read it."""
-    server = cluster_server(configuration.cluster, addresses)
+    server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
     return [info.config_map(server=server, ca_pem=ca_pem), *grants(Purpose.CLUSTER_INFO)]
 
 

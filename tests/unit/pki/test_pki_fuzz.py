@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pki_kit import authority, full_store, leaf, means
 
+import certificate_summaries as summaries
 from kubewright.base.errors import KubewrightError
-from kubewright.pki import bundles, csr, ensure, keys, kubeconfigs, pairs, pem, pins, sealing, summaries
+from kubewright.pki import bundles, csr, ensure, keys, kubeconfigs, pairs, pem, pins, sealing
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore

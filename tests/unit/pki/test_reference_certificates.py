@@ -8,10 +8,11 @@ from functools import cache
 import pytest
 from pki_cases import CASES, addresses_of, reference
 
+import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import bundles, certificates, ensure, keys, kubeconfigs, pairs, pem, specs, summaries
+from kubewright.pki import bundles, certificates, ensure, keys, kubeconfigs, pairs, pem, specs
 from kubewright.pki.store import MemoryStore
 
 

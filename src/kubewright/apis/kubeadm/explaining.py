@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubewright.apis import component_meanings
-from kubewright.apis.kubeadm import documents, fields, node_fields
+from kubewright.apis import component_meanings, kubelet, kubeproxy
+from kubewright.apis.kubeadm import fields, node_fields
 from kubewright.apis.kubeadm.meanings import MEANINGS, OLDER, SINCE
-from kubewright.apis.kubeadm.node_types import Patches
+from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
 from kubewright.apis.kubelet_fields import KUBELET
 from kubewright.apis.kubeproxy import KUBE_PROXY
 from kubewright.apis.scalars import Kind
@@ -17,15 +17,11 @@ from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
 ROOTS: Final[dict[str, Struct[Any]]] = {
-    documents.INIT: fields.INIT,
-    documents.CLUSTER: fields.CLUSTER,
-    documents.JOIN: node_fields.JOIN,
-    documents.RESET: node_fields.RESET,
-    documents.UPGRADE: node_fields.UPGRADE,
+    struct.make.__name__: struct for struct in (fields.INIT, fields.CLUSTER, node_fields.JOIN, node_fields.RESET, node_fields.UPGRADE)
 }
 COMPONENTS: Final = {
-    documents.KUBELET: (KUBELET, component_meanings.KUBELET),
-    documents.KUBE_PROXY: (KUBE_PROXY, component_meanings.KUBE_PROXY),
+    kubelet.KIND: (KUBELET, component_meanings.KUBELET),
+    kubeproxy.KIND: (KUBE_PROXY, component_meanings.KUBE_PROXY),
 }
 KINDS: Final = (*ROOTS, *COMPONENTS)
 """Every kind whose fields can be explained."""
@@ -128,7 +124,7 @@ def _below(kind: str, struct: Struct[Any], prefix: str, older: str = OLDER) -> I
 
 
 def _computed(kind: str, path: str) -> str:
-    return _COMPUTED.get(path, "") if kind != documents.UPGRADE else ""
+    return _COMPUTED.get(path, "") if kind != UpgradeConfiguration.__name__ else ""
 
 
 def _struct_of(kind: Kind) -> Struct[Any] | None:

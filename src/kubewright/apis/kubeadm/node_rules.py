@@ -8,8 +8,7 @@ from typing import Final
 
 from kubewright.apis import formats, urls
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
-from kubewright.apis.kubeadm.rules import Problems
-from kubewright.apis.walking import did_you_mean
+from kubewright.apis.walking import Problems, did_you_mean
 from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted, shown_url
 

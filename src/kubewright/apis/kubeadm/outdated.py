@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis.kubeadm.features import AVAILABLE
-from kubewright.apis.kubeadm.rules import Problems
 from kubewright.apis.kubeadm.types import HostPathMount
+from kubewright.apis.walking import Problems
 from kubewright.base.nearest import did_you_mean
 from kubewright.base.quoting import quoted
 

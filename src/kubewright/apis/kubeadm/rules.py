@@ -7,7 +7,7 @@ docs/compat/config.md has a row for each.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kubewright.apis import formats, subnets, urls
@@ -22,12 +22,10 @@ from kubewright.apis.kubeadm.types import (
     ExternalEtcd,
 )
 from kubewright.apis.scalars import is_token
-from kubewright.apis.walking import HIDDEN, did_you_mean
+from kubewright.apis.walking import HIDDEN, Problems, did_you_mean
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
 from kubewright.base.quoting import quoted, shown_url
-
-Problems = Iterator[tuple[str, object]]
 
 KEY_ALGORITHMS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")

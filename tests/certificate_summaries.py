@@ -35,7 +35,7 @@ def of_certificate(certificate: Certificate, *, authorities: Mapping[str, Certif
         "subject": _attributes(certificate.subject),
         "issuer": _attributes(certificate.issuer),
         "serial_bits_max63": 1 <= certificate.serial < 1 << 63,
-        "signature_algorithm": native.signature_algorithm_oid._name,  # noqa: SLF001 (the library's table of names is not public)
+        "signature_algorithm": native.signature_algorithm_oid._name,
         "public_key": _public_key(certificate.key_kind),
         "validity_seconds": int(certificate.lifetime.total_seconds()),
         "extensions": [_extension(extension) for extension in native.extensions],
@@ -67,7 +67,7 @@ def _attributes(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _extension(extension: x509.Extension[Any]) -> dict[str, object]:
-    name = extension.oid._name  # noqa: SLF001 (as above)
+    name = extension.oid._name
     summarise = _EXTENSIONS.get(name)
     value = summarise(extension.value) if summarise else {"value": None}
     return {"name": name, "critical": extension.critical, **value}
@@ -91,7 +91,7 @@ def _authority_identifier(value: x509.AuthorityKeyIdentifier) -> dict[str, objec
 
 _EXTENSIONS: Final[Mapping[str, Callable[[Any], dict[str, object]]]] = {
     "keyUsage": _key_usage,
-    "extendedKeyUsage": lambda value: {"value": [usage._name for usage in value]},  # noqa: SLF001 (as above)
+    "extendedKeyUsage": lambda value: {"value": [usage._name for usage in value]},
     "basicConstraints": lambda value: {"value": {"ca": value.ca, "path_length": value.path_length}},
     "subjectKeyIdentifier": lambda value: {"value_bytes": len(value.digest)},
     "authorityKeyIdentifier": _authority_identifier,
