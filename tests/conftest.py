@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 import pytest
 from hypothesis import settings
 
-from kubewright.base import secrecy
+from kubewright.base import masking
 
 asyncio.set_event_loop(None)
 settings.register_profile("kubewright", deadline=None)
@@ -37,7 +37,7 @@ pytest_plugins = ["matrices", "skips", "seconds", "lanes", "other_user", *([] if
 @pytest.fixture(autouse=True)
 def no_secret_is_known():
     """What one test has read is no secret in the next."""
-    secrecy.forget()
+    masking.forget()
 
 
 @pytest.fixture(autouse=True)

@@ -61,7 +61,7 @@ TABLES: Final = {
         ("tests/unit/pki/test_reference_certificates.py", "tests/unit/pki/test_certificate_table.py", _INIT_CASES, "tests/unit/pki"),
     ),
     "rules": Table(
-        ("apis/kubeadm/validation.py", "apis/kubeadm/node_validation.py"),
+        ("apis/kubeadm/validation.py", "apis/kubeadm/validation.py"),
         frozenset({"Rule"}),
         ("tests/unit/apis/test_validation_verdicts.py", "tests/unit/apis"),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubewright.base.events import Warned
 from kubewright.base.records import dataclass, replace
-from kubewright.base.waiting import InstantWaiter
+from kubewright.base.wait import InstantWaiter
 from kubewright.host.decisions import roots
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost

@@ -6,7 +6,7 @@ Importing this package loads nothing: each name is imported when it is first use
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from kubewright.apis.detected import Detected
+    from kubewright.apis.machine import Detected
     from kubewright.base.errors import KubewrightError
     from kubewright.base.yaml import dump as dump_yaml
     from kubewright.kube.client import KubeClient
@@ -40,7 +40,7 @@ __all__ = [
 
 _HOMES = {
     "BootstrapTokenString": "kubewright.tokens.strings:BootstrapTokenString",
-    "Detected": "kubewright.apis.detected:Detected",
+    "Detected": "kubewright.apis.machine:Detected",
     "KubeClient": "kubewright.kube.client:KubeClient",
     "KubewrightError": "kubewright.base.errors:KubewrightError",
     "LocalCluster": "kubewright.local.cluster:LocalCluster",

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kubewright import binaries
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.level import KUBERNETES
 from kubewright.cli import certs
 from kubewright.cli.main import main

@@ -8,10 +8,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kubewright.apis import scalars
-from kubewright.apis.amounts import Amount
 from kubewright.apis.kubelet_fields import KUBELET
 from kubewright.apis.kubeproxy import KUBE_PROXY
-from kubewright.apis.scalars import Kind
+from kubewright.apis.scalars import Amount, Kind
 from kubewright.apis.schema import List, Map, Plain, Pointer
 
 TEXTS = st.sampled_from(

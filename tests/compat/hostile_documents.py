@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kubewright.apis.kubeadm import v1beta3
-from kubewright.apis.kubeadm.explaining import COMPONENTS, ROOTS
+from kubewright.apis.kubeadm.explanations import COMPONENTS, ROOTS
 from kubewright.apis.scalars import Kind
 from kubewright.apis.schema import List, Map, Normalised, Only, Plain, Pointer, Struct
 

@@ -11,7 +11,7 @@ from arena import File
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.pki import bundles, csr, keys, pairs, pem
+from kubewright.pki import certificates, csr, keys, pem
 
 NEAR = 60
 """How many seconds of a certificate's life the pace of a run may take: it begins with its CA and ends counted from its own signing."""
@@ -61,8 +61,8 @@ def _content(path: str, entry: File, files: Mapping[str, File], found: Descripti
 
 
 def _certificate(path: str, text: bytes, files: Mapping[str, File], found: Description) -> dict[str, Any]:
-    authorities = {name: bundles.parse(file.content)[0] for name, file in files.items() if name.endswith("ca.crt")}
-    shown = summaries.of_certificate(bundles.parse(text)[0], authorities=authorities)
+    authorities = {name: certificates.parse(file.content)[0] for name, file in files.items() if name.endswith("ca.crt")}
+    shown = summaries.of_certificate(certificates.parse(text)[0], authorities=authorities)
     life = shown.pop("validity_seconds")
     assert isinstance(life, int)
     found.lives[path] = life
@@ -70,7 +70,7 @@ def _certificate(path: str, text: bytes, files: Mapping[str, File], found: Descr
 
 
 def _fit(certificate: bytes, key: bytes) -> bool:
-    return pairs.fits(bundles.parse(certificate)[0], keys.load(key, source="key"))
+    return certificates.fits(certificates.parse(certificate)[0], keys.load(key, source="key"))
 
 
 def _kubeconfig(path: str, text: bytes, files: Mapping[str, File], found: Description) -> object:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from certs_beside import find_kubeadm
 
-from kubewright.apis.detected import Detected
+from kubewright.apis.machine import Detected
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, RecordingReporter

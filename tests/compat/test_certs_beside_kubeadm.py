@@ -12,7 +12,7 @@ from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
 import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.lifecycle.certs import rows
-from kubewright.pki import bundles, certificates, csr, keys, pairs, pem
+from kubewright.pki import certificates, csr, keys, pem
 
 EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"
 CONFIG = ("--config", "/kubeadm.yaml")
@@ -77,7 +77,7 @@ def test_with_an_external_etcd_the_same_rows_are_shown(machines):
 
 
 def summary(text: bytes) -> dict[str, object]:
-    return {"blocks": [block.label for block in pem.blocks(text, source="x")], **summaries.of_certificate(bundles.parse(text)[0])}
+    return {"blocks": [block.label for block in pem.blocks(text, source="x")], **summaries.of_certificate(certificates.parse(text)[0])}
 
 
 def tree(root):
@@ -92,7 +92,7 @@ def tree(root):
 def fields(name, text, base):
     if name.endswith(".crt"):
         key = base / name.replace(".crt", ".key")
-        fits = key.exists() and pairs.fits(certificates.first(text, source=name), keys.load(key.read_bytes(), source=name))
+        fits = key.exists() and certificates.fits(certificates.first(text, source=name), keys.load(key.read_bytes(), source=name))
         return {**summary(text), "fits": fits}
     if name.endswith(".key"):
         return summaries.of_key(text, source=name)
@@ -100,7 +100,7 @@ def fields(name, text, base):
         return {}
     document = yaml.load(text)
     user = document["users"][0]["user"]
-    pair = pairs.of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source=name)
+    pair = certificates.pair_of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source=name)
     document["users"][0]["user"] = {**summary(pair.certificate_pem()), "kind": pair.key.kind, "keys": list(user)}
     return {"order": list(document), "document": document}
 
@@ -149,7 +149,7 @@ def test_a_bundle_is_kept_where_kubeadm_cuts_it(machines):
     for root in (machines.ours, machines.theirs):
         document = yaml.load((root / "etc/kubernetes/admin.conf").read_bytes())
         embedded.append(base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]))
-    assert [len(bundles.parse(text)) for text in embedded] == [2, 1]
+    assert [len(certificates.parse(text)) for text in embedded] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,9 @@ def test_a_users_kubeconfig_is_the_same(machines, argv, endpoint):
     for document in documents:
         user = document["users"][0]["user"]
         if "client-certificate-data" in user:
-            pair = pairs.of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source="x")
+            pair = certificates.pair_of(
+                base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source="x"
+            )
             shown = summary(pair.certificate_pem())
             lives.append(shown.pop("validity_seconds"))  # it begins with the CA and ends counted from the run
             document["users"][0]["user"] = {**shown, "kind": pair.key.kind}

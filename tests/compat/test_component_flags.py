@@ -11,7 +11,7 @@ from flag_collecting import Found
 from kubewright import binaries
 from kubewright.base.level import KUBERNETES
 from kubewright.base.versions import OWN
-from kubewright.manifests.component_flags import ComponentFlags, flags_of
+from kubewright.manifests.extra_arguments import ComponentFlags, flags_of
 
 LINES = dict.fromkeys(flag_collecting.KUBERNETES, OWN.line) | {"etcd": "3.6"}
 

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from kubewright import binaries
-from kubewright.apis.component_gates import KNOWN, LOCKED
+from kubewright.apis.feature_gates import KNOWN, LOCKED
 from kubewright.base.level import KUBERNETES
 
 SHOWN = re.compile(r"\b(?:kube:)?([A-Z]\w+)=true\|false")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.apis.detected import Detected
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.cli import commands, config
 from kubewright.cli.main import main

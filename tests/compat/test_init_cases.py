@@ -15,8 +15,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 import certificate_summaries as summaries
-from kubewright.apis.detected import Detected
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
@@ -33,7 +32,7 @@ from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine as Whole
-from kubewright.pki import bundles, certificates, keys, pairs, pem
+from kubewright.pki import certificates, keys, pem
 from operation_kit import Below, NoCluster, run_phases
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases"
@@ -197,7 +196,7 @@ def authorities(run):
 
 
 def summary_of_certificate(text, run):
-    found = bundles.parse(text)[0]
+    found = certificates.parse(text)[0]
     begin = certificates.first(run.file("ca.crt"), source="ca.crt").not_before
     return {
         "pem_blocks": [block.label for block in pem.blocks(text, source="text")],
@@ -210,7 +209,7 @@ def summary_of_file(name, run):
     text, mode = run.file(name), f"{run.mode(name):04o}"
     if name.endswith(".crt"):
         key = run.files.get(name.replace(".crt", ".key"))
-        fits = pairs.fits(certificates.first(text, source=name), keys.load(key[1], source=name)) if key else "absent"
+        fits = certificates.fits(certificates.first(text, source=name), keys.load(key[1], source=name)) if key else "absent"
         return {"mode": mode, **summary_of_certificate(text, run), "matching_key_file": fits}
     if name.endswith(".key"):
         return {"mode": mode, **summaries.of_key(text, source=name)}
@@ -239,11 +238,11 @@ def summary_of_kubeconfig(name, run):
     end = certificates.first(run.file("apiserver.crt"), source="apiserver.crt").not_after
     user["client-certificate-data"] = {
         **summary_of_certificate(certificate, run),
-        "not_after_minus_apiserver_crt_not_after_seconds": int((bundles.parse(certificate)[0].not_after - end).total_seconds()),
+        "not_after_minus_apiserver_crt_not_after_seconds": int((certificates.parse(certificate)[0].not_after - end).total_seconds()),
     }
     user["client-key-data"] = {
         **summaries.of_key(key, source="text"),
-        "matches_certificate": pairs.fits(bundles.parse(certificate)[0], keys.load(key, source="text")),
+        "matches_certificate": certificates.fits(certificates.parse(certificate)[0], keys.load(key, source="text")),
     }
     return {"mode": f"{run.mode(name):04o}", "top_level_key_order": list(document), "content": document}
 

@@ -14,7 +14,7 @@ from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.randomness import SystemRandom
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources
-from kubewright.pki import pairs
+from kubewright.pki import certificates
 
 
 class Earliest(SystemRandom):
@@ -42,7 +42,7 @@ async def test_certificates_rotate_while_the_node_stays_ready(tmp_path: Path, tm
                 while agent.client.access.identity == before:
                     await asyncio.sleep(0.05)
             files = sorted(pki.glob("kubelet-client-2*.pem"))
-            old, new = (pairs.parse(path.read_bytes(), source=str(path)).leaf for path in files[:2])
+            old, new = (certificates.parse_pair(path.read_bytes(), source=str(path)).leaf for path in files[:2])
             assert new.not_after > old.not_after
             node = await agent.client.get(resources.NODE, "turn-1")
             assert any(row["type"] == "Ready" and row["status"] == "True" for row in node["status"]["conditions"])

@@ -7,12 +7,12 @@ import json
 import policy_collecting
 
 from kubewright.kube.client import KubeClient
-from kubewright.manifests import bootstrap_policy
+from kubewright.manifests import rbac
 
 
 def test_the_table_is_what_the_api_server_makes(admin: KubeClient) -> None:
     made = policy_collecting.collect(admin)
-    known = [json.loads(line) for line in bootstrap_policy.text().splitlines()]
+    known = [json.loads(line) for line in rbac.bootstrap_policy_text().splitlines()]
     assert len(made) == 12
     assert [row for row in known if row not in made] == []
     assert [row for row in made if row not in known] == []

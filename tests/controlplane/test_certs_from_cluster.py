@@ -7,10 +7,8 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import AlreadyExists, NotFound

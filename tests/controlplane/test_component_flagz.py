@@ -8,7 +8,7 @@ import pytest
 
 from kubewright.base.versions import OWN
 from kubewright.kube.client import KubeClient
-from kubewright.manifests.component_flags import flags_of
+from kubewright.manifests.extra_arguments import flags_of
 
 
 @pytest.fixture(scope="module")

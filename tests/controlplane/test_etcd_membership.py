@@ -14,7 +14,7 @@ from kubewright.base.change import Action
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
-from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import (
     LearnerNotInSync,
     MemberExists,

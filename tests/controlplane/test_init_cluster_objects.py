@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+from kubewright.apis.machine import Addresses, Detected
 from kubewright.base import yaml
 from kubewright.base.change import Lifetime
 from kubewright.base.clock import FakeClock
@@ -20,7 +19,7 @@ from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.host.decisions import roots
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost

@@ -15,7 +15,7 @@ from kubewright.base.change import Action
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, TrustError
 from kubewright.base.events import SilentReporter
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.discovery import csr, token
 from kubewright.http import loop
 from kubewright.kube import resources
@@ -29,7 +29,7 @@ from kubewright.kube.recording import RecordingKube
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import Pin, PinMismatch, pin
-from kubewright.tokens import cluster_info, jws
+from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import parse
 
 OBJECTS = Path(__file__).parents[1] / "data" / "reference" / "cluster-objects"
@@ -185,7 +185,7 @@ def bootstrapped(apiserver, admin: KubeClient) -> None:
         },
     }
     plain = cluster_info.config_map(server=apiserver.url, ca_pem=apiserver.ca_pem)
-    signatures = {f"jws-kubeconfig-{TOKEN.id}": jws.sign(plain["data"]["kubeconfig"], TOKEN)}
+    signatures = {f"jws-kubeconfig-{TOKEN.id}": cluster_info.detached_signature(plain["data"]["kubeconfig"], TOKEN)}
     rbac, group = "rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
     for body in (
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-public"}},

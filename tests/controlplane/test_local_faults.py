@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from local_kit import COMPONENTS, Bench, Ran, address_of, bench, eventually, leftovers, program
 
-from kubewright.apis.addresses import Ports
+from kubewright.apis.machine import Ports
 from kubewright.base.errors import BinariesError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import fields

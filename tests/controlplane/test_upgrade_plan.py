@@ -16,7 +16,7 @@ from server_kit import api_server
 
 from kubewright import binaries
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.level import KUBERNETES

@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from testbed.machine import Machine
 
-from kubewright.manifests import bootstrap_policy
+from kubewright.manifests import rbac
 
 State = dict[str, Any]
 
@@ -145,7 +145,7 @@ _KINDS: Final = (
 )
 _ADMIN: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 _OURS: Final = {"coredns", "kube-proxy"}
-_RACED: Final = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in bootstrap_policy.objects()}
+_RACED: Final = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in rbac.bootstrap_policy()}
 """What init makes if it comes before the API server, which makes the same a second after its start."""
 _LATER: Final = (
     "deployment.kubernetes.io/",

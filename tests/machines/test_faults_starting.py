@@ -15,7 +15,7 @@ from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kub
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
-from kubewright.manifests.kubelet_unit import DROP_IN, FILES, HEADER, UNIT
+from kubewright.manifests.kubelet import DROP_IN, UNIT, UNIT_FILES, UNIT_HEADER
 
 ETCD_IMAGE = "registry.k8s.io/etcd:3.6.8-0"
 NO_UNIT = f"systemctl disable -q --now kubelet; rm -rf {UNIT} {DROP_IN.parent}; systemctl daemon-reload"
@@ -104,7 +104,7 @@ def test_swap_keeps_a_kubelet_from_starting(bed: Bed, failed: Mapping[str, Ended
 def test_a_unit_is_installed_where_no_package_has_brought_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
     machine = bed["swap"]
     assert failed["swap"].code == 1
-    assert [machine.run("head", "-n1", str(path)).out.strip() for path in FILES] == [HEADER, HEADER]
+    assert [machine.run("head", "-n1", str(path)).out.strip() for path in UNIT_FILES] == [UNIT_HEADER, UNIT_HEADER]
     assert machine.run("systemctl", "is-enabled", "kubelet").out.strip() == "enabled"
     finished(machine)
 

@@ -20,7 +20,7 @@ RULES = "nft list tables | grep kube-proxy; iptables-save | grep KUBE-; ip6table
 LEARNER = """\
 import sys
 from pathlib import PurePosixPath
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.host.real import RealHost
 from kubewright.lifecycle import etcd_access

@@ -13,7 +13,7 @@ from testbed.bed import Parts
 
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import BearerToken
-from kubewright.manifests import bootstrap_policy
+from kubewright.manifests import rbac
 from matrices import Matrix
 
 Clients = Mapping[str, Mapping[str, KubeClient]]
@@ -64,7 +64,7 @@ RACED = {
     # and what it and the scheduler may do
     **{
         f"{one['kind']} {one['metadata'].get('namespace', '-')}/{one['metadata']['name']}": ([SERVER], [OURS])
-        for one in bootstrap_policy.objects()
+        for one in rbac.bootstrap_policy()
     },
 }
 """Those of which init makes only what is not there yet, as the API server and the controller manager do: whoever comes first writes them."""

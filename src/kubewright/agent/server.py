@@ -30,10 +30,10 @@ from kubewright.http.tls import Clients, Peer
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.pki import certificates, issuing, keys
-from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import Names
 from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import LoadedAuthority
 from kubewright.pki.table import Usage
 
 _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubewright.apis.amounts import AMOUNT
-from kubewright.apis.scalars import FLAG, MOMENT, TEXT, Text
+from kubewright.apis.scalars import AMOUNT, FLAG, MOMENT, TEXT, Text
 from kubewright.apis.schema import Field, Plain, Pointer
 
 TAINT: Final = Plain((Field("key", TEXT, keep=True), Field("value", TEXT), Field("effect", TEXT, keep=True), Field("timeAdded", MOMENT)))

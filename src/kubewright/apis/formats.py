@@ -1,7 +1,7 @@
-"""Forms of single values, with kubeadm's verdict on each: names, addresses, host and port, image repositories.
+"""Forms of single values, with kubeadm's verdict on each: names, addresses, host and port, image repositories, subnets, URLs.
 
-Upstream: apimachinery `validation`, k8s.io/utils `net` (the "sloppy" parsers, which allow leading zeros), Go's `net.SplitHostPort`,
-distribution's reference grammar.
+Upstream: apimachinery `validation`, k8s.io/utils `net` (the "sloppy" parsers, which allow leading zeros), Go's `net.SplitHostPort` and
+`net/url.Parse` (Go 1.26), distribution's reference grammar.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import Final
+from urllib.parse import unquote
 
+from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -105,3 +106,126 @@ def is_port(text: str) -> bool:
 def is_image_repository(text: str) -> bool:
     """Tell whether `TEXT/name:tag` is a valid image reference."""
     return _IMAGE_NAME.fullmatch(f"{text}/name") is not None
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+API_SERVER_INDEX: Final = 1
+DNS_INDEX: Final = 10
+_MOST: Final = 10
+"""More than two are never valid, and a text may hold a million."""
+_MASK: Final = Pattern(r"0*([0-9]{1,3})", re.ASCII)
+
+
+def subnets(text: str) -> list[Network]:
+    """Read a comma-separated list of CIDRs without blanks. Raises ValueError, naming the one that cannot be read."""
+    parts = text.split(",", _MOST)
+    if len(parts) > _MOST:
+        raise ValueError(f"more than {_MOST} CIDRs")
+    return [_network(part) for part in parts]
+
+
+def _network(text: str) -> Network:
+    host, slash, mask = text.partition("/")
+    base, bits = address(host), _MASK.fullmatch(mask)
+    if not slash or base is None or bits is None:
+        raise ValueError(f"{quoted(text)} is not a CIDR")
+    if ":" in host and base.version == 4:  # written as ::ffff:a.b.c.d, and an IPv6 range to Go
+        base = ipaddress.IPv6Address((0xFFFF << 32) + int(base))
+    if int(bits[1]) > base.max_prefixlen:
+        raise ValueError(f"{quoted(text)} is not a CIDR; the mask of an IPv{base.version} range is at most {base.max_prefixlen}")
+    return ipaddress.ip_network((base, int(bits[1])), strict=False)
+
+
+def subnet_family(network: Network) -> int:
+    """Return 4 or 6. A range of IPv4 addresses mapped into IPv6 is of family 4, as in Go."""
+    return 4 if network.version == 4 or network.network_address.ipv4_mapped is not None else 6
+
+
+def address_at(network: Network, index: int) -> IPAddress:
+    """Return the address with a number, counted from the network's own. Raises ValueError outside of the network."""
+    if index >= network.num_addresses:
+        raise ValueError(f"{network} has no address number {index}")
+    return network.network_address + index
+
+
+def service_address(service_subnet: str, index: int) -> IPAddress:
+    """Return an address of the first service CIDR: number 1 is the API server's, number 10 is DNS. Raises ValueError."""
+    return address_at(subnets(service_subnet)[0], index)
+
+
+_CONTROL: Final = Pattern(r"[\x00-\x1f\x7f]")
+_SCHEME: Final = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
+_PORT: Final = Pattern(r"(?::[0-9]*)?", re.ASCII)
+_USER: Final = Pattern(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+# In a host only bytes beyond ASCII and the percent sign itself may be written with a percent sign.
+_URL_HOST: Final = Pattern(r"""(?:[A-Za-z0-9._~!$&'()*+,;=:<>"\[\]-]|[^\x00-\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*""")
+_BAD_ESCAPE: Final = Pattern(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
+
+
+def url_scheme(text: str) -> str:
+    """Return the scheme of a URL in lower case, '' for a relative one. Raises ValueError where Go's parser fails."""
+    head, _, fragment = text.partition("#")
+    if _CONTROL.search(head):
+        raise ValueError("it holds a control character")
+    if head.startswith(":"):
+        raise ValueError("the scheme is missing before the colon")
+    found = _SCHEME.match(head)
+    scheme = found[1].lower() if found else ""
+    rest = (head[found.end() :] if found else head).partition("?")[0]
+    opaque = bool(scheme) and not rest.startswith("/")
+    if not opaque:
+        _check_hierarchy(rest, scheme)
+    if _BAD_ESCAPE.search(fragment):
+        raise ValueError("it holds a percent sign without two hexadecimal digits")
+    return scheme
+
+
+def url_path(text: str) -> str:
+    """Return the path of a URL that `scheme_of` can read, decoded; '' where it has none (`file:name`)."""
+    rest = text.partition("#")[0].partition("?")[0].partition(":")[2]
+    if rest.startswith("//"):
+        _, slash, path = rest[2:].partition("/")
+        return unquote(slash + path)
+    return unquote(rest) if rest.startswith("/") else ""
+
+
+def _check_hierarchy(rest: str, scheme: str) -> None:
+    if not scheme and ":" in rest.partition("/")[0]:
+        raise ValueError("the first part holds a colon, but is no scheme")
+    if rest.startswith("//") and (scheme or not rest.startswith("///")):
+        authority, _, path = rest[2:].partition("/")
+        _check_authority(authority, scheme)
+    else:
+        path = rest
+    if _BAD_ESCAPE.search(path):
+        raise ValueError("it holds a percent sign without two hexadecimal digits")
+
+
+def _check_authority(authority: str, scheme: str) -> None:
+    user, at, host = authority.rpartition("@")
+    if at and _USER.fullmatch(user) is None:
+        raise ValueError("the user part holds a character that is not allowed")
+    literal = host.rpartition("]")
+    if "[" in host and (not host.startswith("[") or host.rfind("[") > 0 or not literal[1]):
+        raise ValueError("the address in brackets is not complete")
+    if host.startswith("["):
+        _check_literal(literal[0][1:])
+        port = literal[2]
+    else:
+        colon = host.find(":") if scheme in {"http", "https"} else host.rfind(":")
+        port = host[colon:] if colon >= 0 else ""
+    if _PORT.fullmatch(port) is None:
+        raise ValueError(f"{quoted(port[:20])} is not a port")
+    if not host.startswith("[") and _URL_HOST.fullmatch(host) is None:
+        raise ValueError("the host holds a character that is not allowed")
+
+
+def _check_literal(text: str) -> None:
+    address, _, zone = text.partition("%25")
+    if "%" in address:
+        raise ValueError("the address in brackets is not complete")
+    try:
+        ipaddress.IPv6Address(f"{address}%{zone}" if zone else address)
+    except ValueError:
+        raise ValueError(f"{quoted(text[:50])} in brackets is not an IPv6 address") from None

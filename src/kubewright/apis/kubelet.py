@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis.components import Default, fill
+from kubewright.apis.findings import Place
+from kubewright.apis.formats import DNS_INDEX, service_address
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
 from kubewright.apis.kubelet_fields import KUBELET
-from kubewright.apis.subnets import DNS_INDEX, service_address
-from kubewright.apis.walking import Place
 
 API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
 KIND: Final = "KubeletConfiguration"
@@ -25,10 +25,10 @@ def decode(value: object, at: Place) -> dict[str, Any]:
 
     What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
     """
-    from kubewright.apis import component_rules, kubelet_rules  # for files that hold this kind
+    from kubewright.apis import components, kubelet_rules
 
     found = dict(KUBELET.decode(value, at))
-    component_rules.warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
+    components.warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
     return found
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubewright.apis.amounts import AMOUNT
 from kubewright.apis.components import LOGGING, fields_of
 from kubewright.apis.core import TAINT
-from kubewright.apis.scalars import FLAG, FLOAT64, INT32, INT64, SPAN, TEXT
+from kubewright.apis.scalars import AMOUNT, FLAG, FLOAT64, INT32, INT64, SPAN, TEXT
 from kubewright.apis.schema import Field, List, Map, Plain, Pointer
 
 _X509: Final = Plain((Field("clientCAFile", TEXT),))

@@ -11,9 +11,10 @@ import struct
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
-from kubewright.apis.walking import HIDDEN, Place
+from kubewright.apis.findings import HIDDEN, Place
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
+from kubewright.base.quantity import Quantity
 
 _RFC3339: Final = Pattern(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TOKEN: Final = Pattern(r"[a-z0-9]{6}\.[a-z0-9]{16}", re.ASCII)
@@ -261,3 +262,26 @@ SPAN: Final = Span()
 LOG_SPAN: Final = LogSpan()
 MOMENT: Final = Moment()
 TOKEN: Final = Token()
+
+
+class Amount(Kind):
+    """A resource.Quantity, kept as text in its canonical form. Never left out by omitempty: it is a struct."""
+
+    is_struct = True
+    expected = 'a quantity such as "100m" or "2Gi"'
+
+    def read(self, value: Any, at: Place) -> str:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            at.wrong_type(self.expected, value)
+            return self.zero()
+        try:
+            return str(Quantity.parse(value if isinstance(value, str) else str(FLOAT64.encode(value))))
+        except (ValueError, OverflowError):
+            at.invalid(f"expected {self.expected}", value)
+            return self.zero()
+
+    def zero(self) -> str:
+        return "0"
+
+
+AMOUNT: Final = Amount()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from kubewright.apis.findings import Place
 from kubewright.apis.scalars import Kind
-from kubewright.apis.walking import Place
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 

@@ -9,10 +9,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis.amounts import AMOUNT
-from kubewright.apis.scalars import FLAG, INT32, INT64, MOMENT, TEXT, Kind
+from kubewright.apis.findings import Place
+from kubewright.apis.scalars import AMOUNT, FLAG, INT32, INT64, MOMENT, TEXT, Kind
 from kubewright.apis.schema import Field, List, Map, Plain, Pointer
-from kubewright.apis.walking import Place
 from kubewright.base.records import dataclass
 
 _TABLE: Final = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted
 
 NANOSECOND: Final = 1
 SECOND: Final = 1_000_000_000

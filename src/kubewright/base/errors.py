@@ -36,6 +36,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # `typing` costs as much as the rest of a cheap command; type checkers know this name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Final
 
     from kubewright.base.fields import FieldError
 
@@ -230,3 +231,27 @@ class TooManyRequests(StatusError):
 
 class ServerError(StatusError):
     """5xx: the server failed or is not ready."""
+
+
+SIGHUP: Final = 1
+SIGINT: Final = 2
+SIGTERM: Final = 15
+"""Numbers, not `signal.Signals`: cheap commands have no time to load `enum`."""
+
+_NAMES: Final = {SIGHUP: "SIGHUP", SIGTERM: "SIGTERM"}
+
+
+class Stopped(KeyboardInterrupt):
+    """This process got the signal `number`, which asks it to end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def interruption(stop: KeyboardInterrupt, *, remedy: str, phase: str | None = None) -> Interrupted:
+    """Return the error of a command that was stopped in a phase, or outside of any."""
+    number = stop.number if isinstance(stop, Stopped) else SIGINT
+    by = f" by {_NAMES[number]}" if number in _NAMES else ""
+    where = f" in phase {phase}" if phase else ""
+    return Interrupted(f"interrupted{by}{where}", remedy=remedy, number=number)

@@ -1,15 +1,94 @@
-"""Keeping secrets out of whatever people see: diffs, logs, plans, errors. Works on text, also on lines of a unified diff."""
+"""Secrets: those that this process has read, and how they are kept out of diffs, logs, plans and errors.
+
+Code that reads a secret gives it to `remember`. Masking works on text, also on lines of a unified diff.
+"""
 
 from __future__ import annotations
 
 import base64
 import functools
 import re
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kubewright.base import secrecy
 from kubewright.base.patterns import Pattern
+
+SHORTEST: Final = 6
+"""Characters of a value that is kept: a shorter one would blot out ordinary text."""
+MOST: Final = 256
+"""Values that are kept; of a daemon with thousands of identities the latest."""
+
+_FIELDS: Final = frozenset(
+    {
+        *("token", "tlsBootstrapToken", "certificateKey", "password", "client-key-data", "bearerToken", "id-token", "refresh-token"),
+        "token-secret",
+    }
+)
+WORDS: Final = ("passw", "passphrase", "secret", "token", "credential", "_key", "apikey")
+_ID_LENGTH, _SECRET_LENGTH = 6, 16
+_lock: Final = threading.Lock()
+_known: tuple[str, ...] = ()  # one process, one set of secrets, as with its log
+
+
+def remember(value: str) -> str:
+    """Keep a secret that was read, from any thread, and return it as it is."""
+    global _known
+    text = value.strip()
+    if len(text) >= SHORTEST and text not in _known:
+        with _lock:
+            _known = (*_known, text)[-MOST:]
+    return value
+
+
+def remember_token(text: str) -> str:
+    """Keep a token that was read, and return it. Of a bootstrap token the half behind the dot is secret: the id is the name of an object."""
+    id_, dot, secret = text.strip().partition(".")
+    if dot or len(id_) != _ID_LENGTH:
+        remember(secret if (len(id_), len(secret)) == (_ID_LENGTH, _SECRET_LENGTH) else text)
+    return text
+
+
+def remember_within(document: object) -> None:
+    """Keep what a document has in the fields that hold secrets, and in environment variables with telling names."""
+    left, seen = [document], set[int]()
+    while left:
+        node = left.pop()
+        if isinstance(node, Mapping) and id(node) not in seen:
+            seen.add(id(node))
+            _remember_fields(node)
+            left += node.values()
+        elif isinstance(node, list) and id(node) not in seen:
+            seen.add(id(node))
+            left += node
+
+
+def _remember_fields(node: Mapping[object, object]) -> None:
+    for name, value in node.items():
+        if name in _FIELDS and isinstance(value, str):
+            remember_token(value) if name == "token" else remember(value)
+    name, value = node.get("name"), node.get("value")
+    if isinstance(name, str) and isinstance(value, str) and tells_of_a_secret(name):
+        remember(value)
+
+
+def tells_of_a_secret(name: str) -> bool:
+    """Whether the name of an environment variable says that its value is a secret. Flags of programs, with hyphens, are none."""
+    lowered = name.lower()
+    return "-" not in lowered and any(word in lowered for word in WORDS)
+
+
+def known() -> tuple[str, ...]:
+    """Return what was kept, the oldest first."""
+    return _known
+
+
+def forget() -> None:
+    """Forget everything; for tests."""
+    global _known
+    with _lock:
+        _known = ()
+
 
 MASK: Final = "<masked>"
 
@@ -51,8 +130,8 @@ _FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
 
 # Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name. Flags of components,
 # which have names and values too, have hyphens in their names: paths of key files stay readable.
-_SECRET_WORDS: Final = Pattern("(?i)" + "|".join(secrecy.WORDS))
-_SECRET_NAME: Final = rf"(?i:[a-z0-9_.]*(?:{'|'.join(secrecy.WORDS)})[a-z0-9_.]*)"
+_SECRET_WORDS: Final = Pattern("(?i)" + "|".join(WORDS))
+_SECRET_NAME: Final = rf"(?i:[a-z0-9_.]*(?:{'|'.join(WORDS)})[a-z0-9_.]*)"
 _BODY_LINE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*)[A-Za-z0-9+/]{4,}={0,2}$")
 _VARIABLE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*(?:- +)?value:[ \t]+)\S.*(?:\n(?![-+ ]?[ \t]*(?:- +)?value:).*)*")
 
@@ -148,7 +227,7 @@ def mask(text: str) -> str:
     Private keys, tokens (the id stays), kubeconfig credentials, data of Secrets, certificate keys, user information in URLs, environment
     variables with telling names.
     """
-    text = _without(text, secrecy.known())
+    text = _without(text, known())
     if "ecret" in text and _SECRET_KIND.search(text):
         text = "".join(_mask_secret_data(part) if _SECRET_KIND.search(part) else part for part in _SEPARATOR.split(text))
     for hints, pattern, replacement in _RULES:
@@ -167,7 +246,7 @@ class Masker:
 
     def register(self, value: str | bytes) -> None:
         """Hide a value from now on. One of fewer than six characters is not registered: it would blot out ordinary text."""
-        if len(value.strip()) >= secrecy.SHORTEST:
+        if len(value.strip()) >= SHORTEST:
             self._values = (*self._values, value)
 
     def __call__(self, text: str) -> str:
@@ -183,7 +262,7 @@ def _without(text: str, values: Iterable[str | bytes]) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=2 * secrecy.MOST)
+@functools.lru_cache(maxsize=2 * MOST)
 def _forms(value: str | bytes) -> tuple[str, ...]:
     """Return how a value may stand in a text: itself, its lines, quoted as JSON (twice, and as Go does) or in a URL, in hex of either case, in base64.
 
@@ -205,7 +284,7 @@ def _forms(value: str | bytes) -> tuple[str, ...]:
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             whole = encode(one).decode()
             plain |= {whole, whole.rstrip("="), *(_inner(encode, one, before) for before in range(3))}
-    return tuple(form for form in plain if len(form) >= secrecy.SHORTEST and form not in MASK)
+    return tuple(form for form in plain if len(form) >= SHORTEST and form not in MASK)
 
 
 def _inner(encode: Callable[[bytes], bytes], raw: bytes, before: int) -> str:

@@ -7,8 +7,8 @@ import functools
 import re
 from typing import Final
 
+from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted
 from kubewright.base.records import dataclass
 
 _NANO: Final = 1_000_000_000

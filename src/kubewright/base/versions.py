@@ -8,7 +8,7 @@ from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.base.level import KUBERNETES
-from kubewright.base.quoting import quoted
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
 
 _SEMANTIC: Final = re.compile(

@@ -14,7 +14,7 @@ from typing import Final
 from kubewright.base.clock import Clock
 from kubewright.base.errors import DiskFull, HostError
 from kubewright.base.events import Reporter
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.binaries.settings import CACHE_VARIABLE
 from kubewright.host import paths
 from kubewright.host.locks import Lock

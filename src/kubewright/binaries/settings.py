@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.errors import UsageError
-from kubewright.base.quoting import quoted, shown_url
+from kubewright.base.messages import quoted, shown_url
 from kubewright.base.records import dataclass, field
 
 DIRECTORY_VARIABLE: Final = "KUBEWRIGHT_BINARIES_DIR"

@@ -10,9 +10,8 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import DEFAULT_CERTIFICATE_VALIDITY, ClusterConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import events, yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
@@ -35,7 +34,7 @@ from kubewright.lifecycle.certs.places import Places
 from kubewright.lifecycle.certs.users import Person
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.machine import LOCK, lock_directory
-from kubewright.pki.renewing import Terms
+from kubewright.pki.renewal import Terms
 
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
 _RESTART: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path, PurePosixPath
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.errors import CertificateError
 from kubewright.host.files import Files
 from kubewright.http.proxies import Proxies

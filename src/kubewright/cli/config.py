@@ -11,10 +11,9 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
 from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
 from kubewright.base.records import asdict
 from kubewright.base.yaml.preloading import preload
@@ -23,7 +22,7 @@ from kubewright.cli.parser import Parsed
 from kubewright.lifecycle.configuration import read_documents
 
 if TYPE_CHECKING:
-    from kubewright.apis.kubeadm.explaining import Explanation
+    from kubewright.apis.kubeadm.explanations import Explanation
 
 
 _NEW_FILE_MODE = 0o644
@@ -40,36 +39,34 @@ def detected() -> Detected:
 
 def print_init(parsed: Parsed) -> int:
     """Print example documents for `init`, and those of components that are asked for."""
-    from kubewright.apis.kubeadm import printed
+    from kubewright.apis.kubeadm import codec
 
     kinds = parsed.strings("component-configs")
     for kind in kinds:
-        if kind not in printed.COMPONENTS:
-            raise UsageError(
-                f"--component-configs: {kind!r} is no kind of a component", remedy=f"choose of {', '.join(printed.COMPONENTS)}"
-            )
-    return _print(printed.init_examples(kinds), parsed)
+        if kind not in codec.COMPONENTS:
+            raise UsageError(f"--component-configs: {kind!r} is no kind of a component", remedy=f"choose of {', '.join(codec.COMPONENTS)}")
+    return _print(codec.init_examples(kinds), parsed)
 
 
 def print_join(parsed: Parsed) -> int:
     """Print an example document for `join`."""
-    from kubewright.apis.kubeadm import printed
+    from kubewright.apis.kubeadm import codec
 
-    return _print([printed.join_example(detected().host_name)], parsed)
+    return _print([codec.join_example(detected().host_name)], parsed)
 
 
 def print_reset(parsed: Parsed) -> int:
     """Print an example document for `reset`."""
-    from kubewright.apis.kubeadm import printed
+    from kubewright.apis.kubeadm import codec
 
-    return _print([printed.reset_example()], parsed)
+    return _print([codec.reset_example()], parsed)
 
 
 def print_upgrade(parsed: Parsed) -> int:
     """Print an example document for the upgrade commands."""
-    from kubewright.apis.kubeadm import printed
+    from kubewright.apis.kubeadm import codec
 
-    return _print([printed.upgrade_example()], parsed)
+    return _print([codec.upgrade_example()], parsed)
 
 
 def validate(parsed: Parsed) -> int:
@@ -129,10 +126,10 @@ def migrate(parsed: Parsed) -> int:
 
 def explain(parsed: Parsed) -> int:
     """Explain a field of the configuration kinds; kubeadm has no such command."""
-    from kubewright.apis.kubeadm import explaining
+    from kubewright.apis.kubeadm import explanations
 
     asked = parsed.text("field")
-    found = explaining.explain(asked)
+    found = explanations.explain(asked)
     if not found:
         raise UsageError(f"no configuration kind has a field {asked!r}", remedy=_meant(asked))
     rows = [{**asdict(one), "children": list(one.children)} for one in found]
@@ -153,12 +150,12 @@ def _explained(found: Explanation) -> str:
 
 
 def _meant(asked: str) -> str:
-    from kubewright.apis.kubeadm import explaining
-    from kubewright.apis.walking import closest
+    from kubewright.apis.findings import closest
+    from kubewright.apis.kubeadm import explanations
 
-    known = {one.path for kind in explaining.KINDS for one in explaining.every(kind)}
-    near = closest(asked, [*sorted(known), *explaining.KINDS]) or closest(asked, sorted({path.rpartition(".")[2] for path in known}))
-    return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explaining.KINDS)}"
+    known = {one.path for kind in explanations.KINDS for one in explanations.every(kind)}
+    near = closest(asked, [*sorted(known), *explanations.KINDS]) or closest(asked, sorted({path.rpartition(".")[2] for path in known}))
+    return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explanations.KINDS)}"
 
 
 def diff(parsed: Parsed) -> int:

@@ -6,10 +6,10 @@ import sys
 from contextlib import closing
 from typing import Any, Final
 
-from kubewright.apis.kubeadm.image_names import images
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeadm.versions import images
 from kubewright.cli import config
 from kubewright.cli.output import OUTPUT_VERSION, printer, write_result
 from kubewright.cli.parser import Parsed

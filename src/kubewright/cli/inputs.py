@@ -13,8 +13,7 @@ from typing import NoReturn, TypeVar
 
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.base.errors import HostError, UsageError
-from kubewright.base.masking import mask
-from kubewright.base.secrecy import remember_token
+from kubewright.base.masking import mask, remember_token
 from kubewright.base.yaml import Document
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.lifecycle.configuration import read_documents

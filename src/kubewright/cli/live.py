@@ -19,7 +19,7 @@ from kubewright.base import events
 from kubewright.base.clock import Clock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
-from kubewright.base.quoting import without_controls
+from kubewright.base.messages import without_controls
 from kubewright.cli.parser import as_called
 from kubewright.cli.reporters import MILESTONES, REACHED, progress_text
 from kubewright.cli.streams import raw

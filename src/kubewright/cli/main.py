@@ -11,8 +11,7 @@ import os
 import sys
 from _weakref import ref
 
-from kubewright.base.errors import Interrupted, KubewrightError
-from kubewright.base.interrupts import SIGHUP, SIGINT, SIGTERM, Stopped, interruption
+from kubewright.base.errors import SIGHUP, SIGINT, SIGTERM, Interrupted, KubewrightError, Stopped, interruption
 from kubewright.cli import parser, streams
 from kubewright.cli.commands import ROOT, VERSION
 from kubewright.cli.model import DIFF, KUBEADM

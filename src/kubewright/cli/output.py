@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kubewright.base.quoting import each_text, printable
+from kubewright.base.messages import each_text, printable
 
 if TYPE_CHECKING:
     from typing import Any

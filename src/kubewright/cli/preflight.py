@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Final
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.records import replace
 from kubewright.cli import inputs, operations
 from kubewright.cli import operation_requests as init_command

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from kubewright.base import events
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
-from kubewright.base.quoting import each_text, printable
+from kubewright.base.messages import each_text, printable
 from kubewright.cli.parser import as_called
 from kubewright.cli.streams import raw
 

@@ -34,7 +34,7 @@ _COMPANIONS: Final = {
 }
 """What libraries import in their own functions, if they are imported at all."""
 
-_DATA: Final = {"kubewright.manifests.bootstrap_policy": "text", "kubewright.manifests.component_flags": "text"}
+_DATA: Final = {"kubewright.manifests.rbac": "bootstrap_policy_text", "kubewright.manifests.extra_arguments": "flag_table"}
 """Functions that read files of the package once, by their modules."""
 
 _IMPORT: Final = re.compile(r"^[ \t]+(?:from ([\w.]+) import (?:\(\s*)?([\w \t,\n]+?)(?:\)|#|$)|import ([\w., \t]+))", re.MULTILINE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import sys
 
-from kubewright.base.quoting import ESCAPING, without_controls
+from kubewright.base.messages import ESCAPING, without_controls
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

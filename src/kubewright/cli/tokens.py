@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Final
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.apis.kubeadm.types import BootstrapToken
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import Unreachable, UsageError

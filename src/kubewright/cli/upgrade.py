@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kubewright.apis.kubeadm.documents import CLUSTER
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version

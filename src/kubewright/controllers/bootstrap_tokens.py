@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
-from kubewright.base.secrecy import remember
 from kubewright.controllers.requests import Nothing
 from kubewright.kube import core
 from kubewright.kube.core import Object

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 from kubewright.base.errors import APIError, CertificateError, WaitTimeout
 from kubewright.base.records import dataclass, field
-from kubewright.base.waiting import Waiter
+from kubewright.base.wait import Waiter
 from kubewright.kube.answers import EventType, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.pki import csr, pairs
+from kubewright.pki import certificates, csr
 from kubewright.pki.keys import PrivateKey
 
 WITHIN: Final = 900.0
@@ -161,7 +161,7 @@ def obtain_waiting(api: KubeAPI, wanted: RequestedCertificate, *, waiter: Waiter
 
 def _ours(content: bytes, wanted: RequestedCertificate, name: str) -> bytes:
     """Require that a certificate belongs to the key that we asked with."""
-    return pairs.of(content, wanted.key_pem, source=f"certificate request {name}").certificate_pem()
+    return certificates.pair_of(content, wanted.key_pem, source=f"certificate request {name}").certificate_pem()
 
 
 def _final(error: APIError) -> None:

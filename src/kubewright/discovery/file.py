@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.kubeconfig import Kubeconfig, parse, resolve_discovery
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 from kubewright.base.records import dataclass, replace
 from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI

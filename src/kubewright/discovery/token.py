@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubewright.apis.addresses import API_SERVER_PORT
+from kubewright.apis.machine import API_SERVER_PORT
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, TrustError, UsageError, WaitTimeout
-from kubewright.base.quoting import quoted, shown_url
+from kubewright.base.messages import quoted, shown_url
 from kubewright.base.records import dataclass
-from kubewright.base.waiting import Waiter
+from kubewright.base.wait import Waiter
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.proxies import origin
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI

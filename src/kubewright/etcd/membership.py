@@ -14,8 +14,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Unreachable
 from kubewright.base.records import dataclass
-from kubewright.base.retry import Backoff, retry
-from kubewright.base.waiting import Waiter
+from kubewright.base.wait import Backoff, Waiter, retry
 from kubewright.etcd.api import (
     PASSING,
     Etcd,

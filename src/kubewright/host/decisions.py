@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Accounts, Directory, File, Ownership, Service, Show

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis.detected import Detected
+from kubewright.apis.machine import Detected
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field
 from kubewright.host.readers import FileReader, Network

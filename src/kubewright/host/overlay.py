@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.records import replace
 from kubewright.host.desired import Accounts, Desired, Directory, File, Show

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from functools import cached_property
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork

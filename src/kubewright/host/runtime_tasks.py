@@ -13,7 +13,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.events import Progress, Reporter
 from kubewright.base.records import dataclass
-from kubewright.base.retry import Backoff, retry, steady
+from kubewright.base.wait import Backoff, retry, steady
 from kubewright.host.failures import expected
 from kubewright.host.seam import ContainerRuntime
 from kubewright.host.states import Sandbox

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING, Protocol
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
 from kubewright.host.desired import Accounts, Desired

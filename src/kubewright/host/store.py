@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace

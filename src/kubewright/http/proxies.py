@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from kubewright.apis import formats, subnets
+from kubewright.apis import formats
 from kubewright.base.errors import UsageError
+from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
-from kubewright.base.secrecy import remember
 
 _SCHEMES: Final = ("http", "https")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -64,7 +64,7 @@ class _Rule:
     suffix: str = ""
     exact: bool = False
     address: _Address | None = None
-    network: subnets.Network | None = None
+    network: formats.Network | None = None
     everything: bool = False
 
     def covers(self, host: str, port: int, address: _Address | None) -> bool:
@@ -167,9 +167,9 @@ def _split_port(entry: str) -> tuple[str, int | None]:
     return (found[1], int(found[2])) if found else (entry, None)
 
 
-def _network(text: str) -> subnets.Network | None:
+def _network(text: str) -> formats.Network | None:
     try:
-        return subnets.parse(text)[0]
+        return formats.subnets(text)[0]
     except ValueError:
         return None
 

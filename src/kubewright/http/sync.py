@@ -18,7 +18,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Timeout, make_headers
 
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 from kubewright.http import failures, tracing
 from kubewright.http.deadlines import Deadline, connected, holding
 from kubewright.http.failures import NoAnswer, Reason

@@ -10,7 +10,7 @@ from typing import Final
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.logs import level_of, verbose
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 
 REQUESTS: Final = 6
 _log: Final = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ import msgspec
 from kubewright.base import errors
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Invalid, StatusError
-from kubewright.base.retry import Backoff, retry
+from kubewright.base.wait import Backoff, retry
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import MIB, Response
 from kubewright.kube.core import Call, Object

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kubewright.base.errors import UsageError
+from kubewright.base.masking import remember_token
 from kubewright.base.records import dataclass, field
-from kubewright.base.secrecy import remember_token
 from kubewright.http.messages import Headers
 from kubewright.kube import resources
 from kubewright.kube.credentials import Access, BearerToken

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 from kubewright.base.records import dataclass, field, replace
 from kubewright.http.proxies import Proxy
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from kubewright.base.errors import APIError, Gone, StatusError
 from kubewright.base.randomness import Random, SystemRandom
-from kubewright.base.retry import Backoff
+from kubewright.base.wait import Backoff
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object, identity_of

@@ -21,7 +21,7 @@ from pathlib import PurePosixPath
 from kubewright.apis.kubeconfig import Cluster, Kubeconfig, Resolved, User, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, UsageError
-from kubewright.base.secrecy import remember_token
+from kubewright.base.masking import remember_token
 from kubewright.http.proxies import parse_proxy
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate, Identity, Impersonation
 

@@ -12,7 +12,7 @@ from kubewright.base.errors import CertificateError, HostError
 from kubewright.host.seam import Host
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.pki import bundles, pins
+from kubewright.pki import certificates, pins
 
 
 def load(host: Host, path: PurePosixPath, *, now: datetime) -> Access:
@@ -32,10 +32,10 @@ def load(host: Host, path: PurePosixPath, *, now: datetime) -> Access:
 def _require_valid(access: Access, path: PurePosixPath, *, now: datetime) -> None:
     if not isinstance(access.identity, ClientCertificate):
         return
-    certificate = bundles.parse(access.identity.cert_pem, source=str(path))[0]
+    certificate = certificates.parse(access.identity.cert_pem, source=str(path))[0]
     if not certificate.not_before <= now <= certificate.not_after:
         raise CertificateError(
-            f"the client certificate of {path} cannot be used: {bundles.expiry(certificate, now)}",
+            f"the client certificate of {path} cannot be used: {certificates.expiry(certificate, now)}",
             remedy=f"renew it with `kubewright certs renew {path.name}`, and see that the clock is right; then run the same command again",
         )
 

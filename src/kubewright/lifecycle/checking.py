@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Layout
 from kubewright.host.seam import Host
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Report, Subject, run_checks

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import cluster_document, load_init
 from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
 from kubewright.base.fields import FieldErrorType

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kubewright.base import secrecy, yaml
+from kubewright.base import masking, yaml
 from kubewright.base.errors import DocumentError
 from kubewright.base.yaml import Document
 
@@ -19,5 +19,5 @@ def read_documents(path: str) -> list[Document]:
         ) from error
     documents = yaml.load_all(content, source=path, recognise_json=True)
     for document in documents:
-        secrecy.remember_within(document.value)
+        masking.remember_within(document.value)
     return documents

@@ -7,25 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.machine import Addresses, Detected
 from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
-from kubewright.base.waiting import Waiter
+from kubewright.base.wait import Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.lifecycle.operation import Bound
 from kubewright.lifecycle.starting.turns import InTurn
-from kubewright.pki import authorities
+from kubewright.pki import store
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
 
 if TYPE_CHECKING:
-    from kubewright.apis.layout import Layout
+    from kubewright.apis.machine import Layout
     from kubewright.lifecycle.reasons.model import Reasons
     from kubewright.manifests.patches import Patches
 
@@ -156,7 +155,7 @@ class MachineContext:
     @functools.cached_property
     def external_ca(self) -> bool:
         """Whether the CA's key is kept elsewhere: its certificate is on this machine and its key is not."""
-        return authorities.is_external(self.certificates)
+        return store.is_external(self.certificates)
 
     def runs(self, phase: str) -> bool:
         """Whether this run goes through a phase."""

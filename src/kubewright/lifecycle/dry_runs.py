@@ -14,7 +14,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import UsageError
 from kubewright.base.events import Line, Reporter, Waited
 from kubewright.base.masking import mask
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.host import overlay
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
 from kubewright.host.overlay import OverlayHost

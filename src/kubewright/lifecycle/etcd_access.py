@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis.addresses import Addresses, url
+from kubewright.apis.machine import Addresses, url
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, ServerError, TooManyRequests, Unreachable
-from kubewright.base.retry import retry
+from kubewright.base.wait import retry
 from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.readers import FileReader
 from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import POD
-from kubewright.manifests.etcd import CLIENT_URLS
+from kubewright.manifests.static_pods import CLIENT_URLS
 
 NAMESPACE: Final = "kube-system"
 SELECTOR: Final = "component=etcd,tier=control-plane"

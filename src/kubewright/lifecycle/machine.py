@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.errors import UsageError
 from kubewright.base.events import Reporter
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.base.waiting import PollingWaiter, Waiter
+from kubewright.base.wait import PollingWaiter, Waiter
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host

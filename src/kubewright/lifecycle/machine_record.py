@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import codec
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
 from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError

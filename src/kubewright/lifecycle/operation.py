@@ -17,7 +17,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError, KubewrightError
 from kubewright.base.events import Line, Reporter, SilentReporter, Warned
 from kubewright.base.records import dataclass, field, replace
-from kubewright.base.waiting import InstantWaiter, Waiter
+from kubewright.base.wait import InstantWaiter, Waiter
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
 from kubewright.host.seam import Host
@@ -30,7 +30,7 @@ from kubewright.workflow.phases import Node, Phases, Step, resolved
 from kubewright.workflow.runner import InTreeOrder, Plan
 
 if TYPE_CHECKING:
-    from kubewright.apis.layout import Layout
+    from kubewright.apis.machine import Layout
     from kubewright.host.desired import File
     from kubewright.lifecycle.machine_record import MachineRecord
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Forbidden, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
-from kubewright.base.retry import Backoff, retry
+from kubewright.base.wait import Backoff, retry
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object

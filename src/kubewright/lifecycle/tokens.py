@@ -11,7 +11,7 @@ from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import AlreadyExists, DocumentError, KubewrightError, NotFound, UsageError
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import SECRET

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath

@@ -14,7 +14,7 @@ from kubewright.base.errors import APIError, ComponentFailed
 from kubewright.base.events import Reporter, State, Waited
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.base.waiting import Condition, PollingWaiter, Waiter
+from kubewright.base.wait import Condition, PollingWaiter, Waiter
 from kubewright.host.real import RealHost
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient

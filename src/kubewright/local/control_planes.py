@@ -22,7 +22,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import Interrupted, Unreachable
 from kubewright.base.events import Changed, Event, Line, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, SilentReporter
 from kubewright.base.records import dataclass, replace
-from kubewright.base.retry import retry
+from kubewright.base.wait import retry
 from kubewright.etcd import membership
 from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient

@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, Unreachable
-from kubewright.base.waiting import Waiter
+from kubewright.base.wait import Waiter
 from kubewright.http import unix
 from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths

@@ -14,7 +14,7 @@ from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, HostError, KubewrightError
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.records import dataclass
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.host.trees import remove_tree

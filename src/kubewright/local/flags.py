@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kubewright.apis.addresses import Addresses, url
+from kubewright.apis.machine import Addresses, url
 from kubewright.base.records import dataclass
 
 

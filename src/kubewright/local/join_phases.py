@@ -9,7 +9,7 @@ from typing import Final, cast
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI

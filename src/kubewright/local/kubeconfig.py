@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis.kubeconfig import merging, parse, require_usable
+from kubewright.apis.kubeconfig import documents, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.events import Reporter, SilentReporter, Warned
 from kubewright.base.records import dataclass
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
@@ -72,7 +72,7 @@ def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, cl
             found = _read(path)
             _require_free(found, addition, path)
             _remember(paths, addition.owner.id, path)  # first: what `down` does not know of, it leaves there
-            wanted = merging.added(found, addition)
+            wanted = documents.added(found, addition)
             action = Action.NONE if wanted == found else Action.UPDATE if path.exists() else Action.CREATE
             if action is not Action.NONE:
                 _write(path, wanted)
@@ -97,14 +97,14 @@ def take_out(paths: ClusterPaths, *, reporter: Reporter | None = None) -> list[P
 def _remove(path: Path, owner_id: str, *, reporter: Reporter) -> bool:
     with _locked(path, reporter=reporter, clock=SystemClock()):
         found = _read(path)
-        wanted = merging.taken_out(found, owner_id)
+        wanted = documents.taken_out(found, owner_id)
         if wanted == found:
             return False
         _write(path, wanted)
         return True
 
 
-def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> merging.Addition:
+def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.Addition:
     """Make the entries from the administrator's kubeconfig, whose certificates and key are in it."""
     path = status.kubeconfig(paths, cluster)
     if not path.is_file():
@@ -115,11 +115,11 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> merging.Add
     require_usable(parse(document))
     config: Any = document.value
     context = next(one["context"] for one in config["contexts"] if one["name"] == config["current-context"])
-    return merging.Addition(
+    return documents.Addition(
         name=context_name(paths),
         cluster=next(one["cluster"] for one in config["clusters"] if one["name"] == context["cluster"]),
         user=next(one["user"] for one in config["users"] if one["name"] == context["user"]),
-        owner=merging.Owner(id=cluster.id, directory=str(paths.root)),
+        owner=documents.Owner(id=cluster.id, directory=str(paths.root)),
     )
 
 
@@ -133,9 +133,9 @@ def _require_users_own(path: Path, paths: ClusterPaths) -> None:
         )
 
 
-def _require_free(config: Mapping[str, Any], addition: merging.Addition, path: Path) -> None:
+def _require_free(config: Mapping[str, Any], addition: documents.Addition, path: Path) -> None:
     """Refuse to replace entries that are not ours, nor of a cluster that is gone."""
-    for owner in merging.owners(config, addition.name):
+    for owner in documents.owners(config, addition.name):
         if owner is None:
             raise UsageError(
                 f"{path} has an entry {addition.name} that kubewright did not make",
@@ -148,7 +148,7 @@ def _require_free(config: Mapping[str, Any], addition: merging.Addition, path: P
             )
 
 
-def _lives(owner: merging.Owner) -> bool:
+def _lives(owner: documents.Owner) -> bool:
     try:
         found = record.load(Path(owner.directory) / "cluster.json")
     except HostError:

@@ -16,7 +16,7 @@ from kubewright.agent.node import NodeAgent, Seams
 from kubewright.agent.seams import Timings, connect
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import MachineProfile, NodeFacts
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
 from kubewright.host.facts import ARCHITECTURES, machine

@@ -7,7 +7,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass
 

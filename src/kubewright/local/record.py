@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
-from kubewright.apis.addresses import Addresses, Ports, url
+from kubewright.apis.machine import Addresses, Ports, url
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.patterns import Pattern

@@ -13,7 +13,7 @@ from kubewright.base.errors import APIError
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, replace
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.binaries import Sources
 from kubewright.host.desired import Directory
 from kubewright.host.files import Files

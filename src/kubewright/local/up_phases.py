@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 from kubewright import tokens
-from kubewright.apis.kubeadm.image_names import component_image
+from kubewright.apis.kubeadm.versions import component_image
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import APIError, NotFound, Unreachable
 from kubewright.base.events import Waited
 from kubewright.base.records import replace
-from kubewright.base.retry import retry
+from kubewright.base.wait import retry
 from kubewright.http import tls
 from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named

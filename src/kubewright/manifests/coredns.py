@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, ClusterConfiguration
+from kubewright.apis.kubeadm.versions import component_image
 from kubewright.apis.kubelet import cluster_dns
 from kubewright.manifests.configmaps import config_map
 from kubewright.manifests.rbac import Purpose, grants, service_account

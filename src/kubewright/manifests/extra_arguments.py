@@ -1,29 +1,81 @@
 """What is said about a user's arguments for components before they start: unknown and deprecated flags, values of a wrong type, host files.
 
 kubeadm hands them on unseen since v1.12; before, its preflight check ExtraArgs tried them, and it warned of files. All of it is warnings:
-a patch release may know a flag that the table does not.
+a patch release may know a flag that the table does not. The table is `component_flags.txt` beside this file: which flags each component has in each
+minor release. `python -m tests.compat.flag_collecting` writes it from real binaries, and tests/compat/test_component_flags.py holds it to them.
 """
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from kubewright.apis import formats
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
+from kubewright.apis.findings import MOST_TOLD, closest, shown
 from kubewright.apis.kubeadm.arguments import KUBELET, Given
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
-from kubewright.apis.layout import Layout
-from kubewright.apis.walking import MOST_TOLD, closest, shown
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 from kubewright.base.versions import OWN, Version, release_for
-from kubewright.manifests.component_flags import ComponentFlag, ComponentFlags, flags_of
+
+FLAG_TABLE: Final = Path(__file__).with_name("component_flags.txt")
+_EVERY: Final = "*"
+
+
+@dataclass(frozen=True)
+class ComponentFlag:
+    """What is known about a flag: the type as the component's help names it ('' if it does not), and why it should not be used any more."""
+
+    type: str
+    deprecated: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentFlags:
+    """The flags of one component in one minor release, and the minor releases that have flags which this one does not have."""
+
+    component: str
+    line: str
+    flags: Mapping[str, ComponentFlag]
+    elsewhere: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@functools.cache
+def flag_table() -> str:
+    """Return the table. It is read once: `--rootfs` does so before the package is out of reach."""
+    return FLAG_TABLE.read_text(encoding="utf-8")
+
+
+def flags_of(component: str, line: str) -> ComponentFlags | None:
+    """Return the flags of a component in a minor release such as `1.36`; None where the table does not have it."""
+    rows = iter(flag_table().splitlines())
+    lines = next((head[1:] for row in rows if row.startswith("[") and (head := row[1:-1].split())[0] == component), None)
+    if lines is None or line not in lines:
+        return None
+    words: dict[str, str] = {}
+    flags: dict[str, ComponentFlag] = {}
+    elsewhere: dict[str, tuple[str, ...]] = {}
+    for row in rows:
+        if row.startswith("["):
+            break
+        name, *rest = row.split("\t")
+        if name.startswith("@"):
+            words[name] = rest[0]
+            continue
+        kind, of, key = (*rest, "")[:3]
+        if of == _EVERY or line in of.split(","):
+            flags[name] = ComponentFlag(kind, words.get(key, ""))
+        else:
+            elsewhere[name] = (*elsewhere.get(name, ()), *of.split(","))
+    return ComponentFlags(component=component, line=line, flags=flags, elsewhere=elsewhere)
+
 
 ETCD: Final = "etcd"
 _READ: Final = Pattern(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
@@ -90,8 +142,8 @@ class Surroundings:
         """Return what the static pod of a component mounts."""
         if self.configuration is None:
             return []
-        from kubewright.manifests import volumes  # few arguments name files, and the static pods are much to load
-        from kubewright.manifests.flags import Inputs
+        from kubewright.manifests import pods
+        from kubewright.manifests.pods import Inputs
         from kubewright.manifests.static_pods import COMPONENTS
 
         endpoint = self.configuration.init.local_api_endpoint
@@ -103,7 +155,7 @@ class Surroundings:
         )
         row = COMPONENTS[component]
         settings = row.settings(inputs)
-        return volumes.merged(row.mounts(inputs), () if isinstance(settings, LocalEtcd) else settings.extra_volumes)
+        return pods.merged(row.mounts(inputs), () if isinstance(settings, LocalEtcd) else settings.extra_volumes)
 
     @property
     def patched(self) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm.image_names import component_image
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.kubeadm.versions import component_image
+from kubewright.apis.machine import Addresses, Detected
 from kubewright.base import yaml
 from kubewright.manifests import pods
 from kubewright.manifests.configmaps import config_map, signed

@@ -1,17 +1,23 @@
-"""The kubelet's files: flags for its unit, this machine's part of its configuration, and the configuration itself (spec/kubeadm.md 7.8)."""
+"""The kubelet's files. Pure.
+
+Flags for its unit, this machine's part of its configuration, and the configuration itself (spec/kubeadm.md 7.8); its unit and drop-in for systemd, for
+machines where no package brought them, in meaning what Kubernetes' own packages have. Unit files begin with a line by which `reset` knows that they are ours.
+"""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis import kubelet
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
+from kubewright.base.errors import HostError
+from kubewright.base.patterns import Pattern
 
 ENVIRONMENT: Final = "KUBELET_KUBEADM_ARGS"
 _ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
@@ -85,3 +91,100 @@ def _escaped(code: int) -> str:
     if code < 0x20 or code == 0x7F:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+UNIT: Final = PurePosixPath("/etc/systemd/system/kubelet.service")
+DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
+UNIT_FILES: Final = (UNIT, DROP_IN)
+UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."
+
+_SPECIAL: Final = Pattern(r"[\s\"'\\]")
+_UNSPEAKABLE: Final = Pattern(r"[\x00-\x1f\x7f\"'\\\ud800-\udfff]")
+
+_UNIT: Final = """\
+{header}
+[Unit]
+Description=kubelet: the node agent of Kubernetes
+Documentation=https://kubernetes.io/docs/
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={program}
+Restart=always
+RestartSec=10
+StartLimitInterval=0
+
+[Install]
+WantedBy=multi-user.target
+"""
+# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from people: the last word is theirs.
+_DROP_IN: Final = """\
+{header}
+[Service]
+Environment={kubeconfigs}
+Environment={config}
+EnvironmentFile=-{flags}
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart={program} $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"""
+
+
+def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath, str]:
+    """Return the unit and its drop-in, by path, for the kubelet at `program`. Raises HostError for a path that no unit can name."""
+    command = _program(program)
+    drop_in = _DROP_IN.format(
+        header=UNIT_HEADER,
+        program=command,
+        kubeconfigs=_variable(
+            "KUBELET_KUBECONFIG_ARGS",
+            f"--bootstrap-kubeconfig={layout.kubeconfig('bootstrap-kubelet')}",
+            f"--kubeconfig={layout.kubeconfig('kubelet')}",
+        ),
+        config=_variable("KUBELET_CONFIG_ARGS", f"--config={layout.kubelet_config}"),
+        flags=_file(layout.kubelet_flags),
+    )
+    return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}
+
+
+def _program(path: PurePosixPath) -> str:
+    """Return the path of a program as the first word of ExecStart=: `%` begins a specifier, blanks end a word, `$` means nothing there.
+
+    systemd takes no program whose path has quotes, backslashes or control characters in it (string_is_safe in src/basic/string-util.c).
+    """
+    text = str(path)
+    if _UNSPEAKABLE.search(text):
+        raise HostError(
+            f"no unit can start {text!r}",
+            detail="systemd takes no path with quotes, backslashes, control characters or bytes that are no UTF-8",
+            remedy="install the kubelet in another directory",
+        )
+    escaped = _plain(text)
+    return f'"{escaped}"' if any(character.isspace() for character in text) else escaped
+
+
+def _variable(name: str, *arguments: str) -> str:
+    """Return an assignment for Environment=, whose value systemd takes to pieces again: each argument is quoted, and then all of them."""
+    value = " ".join(_quoted(argument) if _SPECIAL.search(argument) else argument for argument in arguments)
+    return _plain(_quoted(f"{name}={value}"))
+
+
+def _file(path: PurePosixPath) -> str:
+    """Return a path for EnvironmentFile=, which is the rest of its line and a pattern."""
+    return _plain(glob.escape(str(path)))
+
+
+def _quoted(text: str) -> str:
+    inner = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{inner}"'
+
+
+def _plain(text: str) -> str:
+    """Return a text in which `%` means itself (systemd.unit(5), specifiers)."""
+    return text.replace("%", "%%")
+
+
+def is_ours(content: bytes | None) -> bool:
+    """Tell whether a file was made by us."""
+    return content is not None and content.startswith(UNIT_HEADER.encode())

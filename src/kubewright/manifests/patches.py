@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import workloads
-from kubewright.apis.walking import Findings
+from kubewright.apis.findings import Findings
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError
 from kubewright.base.patterns import Pattern

@@ -1,16 +1,150 @@
-"""The common shape of kubeadm's static pods (spec/kubeadm.md 6.1 to 6.3): everything but what a component's row says."""
+"""The common shape of kubeadm's static pods (spec/kubeadm.md 6.1 to 6.3, 6.7): flags, volumes, probes; everything but what a component's row says.
+
+Rows of flags give kubeadm's defaults; a machine's overrides replace them; the user's arguments win over both.
+"""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis.kubeadm.image_names import component_image
-from kubewright.apis.kubeadm.types import APIServer, ControlPlaneComponent, EnvVar, HostPathMount, LocalEtcd
+from kubewright.apis.kubeadm.types import (
+    APIServer,
+    Arg,
+    ClusterConfiguration,
+    Configuration,
+    ControlPlaneComponent,
+    EnvVar,
+    ExternalEtcd,
+    HostPathMount,
+    LocalEtcd,
+)
+from kubewright.apis.kubeadm.versions import component_image
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.durations import SECOND, Duration
-from kubewright.base.records import dataclass
-from kubewright.manifests import volumes
-from kubewright.manifests.flags import Flag, Inputs, arguments
+from kubewright.base.records import dataclass, field
+from kubewright.host.facts import CA_DIRECTORIES
+
+Value = str | int | PurePosixPath | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What the manifest of one component is made from. `extra_args` are the user's for this component, `overrides` the machine's."""
+
+    configuration: Configuration
+    layout: Layout
+    addresses: Addresses
+    detected: Detected
+    extra_args: Sequence[Arg] = ()
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    external_ca: bool = False
+
+    @property
+    def cluster(self) -> ClusterConfiguration:
+        """The ClusterConfiguration."""
+        return self.configuration.cluster
+
+    def given(self, name: str) -> str | None:
+        """Return the value of a flag that the user or the machine set; the last one of several counts, as in kubeadm."""
+        given = [arg.value for arg in self.extra_args if arg.name == name]
+        return given[-1] if given else self.overrides.get(name)
+
+    def bind_address(self, otherwise: str) -> str:
+        """Return the address that the component listens on: the user's `bind-address`, also an empty one, which means all; or the machine's."""
+        given = self.given("bind-address")
+        return otherwise if given is None else given
+
+    def secure_port(self, otherwise: int) -> int:
+        """Return the port that the component serves on: the user's `secure-port`, or the machine's. kubeadm's probes miss the user's."""
+        given = self.given("secure-port") or ""
+        return int(given) if given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 16 else otherwise
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One default flag. It is left out where its value is None; an empty text is written as `--name=`."""
+
+    name: str
+    value: Callable[[Inputs], Value]
+
+
+def const(text: str) -> Callable[[Inputs], Value]:
+    """Return a value that depends on nothing."""
+    return lambda _: text
+
+
+def arguments(flags: Sequence[Flag], inputs: Inputs) -> list[str]:
+    """Return the arguments of a command: defaults by name, then the user's in their own order. One of the user's removes all defaults of its name."""
+    values = {flag.name: value for flag in flags if (value := flag.value(inputs)) is not None} | dict(inputs.overrides)
+    mine = {arg.name for arg in inputs.extra_args}
+    defaults = [f"--{name}={values[name]}" for name in sorted(values) if name not in mine]
+    return [*defaults, *(f"--{arg.name}={arg.value}" for arg in inputs.extra_args)]
+
+
+def changed_port(port: int, default: int) -> int | None:
+    """Return a port as the value of a flag that kubeadm does not write: None where the component's own default is meant."""
+    return None if port == default else port
+
+
+DIRECTORY: Final = "DirectoryOrCreate"
+FILE: Final = "FileOrCreate"
+SYSTEM_CERTIFICATES: Final = "/etc/ssl/certs"
+
+
+def mounted(name: str, path: PurePosixPath | str, kind: str, *, read_only: bool = True) -> HostPathMount:
+    """Return a mount of something at its own path."""
+    return HostPathMount(name=name, host_path=str(path), mount_path=str(path), read_only=read_only, path_type=kind)
+
+
+def certificates(inputs: Inputs) -> list[HostPathMount]:
+    """Return what everything that speaks TLS mounts: the system's certificates, ours, and the host's CA directories that exist."""
+    return [
+        mounted("ca-certs", SYSTEM_CERTIFICATES, DIRECTORY),
+        mounted("k8s-certs", inputs.layout.pki, DIRECTORY),
+        *(mounted(path.removeprefix("/").replace("/", "-"), path, DIRECTORY) for path in inputs.detected.ca_directories),
+    ]
+
+
+def external_etcd(external: ExternalEtcd | None, pki: PurePosixPath) -> list[HostPathMount]:
+    """Return the directories of an external etcd's files that nothing else mounts.
+
+    Which directory lies in which is decided by the start of its text, as in kubeadm: `/srv/etcd-old` counts as inside `/srv/etcd`.
+    """
+    if external is None:
+        return []
+    known = (*CA_DIRECTORIES, SYSTEM_CERTIFICATES, str(pki))
+    kept: list[str] = []
+    for path in filter(None, (external.ca_file, external.cert_file, external.key_file)):
+        directory = posixpath.dirname(posixpath.normpath(path)) or "."
+        if directory == "." or directory.startswith(known):
+            continue
+        inside = any(directory.startswith(other) for other in kept)
+        kept = [other for other in kept if not other.startswith(directory) or other == directory]
+        if not inside:
+            kept.append(directory)
+    return [mounted(f"etcd-certs-{index}", directory, DIRECTORY) for index, directory in enumerate(sorted(set(kept)))]
+
+
+def merged(defaults: Iterable[HostPathMount], extra: Iterable[HostPathMount]) -> list[HostPathMount]:
+    """Return one mount for each name: the last one counts, so the user's replace defaults. In order of their first appearance."""
+    return list({mount.name: mount for mount in (*defaults, *extra)}.values())
+
+
+def volume_documents(mounts: Sequence[HostPathMount]) -> list[dict[str, Any]]:
+    """Return `spec.volumes`, sorted by name. An empty type is written, too."""
+    return [
+        {"hostPath": {"path": mount.host_path, "type": mount.path_type}, "name": mount.name}
+        for mount in sorted(mounts, key=lambda mount: mount.name)
+    ]
+
+
+def mount_documents(mounts: Sequence[HostPathMount]) -> list[dict[str, Any]]:
+    """Return `volumeMounts` of a container in the order given."""
+    return [{"mountPath": mount.mount_path, "name": mount.name} | ({"readOnly": True} if mount.read_only else {}) for mount in mounts]
+
 
 NAMESPACE: Final = "kube-system"
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - where a component listens
@@ -60,7 +194,7 @@ def pod(component: Component, inputs: Inputs) -> dict[str, Any]:
     """Return the manifest of a component."""
     settings = component.settings(inputs)
     extra = () if isinstance(settings, LocalEtcd) else settings.extra_volumes
-    mounts = volumes.merged(component.mounts(inputs), extra)
+    mounts = merged(component.mounts(inputs), extra)
     annotations = dict(component.annotations(inputs))
     return {
         "apiVersion": "v1",
@@ -77,7 +211,7 @@ def pod(component: Component, inputs: Inputs) -> dict[str, Any]:
             "priority": 2000001000,
             "priorityClassName": "system-node-critical",
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-            "volumes": volumes.volume_documents(mounts),
+            "volumes": volume_documents(mounts),
         },
         "status": {},
     }
@@ -98,7 +232,7 @@ def _container(component: Component, inputs: Inputs, settings: Settings, mounts:
         "name": component.name,
         "ports": [{"containerPort": probes.port, "name": _PORT, "protocol": "TCP"}],
         "resources": {"requests": dict(component.requests)},
-        "volumeMounts": volumes.mount_documents(mounts),
+        "volumeMounts": mount_documents(mounts),
     }
 
 

@@ -1,10 +1,19 @@
-"""Who may do what in a new cluster, as a table (spec/kubeadm.md 7.4). A row with rules is a role and its binding, else a binding alone."""
+"""Who may do what in a new cluster, as tables (spec/kubeadm.md 7.4). A row with rules is a role and its binding, else a binding alone.
+
+`bootstrap_policy.jsonl` beside this file has the rights of kube-controller-manager and kube-scheduler, as an API server makes them for itself when it
+starts with an empty etcd: one object a line, without the label and the annotation that all of them have. tests/controlplane/policy_collecting.py
+writes it from a real API server, and tests/controlplane/test_bootstrap_policy_real.py holds it to one.
+"""
 
 from __future__ import annotations
 
 import enum
+import functools
+import json
+from pathlib import Path
 from typing import Any, Final
 
+from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass
 
 API: Final = "rbac.authorization.k8s.io"
@@ -184,3 +193,28 @@ def _head(kind: str, grant: Grant) -> dict[str, Any]:
         "kind": kind if grant.namespace else f"Cluster{kind}",
         "metadata": {"name": grant.name, **namespace},
     }
+
+
+BOOTSTRAP_POLICY: Final = Path(__file__).with_name("bootstrap_policy.jsonl")
+BOOTSTRAP_USERS: Final = ("system:kube-controller-manager", "system:kube-scheduler")
+BOOTSTRAP_VERSION: Final = KUBERNETES
+"""The release whose table it is. An API server never takes away what a role of these has too much, so it is for no other release."""
+
+BOOTSTRAP_LABEL: Final = ("kubernetes.io/bootstrapping", "rbac-defaults")
+BOOTSTRAP_ANNOTATION: Final = ("rbac.authorization.kubernetes.io/autoupdate", "true")
+
+
+@functools.cache
+def bootstrap_policy_text() -> str:
+    """Return the table. It is read once: `--rootfs` does so before the package is out of reach."""
+    return BOOTSTRAP_POLICY.read_text(encoding="utf-8")
+
+
+def bootstrap_policy() -> list[dict[str, Any]]:
+    """Return the bindings that name one of `BOOTSTRAP_USERS` and the roles that they bind, to be created by somebody of system:masters."""
+    return [_whole(json.loads(line)) for line in bootstrap_policy_text().splitlines()]
+
+
+def _whole(row: dict[str, Any]) -> dict[str, Any]:
+    metadata = {**row["metadata"], "labels": dict([BOOTSTRAP_LABEL]), "annotations": dict([BOOTSTRAP_ANNOTATION])}
+    return {"apiVersion": API_VERSION, **row, "metadata": metadata}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass
 from kubewright.host.accounts import Ids
 from kubewright.host.desired import Accounts, Ownership

@@ -1,19 +1,24 @@
-"""One certificate as a value: everything that rules and summaries look at, read at once, so that nothing later can fail on bad input."""
+"""Certificates as values: one, several in a file, or one with its key.
+
+Everything that rules look at is read at once, so that nothing later can fail on bad input.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kubewright.base.errors import CertificateError
+from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.records import dataclass, field
-from kubewright.pki import pem
-from kubewright.pki.keys import kind_of, public_der
-from kubewright.pki.reading import reading
+from kubewright.pki import keys, pem
+from kubewright.pki.keys import PrivateKey, kind_of, public_der
+from kubewright.pki.pem import reading
 
 if TYPE_CHECKING:
     from cryptography import x509
+
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -170,3 +175,108 @@ def _usages(extensions: x509.Extensions) -> tuple[str, ...]:
     except x509.ExtensionNotFound:
         return ()
     return tuple(extension_name(usage) for usage in found)
+
+
+_LONGEST_CHAIN = 8
+
+
+def parse(text: bytes, *, source: str = "the bundle") -> list[Certificate]:
+    """Read every certificate of PEM text, in order; blocks of other kinds are skipped.
+
+    Raises CertificateError, naming `source`, for one that cannot be read, and where there is none.
+    """
+    found = [read(block.der, source=source) for block in pem.blocks(text, source=source) if block.label == pem.CERTIFICATE]
+    if not found:
+        raise CertificateError(f"{source} holds no certificate", remedy=f"restore {source} from a copy")
+    return found
+
+
+def chains_to(leaf: Certificate, *, roots: Sequence[Certificate], intermediates: Sequence[Certificate] = ()) -> bool:
+    """Whether signatures lead from a certificate to one of the roots, directly or through intermediates that are authorities.
+
+    Dates are not looked at: an expired certificate is expired, not foreign.
+    """
+    reached = [leaf]
+    left = [certificate for certificate in intermediates if certificate.is_authority]
+    for _ in range(_LONGEST_CHAIN):
+        if any(certificate.issued_by(root) for certificate in reached for root in roots):
+            return True
+        reached = [issuer for issuer in left if any(certificate.issued_by(issuer) for certificate in reached)]
+        left = [certificate for certificate in left if certificate not in reached]
+        if not reached:
+            return False
+    return False
+
+
+def expiry(certificate: Certificate, now: datetime) -> str:
+    """Say when it expires, for reasons and warnings: `expires in 364 d`, `expired 3 h ago`, `not valid for another 5 min`."""
+    if now < certificate.not_before:
+        return f"not valid for another {span(certificate.not_before - now)}"
+    if now > certificate.not_after:
+        return f"expired {span(now - certificate.not_after)} ago"
+    return f"expires in {span(certificate.not_after - now)}"
+
+
+def span(length: timedelta) -> str:
+    """Say a length of time in its largest whole unit: days, hours, minutes or seconds."""
+    seconds = int(length.total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A key and the certificates that come with it: the leaf first, then intermediates."""
+
+    certificates: tuple[Certificate, ...]
+    key: PrivateKey
+
+    @property
+    def leaf(self) -> Certificate:
+        """The certificate of the key."""
+        return self.certificates[0]
+
+    def certificate_pem(self) -> bytes:
+        """Return the leaf and its intermediates as PEM."""
+        return b"".join(certificate.pem() for certificate in self.certificates)
+
+    def pem(self) -> bytes:
+        """Return the form of the kubelet's files: certificates first, then the key."""
+        return self.certificate_pem() + self.key.pem()
+
+
+def fits(certificate: Certificate, key: PrivateKey) -> bool:
+    """Whether a certificate is for this key."""
+    import hmac  # loads OpenSSL; looking whether there is a pair does without
+
+    return hmac.compare_digest(certificate.public_key, key.public_der())
+
+
+def parse_pair(text: bytes, *, source: str) -> Pair:
+    """Read PEM text with certificates and one key, in any order, and require that they fit.
+
+    Raises CertificateError, naming `source`, for anything unreadable, and CertificateMismatch where the key is another one's.
+    """
+    return pair_of(text, text, source=source)
+
+
+def pair_of(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Pair:
+    """Read certificates and key from two texts and require that they fit. Raises as `parse` does."""
+    found = parse(certificate_pem, source=source)
+    key = keys.load(key_pem, source=source)
+    if not fits(found[0], key):
+        raise CertificateMismatch(
+            f"certificate and key of {source} do not fit",
+            detail=f"the key is not that of the {found[0].describe()}",
+            remedy=f"restore both from the same copy, or remove {source} to have both made again",
+        )
+    return Pair(certificates=tuple(found), key=key)
+
+
+def join(certificate_pem: bytes, key_pem: bytes) -> bytes:
+    """Write certificate and key as one text, certificates first. What either text holds beside its own blocks is dropped."""
+    certificates = (block for block in pem.blocks(certificate_pem, source="the certificate") if block.label == pem.CERTIFICATE)
+    private = (block for block in pem.blocks(key_pem, source="the key") if block.private)
+    return pem.join(certificates) + pem.join(private)

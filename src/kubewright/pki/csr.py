@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import CertificateError
-from kubewright.base.quoting import quoted
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
 from kubewright.pki import certificates, issuing, pem
 from kubewright.pki.certificates import AlternativeNames
 from kubewright.pki.keys import PrivateKey, kind_of, public_der
 from kubewright.pki.names import NO_NAMES, Names
-from kubewright.pki.reading import reading
+from kubewright.pki.pem import reading
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives import hashes

@@ -14,14 +14,16 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
-from kubewright.pki import authorities, bundles, certificates, fitness, issuing, keys
+from kubewright.pki import certificates, issuing, keys
+from kubewright.pki import specs as fitness
+from kubewright.pki import store as authorities
 from kubewright.pki.keys import FreshKeys, KeySource, PrivateKey
 from kubewright.pki.specs import CertificateSpec, KeyPairSpec
 from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, PUBLIC_KEY_MODE, CertificateStore
 
 
 @dataclass(frozen=True)
-class Means:
+class Sources:
     """What making takes. `started` is the time that all lives of one run are counted from; None: the time of each call.
 
     One run of kubeadm counts from the start of its process, so that all its certificates end in the same second.
@@ -93,43 +95,43 @@ def ensure_certificate(
     and when it expires: an expired certificate is kept, renewal is another command.
     Raises CertificateMismatch, naming the file and the first difference, and CertificateError for what cannot be read or made.
     """
-    means = Means(clock, random, key_source or FreshKeys(), started)
+    means = Sources(clock, random, key_source or FreshKeys(), started)
     if spec.is_authority:
         return _ensure_authority(store, spec, means)
     text = store.read(spec.certificate_file)
-    authority = authorities.require(store, spec.signer, wanted=spec.name)
+    authority = authorities.require_authority(store, spec.signer, wanted=spec.name)
     if text is None:
         return _make_leaf(store, spec, authority, means)
     found = fitness.Found(
-        certificates=tuple(bundles.parse(text, source=spec.certificate_file)), key=_read_key(store, spec), authority=authority
+        certificates=tuple(certificates.parse(text, source=spec.certificate_file)), key=_read_key(store, spec), authority=authority
     )
-    fitness.require(spec, found, checks=checks)
-    return _kept(spec.name, f"existing, {bundles.expiry(found.leaf, clock.now())}")
+    fitness.require_fit(spec, found, checks=checks)
+    return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, clock.now())}")
 
 
-def _ensure_authority(store: CertificateStore, spec: CertificateSpec, means: Means) -> Change:
-    found = authorities.load(store, spec.base)
+def _ensure_authority(store: CertificateStore, spec: CertificateSpec, means: Sources) -> Change:
+    found = authorities.load_authority(store, spec.base)
     if found is None:
         key, said = _key_for(store, spec, means)
         made = issuing.self_signed(spec, key, started=means.start, random=means.random)
         return _put(store, spec, made, said, means)
-    return _kept(spec.name, f"existing{'' if found.key else ' keyless'}, {bundles.expiry(found.certificate, means.clock.now())}")
+    return _kept(spec.name, f"existing{'' if found.key else ' keyless'}, {certificates.expiry(found.certificate, means.clock.now())}")
 
 
-def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: authorities.LoadedAuthority, means: Means) -> Change:
+def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: authorities.LoadedAuthority, means: Sources) -> Change:
     authority.signing_key(wanted=spec.name)  # before a key is made and written
     key, said = _key_for(store, spec, means)
     made = issuing.signed(spec, key, authority, started=means.start, random=means.random)
     return _put(store, spec, made, said, means)
 
 
-def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, means: Means) -> Change:
+def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, means: Sources) -> Change:
     store.write(spec.certificate_file, made, mode=CERTIFICATE_MODE)
-    when = bundles.expiry(certificates.first(made, source=spec.certificate_file), means.clock.now())
+    when = certificates.expiry(certificates.first(made, source=spec.certificate_file), means.clock.now())
     return Change(target=f"certificate {spec.name}", action=Action.CREATE, reason=f"{said}, {when}")
 
 
-def _key_for(store: CertificateStore, spec: CertificateSpec, means: Means) -> tuple[PrivateKey, str]:
+def _key_for(store: CertificateStore, spec: CertificateSpec, means: Sources) -> tuple[PrivateKey, str]:
     """Return the key that is there, or make and write one; and what to say about it."""
     found = _read_key(store, spec)
     if found is not None:

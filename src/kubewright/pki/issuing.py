@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import Random
-from kubewright.pki.authorities import LoadedAuthority
 from kubewright.pki.certificates import extension_name
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
-from kubewright.pki.reading import quiet
+from kubewright.pki.pem import quiet
 from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import LoadedAuthority
 
 if TYPE_CHECKING:
     from cryptography import x509

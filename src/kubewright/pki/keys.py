@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.base.errors import CertificateError
-from kubewright.base.quoting import quoted
+from kubewright.base.messages import quoted
 from kubewright.pki import pem
-from kubewright.pki.reading import reading
+from kubewright.pki.pem import reading
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

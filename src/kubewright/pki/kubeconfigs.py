@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
-from kubewright.base.quoting import shown_url
-from kubewright.pki import authorities, bundles, issuing, pairs
-from kubewright.pki.authorities import LoadedAuthority
-from kubewright.pki.ensure import Means
+from kubewright.base.messages import shown_url
+from kubewright.pki import certificates as bundles
+from kubewright.pki import certificates as pairs
+from kubewright.pki import issuing, store
+from kubewright.pki.certificates import Pair
+from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import FreshKeys
-from kubewright.pki.pairs import Pair
 from kubewright.pki.specs import KubeconfigSpec
-from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore
+from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,8 +42,8 @@ def ensure_kubeconfig(
     is one of ca.crt; an embedded client certificate must fit its key. Another server than wanted is kept and told in the reason.
     Raises CertificateMismatch with the first difference, CertificateError for what cannot be read, or made without the CA's key.
     """
-    means = Means(clock, random, key_source or FreshKeys(), started)
-    authority = authorities.require(certificates, spec.certificate.signer, wanted=spec.file)
+    means = Sources(clock, random, key_source or FreshKeys(), started)
+    authority = store.require_authority(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
     if not found:  # empty: made by the volume of a static pod (hostPath, FileOrCreate) whose file had been lost
         pair = issue(spec, authority, means)
@@ -52,7 +53,7 @@ def ensure_kubeconfig(
     return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, means))
 
 
-def issue(spec: KubeconfigSpec, authority: LoadedAuthority, means: Means) -> Pair:
+def issue(spec: KubeconfigSpec, authority: LoadedAuthority, means: Sources) -> Pair:
     """Make the key and the certificate. It begins when the authority does, as kubeadm's. Raises CertificateError without the CA's key."""
     authority.signing_key(wanted=spec.file)
     key = means.keys.take(spec.certificate.algorithm)
@@ -85,7 +86,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
         raise CertificateError(f"{source} cannot be read", detail=why, remedy=_again(source)) from error
 
 
-def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: Means) -> str:
+def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: Sources) -> str:
     """Require that a file may stay, and say what there is to say about it."""
     resolved = resolve(load(text, source=spec.file), spec.file)
     said = ["existing"]
@@ -94,7 +95,7 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: 
         said.append(f"its server is {shown_url(resolved.cluster.server)} and would be {shown_url(spec.server)}")
     user = resolved.user
     if user.client_certificate_data and user.client_key_data:
-        pair = pairs.of(user.client_certificate_data, user.client_key_data, source=spec.file)
+        pair = pairs.pair_of(user.client_certificate_data, user.client_key_data, source=spec.file)
         said.append(bundles.expiry(pair.leaf, means.clock.now()))
     return ", ".join(said)
 

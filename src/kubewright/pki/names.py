@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis import formats
-from kubewright.apis import subnets as service
+from kubewright.apis import formats as service
 from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
-    from kubewright.apis.addresses import Addresses
     from kubewright.apis.kubeadm.types import Configuration
+    from kubewright.apis.machine import Addresses
 
 _KUBEADM_LOOPBACKS: Final = ("127.0.0.1", "::1")
 

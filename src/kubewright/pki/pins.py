@@ -8,9 +8,9 @@ import hmac
 from collections.abc import Iterable, Sequence
 
 from kubewright.base.errors import TrustError, UsageError
-from kubewright.base.quoting import quoted
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
-from kubewright.pki import bundles, certificates
+from kubewright.pki import certificates
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def pin(text: bytes, *, source: str = "the certificate") -> str:
 
 def of_bundle(text: bytes, *, source: str = "the bundle") -> list[Pin]:
     """Return the pins of every certificate of PEM text, in order. Raises CertificateError, naming `source`."""
-    return [_of(certificate) for certificate in bundles.parse(text, source=source) if certificate.public_key]
+    return [_of(certificate) for certificate in certificates.parse(text, source=source) if certificate.public_key]
 
 
 def _of(certificate: certificates.Certificate) -> Pin:
@@ -83,10 +83,10 @@ def require(text: bytes, pinned: Sequence[Pin], *, server: str) -> bytes:
     Raises PinMismatch where nothing is pinned, or CertificateError for unreadable text.
     """
     source = f"the CA bundle of {server}"
-    found = bundles.parse(text, source=source)
+    found = certificates.parse(text, source=source)
     anchors = [one for one in found if one.public_key and matches([_of(one)], pinned)]
     if not anchors:
         raise PinMismatch(server=server, found=of_bundle(text, source=source), pinned=pinned)
     authorities = [one for one in anchors if one.is_authority]
-    signed = [one for one in found if one.is_authority and bundles.chains_to(one, roots=authorities, intermediates=found)]
+    signed = [one for one in found if one.is_authority and certificates.chains_to(one, roots=authorities, intermediates=found)]
     return b"".join(one.pem() for one in dict.fromkeys([*anchors, *signed]))

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.pki import bundles, der, pem
+from kubewright.pki import certificates, der, pem
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.keys import public_der
-from kubewright.pki.reading import reading
+from kubewright.pki.pem import reading
 from kubewright.pki.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Si
     """Read a pair. Raises SeveralCertificates, CertificateMismatch for a key of another certificate, CertificateError for unreadable files."""
     from cryptography import x509
 
-    found = bundles.parse(certificate_pem, source=source)
+    found = certificates.parse(certificate_pem, source=source)
     key = _private_key(key_pem, source=source)
     certificate = found[0]
     if public_der(key.public_key()) != certificate.public_key:

@@ -6,8 +6,8 @@ import binascii
 from typing import Final
 
 from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
-from kubewright.base.secrecy import remember
 
 KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 12

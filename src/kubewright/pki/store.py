@@ -1,11 +1,20 @@
-"""Where certificates and kubeconfigs lie: a protocol that `host` implements over files, and one that keeps them in memory."""
+"""Where certificates and kubeconfigs lie, and the authorities that lie there.
+
+The store is a protocol that `host` implements over files; one keeps them in memory. An authority is a bundle of certificates and, unless it is
+external, the key of one of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from kubewright.base.change import Action, Change
+from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.records import dataclass
+from kubewright.pki import certificates, keys
+from kubewright.pki.certificates import Certificate
+from kubewright.pki.keys import PrivateKey
 
 KEY_MODE: Final = 0o600
 CERTIFICATE_MODE: Final = 0o644
@@ -56,3 +65,79 @@ class MemoryStore:
 
     def __getitem__(self, name: str) -> bytes:
         return self._files[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedAuthority:
+    """What a store holds of one authority.
+
+    `pem` is the certificate file as it is. `certificate` is the one that signs: that of the key, or the first where there is no key.
+    """
+
+    base: str
+    pem: bytes
+    bundle: tuple[Certificate, ...]
+    certificate: Certificate
+    key: PrivateKey | None
+
+    def signing_key(self, *, wanted: str) -> PrivateKey:
+        """Return the key. Raises CertificateError, saying what it was wanted for, where the authority is external."""
+        if self.key is None:
+            raise CertificateError(
+                f"{wanted} is missing and cannot be made: {self.base}.key is not here",
+                detail=f"{self.base}.crt without key means that the authority is kept elsewhere",
+                remedy=f"have {wanted} signed there and put it in place, or put {self.base}.key beside {self.base}.crt",
+            )
+        return self.key
+
+
+def load_authority(store: CertificateStore, base: str) -> LoadedAuthority | None:
+    """Read an authority, `ca` or `etcd/ca`; None where there is no certificate file.
+
+    Raises CertificateError for files that cannot be read or are no authority, CertificateMismatch for a key that belongs to none of
+    the certificates.
+    """
+    text = store.read(f"{base}.crt")
+    if text is None:
+        return None
+    bundle = certificates.parse(text, source=f"{base}.crt")
+    if not bundle[0].is_authority:
+        raise CertificateMismatch(
+            f"{base}.crt is not a certificate authority",
+            detail=f"the {bundle[0].describe()} may not sign others",
+            remedy=f"put the authority's certificate into {base}.crt",
+        )
+    key_text = store.read(f"{base}.key")
+    key = None if key_text is None else keys.load(key_text, source=f"{base}.key")
+    return LoadedAuthority(base=base, pem=text, bundle=tuple(bundle), certificate=_signer(base, bundle, key), key=key)
+
+
+def _signer(base: str, bundle: Sequence[Certificate], key: PrivateKey | None) -> Certificate:
+    if key is None:
+        return bundle[0]
+    for certificate in bundle:
+        if certificate.is_authority and certificates.fits(certificate, key):
+            return certificate
+    raise CertificateMismatch(
+        f"{base}.crt and {base}.key do not fit",
+        detail=f"the key is not that of the {bundle[0].describe()}",
+        remedy="restore both from the same copy",
+    )
+
+
+def require_authority(store: CertificateStore, base: str, *, wanted: str) -> LoadedAuthority:
+    """Read an authority that something needs. Raises CertificateError, naming what needs it, where there is none."""
+    found = load_authority(store, base)
+    if found is None:
+        raise CertificateError(
+            f"{wanted} cannot be checked or made: {base}.crt is missing",
+            remedy=f"make the authority first (init phase certs), or restore {base}.crt and {base}.key",
+        )
+    return found
+
+
+def is_external(store: CertificateStore, base: str = "ca") -> bool:
+    """Whether an authority's key is kept elsewhere: its certificate is here and its key is not. Raises as `load` does in that case."""
+    if store.read(f"{base}.crt") is None or store.read(f"{base}.key") is not None:
+        return False  # without a look into them, which takes its time
+    return load_authority(store, base) is not None

@@ -15,8 +15,8 @@ from kubewright.pki import names
 from kubewright.pki.names import NO_NAMES, Names
 
 if TYPE_CHECKING:
-    from kubewright.apis.addresses import Addresses
     from kubewright.apis.kubeadm.types import Configuration
+    from kubewright.apis.machine import Addresses
 
 
 class Usage(enum.StrEnum):

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
+from kubewright.apis.machine import Addresses
 from kubewright.base.errors import CheckFailed, KubewrightError
 from kubewright.base.records import dataclass
 from kubewright.host.seam import Host

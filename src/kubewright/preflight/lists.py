@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis import formats, subnets
-from kubewright.apis.addresses import Addresses
+from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import ClusterConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Layout
 from kubewright.preflight import components, machine, network, system
 from kubewright.preflight.checks import PRIVILEGED, Check
 
@@ -112,9 +111,9 @@ def _external_etcd(cluster: ClusterConfiguration) -> Iterator[Check]:
 def _families(cluster: ClusterConfiguration, addresses: Addresses) -> Sequence[int]:
     """Return the address families that the cluster has: forwarding is needed for each."""
     found = {
-        subnets.family(part)
+        formats.subnet_family(part)
         for text in _ranges(cluster.networking.service_subnet, cluster.networking.pod_subnet)
-        for part in subnets.parse(text)
+        for part in formats.subnets(text)
     }
     own = formats.address(addresses.advertise)
     found |= set() if own is None else {own.version}

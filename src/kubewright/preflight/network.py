@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis import subnets
-from kubewright.apis.addresses import url
+from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import ExternalEtcd
+from kubewright.apis.machine import url
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, KubewrightError
 from kubewright.base.versions import Version
@@ -77,7 +77,7 @@ def proxied_range(subnet: str) -> Check:
     """A proxy in the environment would be asked for services or pods."""
 
     def find(subject: Subject) -> Iterable[Finding]:
-        first = subnets.address_at(subnets.parse(subnet)[0], 1)
+        first = formats.address_at(formats.subnets(subnet)[0], 1)
         proxy = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(url(str(first), 1234))
         if proxy is not None:
             yield warning(

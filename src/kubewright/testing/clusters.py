@@ -15,7 +15,7 @@ from kubewright.base import events
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, Locked, NotFound, UsageError
 from kubewright.base.events import Reporter, SilentReporter
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
 from kubewright.local import status

@@ -1,8 +1,16 @@
-"""The ConfigMap kube-public/cluster-info: how a machine that knows only a token finds out whom to trust (spec/kubeadm.md 7.2, 8.1)."""
+"""The ConfigMap kube-public/cluster-info and its signatures: how a machine that knows only a token finds out which cluster to trust (spec/kubeadm.md 7.2, 8.1).
+
+A signature is a detached JSON Web Signature (RFC 7515) with HMAC-SHA256, `b64url(header)..b64url(mac)`, unpadded; the key is the token's secret
+as bytes (cluster-bootstrap: token/jws).
+"""
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
+import hmac
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
@@ -10,11 +18,33 @@ from typing import Final
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, TrustError, ValidationError
 from kubewright.base.records import dataclass, field, replace
-from kubewright.pki import bundles, pins
+from kubewright.pki import certificates, pins
 from kubewright.pki.pins import Pin
-from kubewright.tokens import jws
 from kubewright.tokens.secrets import StoredToken
 from kubewright.tokens.strings import BootstrapTokenString
+
+
+def detached_signature(content: str, token: BootstrapTokenString) -> str:
+    """Sign a text with a token."""
+    header = _encode(json.dumps({"alg": "HS256", "kid": token.id}, separators=(",", ":")).encode())
+    signed = f"{header}.{_encode(_bytes(content))}".encode()
+    mac = hmac.new(token.secret.encode(), signed, hashlib.sha256).digest()
+    return f"{header}..{_encode(mac)}"
+
+
+def verify_signature(signature: str, content: str, token: BootstrapTokenString) -> bool:
+    """Whether a signature is this token's over this text: made again and compared as a whole, in constant time."""
+    return hmac.compare_digest(detached_signature(content, token).encode(), _bytes(signature))
+
+
+def _bytes(text: str) -> bytes:
+    """Encode a text from a JSON answer, which may hold halves of surrogate pairs."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _encode(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
 
 NAMESPACE: Final = "kube-public"
 NAME: Final = "cluster-info"
@@ -67,7 +97,7 @@ class UselessClusterInfo(TrustError):
 
 def document(*, server: str, ca_pem: bytes) -> dict[str, object]:
     """Make the kubeconfig of cluster-info: one unnamed cluster, nobody to be. The whole CA bundle is in it."""
-    from kubewright.apis.kubeconfig.building import cluster_body
+    from kubewright.apis.kubeconfig.documents import cluster_body
 
     return {
         "apiVersion": "v1",
@@ -91,7 +121,7 @@ def config_map(*, server: str, ca_pem: bytes, signatures: Mapping[str, str] | No
 
 def signatures(text: str, tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, str]:
     """Return the signature entries that belong beside a text: one for each token that may sign now."""
-    return {f"{SIGNATURE_PREFIX}{one.token.id}": jws.sign(text, one.token) for one in tokens if one.signs(now)}
+    return {f"{SIGNATURE_PREFIX}{one.token.id}": detached_signature(text, one.token) for one in tokens if one.signs(now)}
 
 
 def signed(found: Mapping[str, object], tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, object] | None:
@@ -121,7 +151,7 @@ class VerifiedCluster:
     @property
     def holds_unpinned(self) -> bool:
         """Whether the bundle holds certificates that no pin vouches for."""
-        return len({one.der for one in bundles.parse(self.ca_pem)}) > len(bundles.parse(self.pinned_pem))
+        return len({one.der for one in certificates.parse(self.ca_pem)}) > len(certificates.parse(self.pinned_pem))
 
     def require_same(self, found: Mapping[str, object], *, server: str) -> None:
         """Require that the ConfigMap, read again with `pinned_pem`, holds the same text. Raises ChangedClusterInfo."""
@@ -142,7 +172,7 @@ def verify(found: Mapping[str, object], *, token: BootstrapTokenString, pinned: 
         raise UselessClusterInfo(server=server, detail=f"the ConfigMap has no key {KUBECONFIG}")
     if signature is None:
         raise MissingSignature(server=server, token_id=token.id)
-    if not jws.verify(signature, text, token):
+    if not verify_signature(signature, text, token):
         raise ForgedClusterInfo(server=server, token_id=token.id)
     return _believed(text, tuple(pinned), server)
 

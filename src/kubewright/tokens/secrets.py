@@ -13,8 +13,8 @@ from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.masking import remember
 from kubewright.base.records import dataclass, field
-from kubewright.base.secrecy import remember
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
 

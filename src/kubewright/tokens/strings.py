@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from kubewright.base.errors import UsageError
+from kubewright.base.masking import remember, remember_token
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.base.secrecy import remember, remember_token
 from kubewright.tokens import characters
 
 ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)

@@ -107,7 +107,7 @@ class Phases(Generic[Context]):
     def find(self, name: str) -> Node[Context]:
         """Return the node with a full name. Raises UsageError if there is none; aliases and other spellings do not count."""
         if name not in self._all:
-            from kubewright.base.nearest import closest
+            from kubewright.base.messages import closest
 
             known = [node.name for node in self.nodes if not node.phase.hidden]
             meant = closest(name, known)

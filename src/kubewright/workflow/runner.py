@@ -14,8 +14,8 @@ from typing import Final, Generic
 
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.clock import Clock
+from kubewright.base.errors import interruption
 from kubewright.base.events import Changed, Event, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited
-from kubewright.base.interrupts import interruption
 from kubewright.base.records import dataclass, field
 from kubewright.workflow.phases import Context, Node, Phases
 

@@ -16,7 +16,7 @@ from kubewright.agent.seams import Connect
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
-from kubewright.pki.pairs import Pair
+from kubewright.pki.certificates import Pair
 
 CLUSTER = Access(server="https://10.0.0.9:6443", ca_pem=b"ca")
 TOKEN = CLUSTER.as_identity(BearerToken("abcdef.0123456789abcdef"))

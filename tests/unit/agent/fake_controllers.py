@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from fake_api import FakeAPI
 
 from kubewright.kube.answers import EventType
-from kubewright.pki import keys, pairs
+from kubewright.pki import certificates, keys
 from kubewright.pki.keys import Algorithm
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -87,10 +87,10 @@ def sign(request: bytes, *, now: datetime, lifetime: float) -> bytes:
     return builder.sign(CA, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def made_pair(name: str = "node-1", *, now: datetime = START, lifetime: float = 86400.0, group: str = "system:nodes") -> pairs.Pair:
+def made_pair(name: str = "node-1", *, now: datetime = START, lifetime: float = 86400.0, group: str = "system:nodes") -> certificates.Pair:
     """A pair as a node has stored it."""
     from kubewright.pki import csr
 
     key = keys.generate(Algorithm.ECDSA_P256)
     request = csr.request(key, common_name=f"system:node:{name}", organizations=(group,))
-    return pairs.of(sign(request, now=now, lifetime=lifetime), key.pem(), source="test")
+    return certificates.pair_of(sign(request, now=now, lifetime=lifetime), key.pem(), source="test")

@@ -28,7 +28,7 @@ from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Streaming
 from kubewright.http.tls import Peer
-from kubewright.pki import pairs
+from kubewright.pki import certificates
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 API_SERVER = Peer(common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"der of the API server's")
@@ -285,7 +285,7 @@ def test_the_serving_certificate_is_for_the_address():
     from kubewright.base.randomness import SeededRandom
 
     certificate, key = serving_pair(name="kubelet", addresses=["127.0.0.11"], now=NOW, random=SeededRandom(1))
-    pair = pairs.of(certificate, key, source="test")
+    pair = certificates.pair_of(certificate, key, source="test")
     assert pair.leaf.names.ips == ("127.0.0.11",)
     assert pair.leaf.issued_by(pair.certificates[1])
     assert pair.leaf.usages == ("serverAuth",)

@@ -14,10 +14,10 @@ from kubewright.base.errors import CertificateError, Invalid, TrustError, WaitTi
 from kubewright.discovery import csr
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.pki import bundles, keys
+from kubewright.pki import certificates, keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import Pin, of_bundle
-from kubewright.tokens import cluster_info, jws
+from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import BootstrapTokenString
 
 pytestmark = [pytest.mark.looptime]
@@ -31,7 +31,7 @@ CA = made_pair(now=START).certificate_pem()
 def published(api: FakeAPI, *, token: BootstrapTokenString = TOKEN) -> None:
     found = cluster_info.config_map(server=NAMED, ca_pem=CA)
     text = found["data"]["kubeconfig"]
-    found["data"][f"jws-kubeconfig-{token.id}"] = jws.sign(text, token)
+    found["data"][f"jws-kubeconfig-{token.id}"] = cluster_info.detached_signature(text, token)
     api.put(found)
 
 
@@ -97,7 +97,7 @@ async def test_requests_of_many_nodes_are_watched_together():
     Controllers(api, sign_after=0.5)
     desk = desk_of(api)
     found = await asyncio.gather(*(desk.obtain(wanted(f"node-{number}"), within=10) for number in range(8)))
-    names = {bundles.parse(content)[0].common_name for content in found}
+    names = {certificates.parse(content)[0].common_name for content in found}
     assert names == {f"system:node:node-{number}" for number in range(8)}
     assert len(api.made("create", "certificatesigningrequests")) == 8
     assert len(api.made("watch", "certificatesigningrequests")) == 1
@@ -126,7 +126,7 @@ async def test_an_answer_that_comes_before_the_request_is_known_to_be_made_count
     second = asyncio.create_task(desk.obtain(wanted("second"), within=5))
     await asyncio.sleep(1)
     arrived.set()
-    assert bundles.parse(await second)[0].common_name == "system:node:second"
+    assert certificates.parse(await second)[0].common_name == "system:node:second"
     assert len(api.made("watch", "certificatesigningrequests")) == 1
     patient.cancel()
     await asyncio.gather(patient, return_exceptions=True)

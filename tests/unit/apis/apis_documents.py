@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import Loaded, load_init
+from kubewright.apis.machine import Detected
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.yaml import Document, load_all

@@ -6,10 +6,10 @@ import pytest
 from apis_documents import KUBE_PROXY, KUBELET, cluster, field_errors, init, load, load_case
 
 from kubewright.apis import kubelet, kubeproxy, scalars, schema
-from kubewright.apis.amounts import Amount
+from kubewright.apis.findings import Findings
 from kubewright.apis.kubelet_fields import KUBELET as KUBELET_FIELDS
 from kubewright.apis.kubeproxy import KUBE_PROXY as KUBE_PROXY_FIELDS
-from kubewright.apis.walking import Findings
+from kubewright.apis.scalars import Amount
 
 
 def _kubelet(**fields: object):

@@ -7,9 +7,9 @@ from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, init, load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kubewright.apis import component_gates, kubelet, kubelet_rules, kubeproxy, kubeproxy_rules
+from kubewright.apis import feature_gates, kubelet, kubelet_rules, kubeproxy
+from kubewright.apis.findings import Findings
 from kubewright.apis.kubeadm import load_whole
-from kubewright.apis.walking import Findings
 from kubewright.base.yaml import load_all
 
 # For each row of the table: a value that is refused, and one that is not.
@@ -154,9 +154,9 @@ def test_a_value_that_kube_proxy_refuses_draws_one_warning(name):
 def test_feature_gates_that_components_refuse_draw_a_warning(decode):
     gates = {"NodeSwaps": True, "NodeSwap": False, "NodeLogQuery": True, "AllAlpha": True, "Zzz": False}
     assert warnings(decode, featureGates=gates) == ["featureGates[NodeSwaps]", "featureGates[NodeSwap]", "featureGates[Zzz]"]
-    assert warnings(decode, featureGates=dict(component_gates.LOCKED)) == []
-    assert component_gates.LOCKED.keys() <= component_gates.KNOWN
-    assert [reason for _, reason in component_gates.gate_rules(gates)] == [
+    assert warnings(decode, featureGates=dict(feature_gates.LOCKED)) == []
+    assert feature_gates.LOCKED.keys() <= feature_gates.KNOWN
+    assert [reason for _, reason in feature_gates.gate_rules(gates)] == [
         'there is no such feature gate; did you mean "NodeSwap"?',
         "it is locked to true; leave it out",
         "there is no such feature gate",
@@ -164,7 +164,7 @@ def test_feature_gates_that_components_refuse_draw_a_warning(decode):
 
 
 def test_every_gate_that_a_rule_names_is_known():
-    assert {gate for _, gate in kubelet_rules.GATED} <= component_gates.KNOWN
+    assert {gate for _, gate in kubelet_rules.GATED} <= feature_gates.KNOWN
 
 
 def test_every_row_of_the_kubelets_table_is_tried():
@@ -172,7 +172,7 @@ def test_every_row_of_the_kubelets_table_is_tried():
     together = {path for _, path in _TOGETHER}
     assert len(kubelet_rules.ROWS) == 46
     assert tried - set(KUBELET_VALUES) - together == set()
-    assert {row.path.partition(".")[0] for row in kubeproxy_rules.ROWS} == set(KUBE_PROXY_VALUES)
+    assert {row.path.partition(".")[0] for row in kubeproxy.ROWS} == set(KUBE_PROXY_VALUES)
 
 
 @pytest.mark.parametrize(("fields", "path"), _TOGETHER)

@@ -8,11 +8,11 @@ from apis_documents import CASES, KUBE_PROXY, KUBELET, MACHINE, REFERENCE, clust
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kubewright.apis.findings import Findings
 from kubewright.apis.kubeadm import cluster_document, init_document, load_init
 from kubewright.apis.kubeadm.defaults import random_token
 from kubewright.apis.kubeadm.fields import CLUSTER, INIT
 from kubewright.apis.scalars import is_token
-from kubewright.apis.walking import Findings
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.yaml import dump_all, load_all

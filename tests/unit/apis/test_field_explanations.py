@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from apis_documents import KUBE_PROXY, KUBELET
 
-from kubewright.apis import component_rules, kubelet, kubeproxy
+from kubewright.apis import components, kubelet, kubeproxy
+from kubewright.apis.findings import Findings
 from kubewright.apis.kubeadm import codec
-from kubewright.apis.kubeadm.explaining import COMPONENTS, KINDS, ROOTS, every, explain
+from kubewright.apis.kubeadm.codec import reset_example, upgrade_example
+from kubewright.apis.kubeadm.explanations import COMPONENTS, KINDS, ROOTS, every, explain
 from kubewright.apis.kubeadm.meanings import MEANINGS, SINCE
-from kubewright.apis.kubeadm.printed import reset_example, upgrade_example
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, LocalEtcd
-from kubewright.apis.walking import Findings
 
 _COUNTS = {
     "InitConfiguration": 33,
@@ -64,7 +64,7 @@ def test_explanations_of_components_name_the_fields_that_kubeadm_sets(kind, fiel
     assert len(told) == {"kubelet": 8, "kube-proxy": 3}[kind]
     findings = Findings()
     document = decode({}, findings.root)
-    assert all(component_rules.value_at(document, path) in (None, "", False, 0) for path in told)
+    assert all(components.value_at(document, path) in (None, "", False, 0) for path in told)
 
 
 def leaves(document, prefix=""):

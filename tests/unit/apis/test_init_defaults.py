@@ -9,11 +9,10 @@ from pathlib import PurePosixPath
 import pytest
 from apis_documents import MACHINE, cluster, field_errors, init, load, load_case
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import InitOverrides
 from kubewright.apis.kubeadm.features import enabled, key_algorithm
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom

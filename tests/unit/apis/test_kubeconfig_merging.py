@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis.kubeconfig import merging, parse, require_usable
-from kubewright.apis.kubeconfig.merging import Addition, Owner
+from kubewright.apis.kubeconfig import documents, parse, require_usable
+from kubewright.apis.kubeconfig.documents import Addition, Owner
 from kubewright.base import yaml
 
 OURS = Addition(
@@ -52,25 +52,25 @@ def kubeconfigs(draw: st.DrawFn, *, foreign: bool = True) -> dict[str, Any]:
 @given(kubeconfigs())
 def test_what_is_put_in_is_usable_and_a_second_time_changes_nothing(config: dict[str, Any]) -> None:
     before = copy.deepcopy(config)
-    found = merging.added(config, OURS)
+    found = documents.added(config, OURS)
     assert config == before
     chosen = require_usable(parse(found))
     assert (chosen.cluster.server, chosen.user.client_key_data) == ("https://127.0.0.11:6443", b"key")
-    assert merging.owners(found, OURS.name) == [OURS.owner] * 3
-    assert merging.added(found, OURS) == found
+    assert documents.owners(found, OURS.name) == [OURS.owner] * 3
+    assert documents.added(found, OURS) == found
 
 
 @given(kubeconfigs(foreign=False))
 def test_what_is_put_in_and_taken_out_leaves_what_was_there(config: dict[str, Any]) -> None:
-    found = merging.taken_out(merging.added(config, OURS), OURS.owner.id)
+    found = documents.taken_out(documents.added(config, OURS), OURS.owner.id)
     assert found == {"apiVersion": "v1", "kind": "Config", **config, "current-context": ""}
-    assert merging.taken_out(found, OURS.owner.id) == found
+    assert documents.taken_out(found, OURS.owner.id) == found
 
 
 @given(kubeconfigs())
 def test_other_entries_and_unknown_fields_stay(config: dict[str, Any]) -> None:
-    found = merging.added(config, OURS)
-    for plural, singular in merging.LISTS.items():
+    found = documents.added(config, OURS)
+    for plural, singular in documents.LISTS.items():
         others = [one for one in config[plural] if one["name"] != OURS.name]
         assert [one for one in found[plural] if one["name"] != OURS.name] == others
         for before in [one for one in config[plural] if one["name"] == OURS.name]:
@@ -85,29 +85,29 @@ def test_other_entries_and_unknown_fields_stay(config: dict[str, Any]) -> None:
 
 @given(kubeconfigs())
 def test_a_kubeconfig_is_written_and_read_back_the_same(config: dict[str, Any]) -> None:
-    found = merging.added(config, OURS)
+    found = documents.added(config, OURS)
     assert yaml.load_one(yaml.dump(found)).value == found
 
 
 @given(kubeconfigs())
 def test_only_entries_of_the_owner_are_taken_out(config: dict[str, Any]) -> None:
-    assert merging.taken_out(config, OURS.owner.id) == config
-    other = merging.added(config, Addition(name="other", cluster={}, user={}, owner=Owner(id="2" * 32, directory="/state/two")))
-    assert merging.taken_out(other, OURS.owner.id) == other
+    assert documents.taken_out(config, OURS.owner.id) == config
+    other = documents.added(config, Addition(name="other", cluster={}, user={}, owner=Owner(id="2" * 32, directory="/state/two")))
+    assert documents.taken_out(other, OURS.owner.id) == other
 
 
 def test_a_context_that_was_renamed_is_taken_out_and_one_that_only_names_the_cluster_stays() -> None:
-    config = merging.added({}, OURS)
+    config = documents.added({}, OURS)
     config["contexts"][0]["name"] = "mine"
     config["contexts"].append({"name": "theirs", "context": {"cluster": OURS.name, "user": OURS.name, "namespace": "dev"}})
     config["current-context"] = "theirs"
-    found = merging.taken_out(config, OURS.owner.id)
+    found = documents.taken_out(config, OURS.owner.id)
     assert ([one["name"] for one in found["contexts"]], found["clusters"], found["users"]) == (["theirs"], [], [])
     assert found["current-context"] == "theirs"
 
 
 def test_null_lists_and_entries_that_hold_nothing_are_no_trouble() -> None:
     config: dict[str, Any] = {"clusters": None, "contexts": [None, {"name": "a", "context": None}], "users": [{"user": {"extensions": 7}}]}
-    found = merging.added(config, OURS)
-    assert [len(found[plural]) for plural in merging.LISTS] == [1, 3, 2]
-    assert merging.taken_out(found, OURS.owner.id)["contexts"] == config["contexts"]
+    found = documents.added(config, OURS)
+    assert [len(found[plural]) for plural in documents.LISTS] == [1, 3, 2]
+    assert documents.taken_out(found, OURS.owner.id)["contexts"] == config["contexts"]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import kubewright
 from kubewright.apis.kubeadm import load_whole
-from kubewright.apis.kubeadm.explaining import ROOTS, every
+from kubewright.apis.kubeadm.explanations import ROOTS, every
 from kubewright.base.errors import KubewrightError, ValidationError
-from kubewright.base.quoting import quoted
+from kubewright.base.messages import quoted
 from kubewright.base.yaml import Document, load_all
 
 PYTHON = re.compile(

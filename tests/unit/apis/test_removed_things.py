@@ -6,7 +6,7 @@ import pytest
 from apis_documents import KUBELET, MACHINE, cluster, document_error, documents, init, load
 
 from kubewright.apis.kubeadm import load_join, load_whole, removed
-from kubewright.apis.kubeadm.explaining import COMPONENTS, KINDS, ROOTS, every
+from kubewright.apis.kubeadm.explanations import COMPONENTS, KINDS, ROOTS, every
 from kubewright.apis.kubeadm.features import GATES
 from kubewright.base.errors import DocumentError, ValidationError
 

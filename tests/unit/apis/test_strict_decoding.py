@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, cluster, field_errors, init, load, load_text
 
-from kubewright.apis.kubeadm import explaining, fields, load_whole, node_fields
+from kubewright.apis.findings import MOST_TOLD
+from kubewright.apis.kubeadm import explanations, fields, load_whole, node_fields
 from kubewright.apis.schema import Struct
-from kubewright.apis.walking import MOST_TOLD
 from kubewright.base import records
 from kubewright.base.errors import ValidationError
 from kubewright.base.yaml import dump, load_all
@@ -226,11 +226,11 @@ def test_the_tables_and_the_structs_have_the_same_fields():
         assert set(targets) == attributes
 
 
-@pytest.mark.parametrize("kind", explaining.KINDS)
+@pytest.mark.parametrize("kind", explanations.KINDS)
 def test_every_field_that_is_wrong_is_told_with_the_place_where_its_name_stands(kind):
     """A value that fits no field, in every field: the place is the line and column of the field's name."""
     groups = {"KubeletConfiguration": "kubelet.config.k8s.io/v1beta1", "KubeProxyConfiguration": "kubeproxy.config.k8s.io/v1alpha1"}
-    paths = [found.path for found in explaining.every(kind)]
+    paths = [found.path for found in explanations.every(kind)]
     tops = [path for path in paths if "." not in path]
     text = dump({"apiVersion": groups.get(kind, "kubeadm.k8s.io/v1beta4"), "kind": kind, **{name: [[["x"]]] for name in tops}})
     with pytest.raises(ValidationError) as caught:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, cluster, documents, field_errors, init, load, reference_json
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_reset, load_whole
 from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.machine import Detected
 from kubewright.base.errors import ValidationError
 
 _TABLE = reference_json("validation-cases.json")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis import formats, subnets, urls
+from kubewright.apis import formats
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_no_text_breaks_a_format(text):
     formats.is_port(text)
     formats.is_image_repository(text)
     formats.is_host_pattern(text)
-    for reader in (formats.host_port, urls.scheme_of, subnets.parse):
+    for reader in (formats.host_port, formats.url_scheme, formats.subnets):
         with contextlib.suppress(ValueError):
             reader(text)
 
@@ -148,9 +148,9 @@ def test_image_repositories(repository, good):
 def test_urls_and_their_schemes(text, scheme):
     if scheme is None:
         with pytest.raises(ValueError):
-            urls.scheme_of(text)
+            formats.url_scheme(text)
     else:
-        assert urls.scheme_of(text) == scheme
+        assert formats.url_scheme(text) == scheme
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_urls_and_their_schemes(text, scheme):
 )
 def test_what_go_refuses_is_no_url(text):
     with pytest.raises(ValueError):
-        urls.scheme_of(text)
+        formats.url_scheme(text)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_go_refuses_is_no_url(text):
     ],
 )
 def test_subnets_are_masked(text, networks):
-    assert [str(network) for network in subnets.parse(text)] == networks
+    assert [str(network) for network in formats.subnets(text)] == networks
 
 
 @pytest.mark.parametrize(
@@ -192,15 +192,15 @@ def test_subnets_are_masked(text, networks):
 )
 def test_other_texts_are_no_subnets(text):
     with pytest.raises(ValueError):
-        subnets.parse(text)
+        formats.subnets(text)
 
 
 def test_addresses_of_services_are_counted_from_the_first_subnet():
-    assert subnets.service_address("10.96.0.0/12,fd00::/112", subnets.API_SERVER_INDEX) == ipaddress.ip_address("10.96.0.1")
-    assert subnets.service_address("fd00::/112", subnets.DNS_INDEX) == ipaddress.ip_address("fd00::a")
+    assert formats.service_address("10.96.0.0/12,fd00::/112", formats.API_SERVER_INDEX) == ipaddress.ip_address("10.96.0.1")
+    assert formats.service_address("fd00::/112", formats.DNS_INDEX) == ipaddress.ip_address("fd00::a")
     with pytest.raises(ValueError, match="no address number 10"):
-        subnets.service_address("10.0.0.0/29", subnets.DNS_INDEX)
+        formats.service_address("10.0.0.0/29", formats.DNS_INDEX)
 
 
 def test_ipv4_addresses_mapped_into_ipv6_are_of_family_4():
-    assert [subnets.family(network) for network in subnets.parse("10.0.0.0/8,fd00::/8,::ffff:10.0.0.0/112")] == [4, 6, 4]
+    assert [formats.subnet_family(network) for network in formats.subnets("10.0.0.0/8,fd00::/8,::ffff:10.0.0.0/112")] == [4, 6, 4]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.apis import workloads
-from kubewright.apis.walking import Findings
+from kubewright.apis.findings import Findings
 from kubewright.base import yaml
 
 CASES = Path(__file__).parents[2] / "data" / "reference" / "cases"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.base import masking, secrecy
+from kubewright.base import masking
 from kubewright.base.change import unified_diff
 from kubewright.base.masking import MASK, Masker, mask
 from kubewright.base.yaml import dump
@@ -192,8 +192,8 @@ def _forms_of(secret: str) -> list[str]:
 def test_a_secret_that_was_read_never_comes_through_in_any_form(secret):
     if secret in MASK:
         return
-    secrecy.forget()
-    secrecy.remember(secret)
+    masking.forget()
+    masking.remember(secret)
     shown = [mask(form).replace(MASK, "") for form in _forms_of(secret)]
     piece = encoded(secret)[4:12]
     assert [text for text in shown if secret in text or piece in text] == []
@@ -222,31 +222,31 @@ NAMES = st.sampled_from(["A_PASSWORD", "db_password", "apiKey", "ApiToken", "API
 def test_no_variable_with_a_telling_name_comes_through(name, value, first, more):
     entry = {"value": f"canary {value}{more}", "name": name} if first else {"name": name, "value": f"canary {value}{more}"}
     other = {"name": "OTHER", "value": "public"}
-    secrecy.forget()
+    masking.forget()
     body = {"env": [other, entry, other]}
     for text in (dump(body), json.dumps(body), json.dumps(json.dumps(body)), unified_diff("", dump(body), name="x")):
-        secrecy.remember_within(body)
+        masking.remember_within(body)
         shown = mask(text)
         assert "canary" not in shown
         assert shown.count("public") == 2
 
 
 def test_what_is_remembered_is_bounded_and_telling():
-    for number in range(2 * secrecy.MOST):
-        secrecy.remember(f"secret number {number}")
-    assert len(secrecy.known()) == secrecy.MOST
-    assert secrecy.known()[-1] == f"secret number {2 * secrecy.MOST - 1}"
-    secrecy.forget()
-    assert [secrecy.remember_token(text) for text in ("abcdef", TOKEN, "opaque.token")] == ["abcdef", TOKEN, "opaque.token"]
-    assert secrecy.known() == ("0123456789abcdef", "opaque.token")
+    for number in range(2 * masking.MOST):
+        masking.remember(f"secret number {number}")
+    assert len(masking.known()) == masking.MOST
+    assert masking.known()[-1] == f"secret number {2 * masking.MOST - 1}"
+    masking.forget()
+    assert [masking.remember_token(text) for text in ("abcdef", TOKEN, "opaque.token")] == ["abcdef", TOKEN, "opaque.token"]
+    assert masking.known() == ("0123456789abcdef", "opaque.token")
 
 
 def test_a_document_that_names_itself_a_million_times_is_read_once():
     node: list[object] = [{"token": "correct horse"}]
     for _ in range(60):
         node = [node, node]
-    secrecy.remember_within(node)
-    assert secrecy.known() == ("correct horse",)
+    masking.remember_within(node)
+    assert masking.known() == ("correct horse",)
 
 
 surroundings = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40).filter(lambda text: "-----" not in text)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.base.quoting import ESCAPING, each_text, printable, without_controls
+from kubewright.base.messages import ESCAPING, each_text, printable, without_controls
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 
 
 @pytest.mark.parametrize(

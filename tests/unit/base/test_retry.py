@@ -9,7 +9,7 @@ import pytest
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import NotFound, Unreachable
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.retry import Backoff, retry, steady
+from kubewright.base.wait import Backoff, retry, steady
 
 
 class Flaky:

@@ -8,8 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kubewright.apis.detected import Detected
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.cli import commands, operations
 from kubewright.cli.main import main
 from kubewright.cli.operation_requests import join_request

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from kubewright.apis.detected import Detected
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.cli import commands, config
 from kubewright.cli.main import main

@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from kubewright.apis.detected import Detected
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.cli import operations
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo

@@ -27,7 +27,7 @@ def say(text): print(text, flush=True)
 DRY_RUN = """
 import sys
 from pathlib import PurePosixPath
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.cli import operations
 from kubewright.cli.main import run
 from kubewright.host.real import RealHost

@@ -11,7 +11,7 @@ import pytest
 from kubewright.base import errors
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import SilentReporter
-from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.discovery import csr
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube.answers import EventType, WatchEvent

@@ -16,7 +16,7 @@ from scripted_server import ScriptedServer, Seen, json_answer
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.base.events import SilentReporter
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import Question, UnpinnedServer
 from kubewright.http import tls
@@ -24,7 +24,7 @@ from kubewright.http.failures import NoAnswer
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.pki.pins import Pin, PinMismatch, pin
-from kubewright.tokens import cluster_info, jws
+from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import parse
 
 TOKEN = parse("abcdef.0123456789abcdef")
@@ -98,7 +98,7 @@ def ask(make_server: MakeServer) -> Iterator[Callable[..., tuple[Access, Scripte
         server = make_server(context=tls.server_context(shown.pem, shown.key_pem))
         servers.append(server)
         text = cluster_info.config_map(server=server.url, ca_pem=b"".join(one.pem for one in bundle))["data"]["kubeconfig"]
-        data = {"kubeconfig": text, f"jws-kubeconfig-{TOKEN.id}": jws.sign(text, TOKEN)}
+        data = {"kubeconfig": text, f"jws-kubeconfig-{TOKEN.id}": cluster_info.detached_signature(text, TOKEN)}
 
         def handler(_: Seen):
             return json_answer({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info"}, "data": data})

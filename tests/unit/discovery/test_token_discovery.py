@@ -11,14 +11,14 @@ import trustme
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import APIError, Forbidden, NotFound, ServerError, TrustError, UsageError, WaitTimeout
 from kubewright.base.events import SilentReporter
-from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import Question
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.pki.pins import Pin, PinMismatch, pin
-from kubewright.tokens import cluster_info, jws
+from kubewright.tokens import cluster_info
 from kubewright.tokens.cluster_info import ChangedClusterInfo, ForgedClusterInfo, MissingSignature
 from kubewright.tokens.strings import parse
 
@@ -34,7 +34,9 @@ def info(*, signer=TOKEN, server: str = NAMED, ca: bytes = CA, signed: bool = Tr
     plain = cluster_info.config_map(server=server, ca_pem=ca)
     text = plain["data"]["kubeconfig"]
     return cluster_info.config_map(
-        server=server, ca_pem=ca, signatures={f"jws-kubeconfig-{signer.id}": jws.sign(text, signer)} if signed else {}
+        server=server,
+        ca_pem=ca,
+        signatures={f"jws-kubeconfig-{signer.id}": cluster_info.detached_signature(text, signer)} if signed else {},
     )
 
 

@@ -9,7 +9,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.records import replace
-from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import LearnerNotInSync, Member, MemberNotFound, NotLearner, RecordingEtcd, TooManyLearners, UnhealthyCluster
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member, to_remove
 

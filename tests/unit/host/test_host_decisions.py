@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Lifetime
 from kubewright.base.errors import HostError
 from kubewright.host.decisions import DIFF_LIMIT, decide_directory, decide_file, decide_removal, decide_service, service_verbs

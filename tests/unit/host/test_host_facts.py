@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError
 from kubewright.host.facts import CA_DIRECTORIES, CRI_SOCKETS, MachineInfo, count_cores, detect, gather, machine, os_image
 from kubewright.host.real import RealHost

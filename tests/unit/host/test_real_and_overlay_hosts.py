@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis.detected import Detected
-from kubewright.apis.layout import CRI_SOCKET, Layout
+from kubewright.apis.machine import CRI_SOCKET, Detected, Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.host import facts

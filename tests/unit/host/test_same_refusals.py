@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Accounts, Directory, File, Ownership

@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import SilentReporter

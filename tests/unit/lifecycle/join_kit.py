@@ -24,7 +24,7 @@ from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import run
 from kubewright.pki.pins import pin
-from kubewright.tokens import cluster_info, jws, strings
+from kubewright.tokens import cluster_info, strings
 
 TOKEN = "abcdef.0123456789abcdef"
 SERVER = "https://cluster.test:6443"
@@ -101,7 +101,7 @@ class Cluster:
     def __post_init__(self) -> None:
         self.ca = self.authority.cert_pem.bytes()
         plain, token = cluster_info.config_map(server=SERVER, ca_pem=self.ca), strings.parse(TOKEN)
-        signatures = {f"jws-kubeconfig-{token.id}": jws.sign(plain["data"]["kubeconfig"], token)}
+        signatures = {f"jws-kubeconfig-{token.id}": cluster_info.detached_signature(plain["data"]["kubeconfig"], token)}
         self.objects = [*stand_ins.objects(), cluster_info.config_map(server=SERVER, ca_pem=self.ca, signatures=signatures)]
 
     @property

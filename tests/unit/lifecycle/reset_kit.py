@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from kubewright.apis.detected import Detected
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock

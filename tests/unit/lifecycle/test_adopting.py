@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.events import Line, RecordingReporter

@@ -16,7 +16,7 @@ from kubewright.base.errors import CheckFailed
 from kubewright.cli import certs, output
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
-from kubewright.pki import pairs
+from kubewright.pki import certificates
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "structured-output"
 ROWS = [
@@ -109,7 +109,7 @@ def worker(plane, *, embedded: bool):
         import base64
 
         user = kubelet["users"][0]["user"]
-        pem = pairs.join(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]))
+        pem = certificates.join(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]))
         place = Path(plane.layout.kubelet_client_current)
         place.parent.mkdir(parents=True)
         place.write_bytes(pem)

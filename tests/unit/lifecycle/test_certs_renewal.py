@@ -19,7 +19,7 @@ from kubewright.cli import certs, cluster_rows, commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.machine import LOCK
-from kubewright.pki import bundles, certificates, csr, keys, pairs
+from kubewright.pki import certificates, csr, keys
 
 PERIOD = "certificateValidityPeriod: 240h\n"
 
@@ -245,11 +245,11 @@ def test_a_kubeconfig_for_a_user(plane):
     document = yaml.load(run.out)
     assert document["current-context"] == "ada@kubernetes"
     entry = document["users"][0]["user"]
-    pair = pairs.of(base64.b64decode(entry["client-certificate-data"]), base64.b64decode(entry["client-key-data"]), source="x")
+    pair = certificates.pair_of(base64.b64decode(entry["client-certificate-data"]), base64.b64decode(entry["client-key-data"]), source="x")
     assert (pair.leaf.common_name, sorted(pair.leaf.organizations), pair.leaf.usages) == ("ada", ["a", "b", "c"], ("clientAuth",))
     assert pair.leaf.not_before == plane.certificate("ca.crt").not_before
     assert timedelta(hours=24) <= pair.leaf.lifetime < timedelta(hours=25)
-    assert bundles.chains_to(pair.leaf, roots=[plane.certificate("ca.crt")])
+    assert certificates.chains_to(pair.leaf, roots=[plane.certificate("ca.crt")])
     assert base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]) == (plane.pki / "ca.crt").read_bytes()
 
 

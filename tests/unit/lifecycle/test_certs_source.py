@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from certs_kit import CONFIG
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, Unreachable, ValidationError
 from kubewright.base.events import Line, RecordingReporter, Warned

@@ -7,7 +7,7 @@ import json
 import pytest
 from init_kit import FAST
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.cli import operations
 from kubewright.cli.main import main

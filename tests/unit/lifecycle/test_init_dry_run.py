@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from init_kit import TOKEN, asked
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from init_kit import Box, asked
 
-from kubewright.apis.addresses import Addresses
+from kubewright.apis.machine import Addresses
 from kubewright.lifecycle.steps import health
 
 

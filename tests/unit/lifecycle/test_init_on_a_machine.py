@@ -22,7 +22,7 @@ from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import LOCK
-from kubewright.pki import bundles
+from kubewright.pki import certificates
 from kubewright.preflight import components, lists
 from kubewright.preflight.checks import Check
 
@@ -247,8 +247,8 @@ def test_a_run_that_was_killed_between_two_writes_is_finished_by_the_next(tmp_pa
     everything(undisturbed)
     assert {name: mode for name, (mode, _) in box.snapshot().items()} == {name: mode for name, (mode, _) in undisturbed.snapshot().items()}
     assert everything(box) == []
-    authority = bundles.parse(Path(box.layout.certificate("ca")).read_bytes())[0]
-    assert bundles.parse(Path(box.layout.certificate("apiserver")).read_bytes())[0].issued_by(authority)
+    authority = certificates.parse(Path(box.layout.certificate("ca")).read_bytes())[0]
+    assert certificates.parse(Path(box.layout.certificate("apiserver")).read_bytes())[0].issued_by(authority)
 
 
 def run_certs(directory, config):

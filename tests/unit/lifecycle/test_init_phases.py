@@ -137,12 +137,12 @@ def test_keys_of_certificates_and_kubeconfigs_are_made_ahead(box, monkeypatch):
 
 
 def test_all_certificates_of_a_run_count_from_one_moment(box):
-    from kubewright.pki import bundles
+    from kubewright.pki import certificates
 
     begun = box.clock.now
     box.clock.now = lambda: (box.clock.advance(7), begun())[1]  # time passes at every look
     box.run(asked(only=("certs",)))
-    found = [bundles.parse(path.read_bytes())[0] for path in Path(box.layout.pki).rglob("*.crt")]
+    found = [certificates.parse(path.read_bytes())[0] for path in Path(box.layout.pki).rglob("*.crt")]
     assert len(found) == 10
     assert len({one.not_before for one in found}) == 1
 

@@ -8,15 +8,14 @@ from types import SimpleNamespace
 import pytest
 from init_kit import Box
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEtcd
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.waiting import InstantWaiter, PollingWaiter
+from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, RecordingEtcd, Status
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response

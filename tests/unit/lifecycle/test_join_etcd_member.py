@@ -7,15 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEtcd
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import HostError, NotFound, WaitTimeout
+from kubewright.base.errors import HostError, NotFound, Stopped, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
-from kubewright.base.interrupts import Stopped
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
 from kubewright.host.decisions import decide_emptying
 from kubewright.lifecycle.join import etcd_member, learning

@@ -20,12 +20,12 @@ from kubewright.base.errors import (
     HostError,
     Interrupted,
     KubewrightError,
+    Stopped,
     Unauthorized,
     ValidationError,
     WaitTimeout,
 )
 from kubewright.base.events import Line, PhaseSkipped, Waited, Waiting
-from kubewright.base.interrupts import Stopped
 from kubewright.base.records import replace
 from kubewright.host.states import ServiceState
 from kubewright.http import sync

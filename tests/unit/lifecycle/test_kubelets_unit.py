@@ -11,17 +11,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from init_kit import Box, asked
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.steps import kubelet
-from kubewright.manifests import kubelet_unit
+from kubewright.manifests import kubelet as kubelet_unit
 
 PROGRAM = PurePosixPath("/usr/bin/kubelet")
-FILES = kubelet_unit.files(PROGRAM, Layout())
+FILES = kubelet_unit.unit_files(PROGRAM, Layout())
 
 
 class Programs:
@@ -62,7 +62,7 @@ def units(tmp_path, *, known=False, systemd=True, programs=("kubelet",), there=N
 
 
 def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_writes():
-    unit, drop_in = (_parsed(FILES[path]) for path in kubelet_unit.FILES)
+    unit, drop_in = (_parsed(FILES[path]) for path in kubelet_unit.UNIT_FILES)
     assert unit["Service"]["ExecStart"] == ["/usr/bin/kubelet"]
     assert unit["Service"]["Restart"] == ["always"]
     assert unit["Install"]["WantedBy"] == ["multi-user.target"]
@@ -83,7 +83,7 @@ def test_both_files_say_that_they_are_ours():
 
 
 def test_it_is_wanted_only_where_systemd_runs_a_kubelet_is_installed_and_nobody_else_has_brought_a_unit(tmp_path):
-    wanted = [str(path) for path in kubelet_unit.FILES]
+    wanted = [str(path) for path in kubelet_unit.UNIT_FILES]
     assert [str(unit.path) for unit in units(tmp_path)] == wanted
     assert units(tmp_path, systemd=False) == ()
     assert units(tmp_path, programs=()) == ()
@@ -98,7 +98,7 @@ def test_it_is_installed_enabled_and_started_once(tmp_path, monkeypatch):
     plan = box.plan(asked(only=("kubelet-start",)))
     service = next(change for change in plan.changes if change.target == "service kubelet")
     assert (service.action, service.reason) == (Action.UPDATE, "reload, enable, restart")
-    assert service.diff.count(f"+{kubelet_unit.HEADER}") == 2
+    assert service.diff.count(f"+{kubelet_unit.UNIT_HEADER}") == 2
     assert box.lines("kubelet-start")[-1] == "Starting the kubelet"
 
 
@@ -108,7 +108,7 @@ def _machine(machine):
 
 @pytest.mark.parametrize("program", ["/usr/local/bin/kubelet", "/opt/bin/kubelet"])
 def test_a_kubelet_elsewhere_is_started_there(program):
-    found = kubelet_unit.files(PurePosixPath(program), Layout())
+    found = kubelet_unit.unit_files(PurePosixPath(program), Layout())
     assert all(f"ExecStart={program}" in text for text in found.values())
 
 
@@ -129,9 +129,9 @@ def test_any_path_is_named_as_systemd_reads_it_or_refused(name):
     program = PurePosixPath("/opt", name, "kubelet")
     if set(name) & set("\"'\\"):
         with pytest.raises(HostError, match="no unit can start"):
-            kubelet_unit.files(program, Layout())
+            kubelet_unit.unit_files(program, Layout())
         return
-    for text in kubelet_unit.files(program, Layout()).values():
+    for text in kubelet_unit.unit_files(program, Layout()).values():
         command = _parsed(text)["Service"]["ExecStart"][-1]
         word = command[1 : command.index('"', 1)] if command.startswith('"') else command.split(" ")[0]
         assert command.startswith('"') or not any(map(str.isspace, name))
@@ -146,7 +146,7 @@ def test_any_path_is_named_as_systemd_reads_it_or_refused(name):
 def test_any_place_of_the_kubelets_files_is_one_argument(name):
     """The shell's rules for words in quotes are systemd's; what is in them is read twice, once as an assignment, once as words."""
     layout = Layout(kubernetes=PurePosixPath("/etc", name), kubelet=PurePosixPath("/var", name))
-    drop_in = _parsed(kubelet_unit.files(PROGRAM, layout)[kubelet_unit.DROP_IN])["Service"]
+    drop_in = _parsed(kubelet_unit.unit_files(PROGRAM, layout)[kubelet_unit.DROP_IN])["Service"]
     values = {}
     for line in drop_in["Environment"]:
         [assignment] = shlex.split(line.replace("%%", "%"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from init_kit import Box, asked
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.errors import APIError, DocumentError, HostError, UsageError
 from kubewright.base.records import replace
 from kubewright.base.versions import Version

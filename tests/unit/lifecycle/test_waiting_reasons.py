@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ComponentFailed, HostError, RuntimeUnavailable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
 from kubewright.lifecycle.reasons import giving_up, looking, telling, words

@@ -10,9 +10,8 @@ import yaml as pyyaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.loading import Loaded
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, KubewrightError, UsageError, ValidationError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom

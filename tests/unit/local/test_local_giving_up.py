@@ -11,7 +11,7 @@ import pytest
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ComponentFailed, ServerError
 from kubewright.base.events import SilentReporter
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call
 from kubewright.kube.resources import CONFIG_MAP

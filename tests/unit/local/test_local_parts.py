@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from kubewright.apis.addresses import Ports
+from kubewright.apis.machine import Ports
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError, CheckFailed, ComponentFailed, HostError, UsageError
 from kubewright.base.events import SilentReporter

@@ -10,7 +10,7 @@ import pytest
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import NotFound, ServerError
 from kubewright.base.events import SilentReporter
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.local import up_phases
 

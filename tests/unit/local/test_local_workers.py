@@ -12,7 +12,7 @@ import pytest
 from kubewright.base.change import Change
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.waiting import InstantWaiter
+from kubewright.base.wait import InstantWaiter
 from kubewright.kube.recording import RecordingKube
 from kubewright.local import configuration
 from kubewright.local.daemon_client import Daemon

@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import load_init
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.yaml import load_all
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from kubewright.base.level import KUBERNETES
-from kubewright.manifests.bootstrap_policy import VERSION, objects
+from kubewright.manifests.rbac import BOOTSTRAP_VERSION, bootstrap_policy
 
 
 def test_every_object_is_whole_and_of_this_release() -> None:
-    every = objects()
-    assert VERSION == KUBERNETES
+    every = bootstrap_policy()
+    assert BOOTSTRAP_VERSION == KUBERNETES
     assert Counter(one["kind"] for one in every) == {"ClusterRole": 3, "ClusterRoleBinding": 3, "Role": 3, "RoleBinding": 3}
     for one in every:
         assert one["apiVersion"] == "rbac.authorization.k8s.io/v1"
@@ -20,7 +20,7 @@ def test_every_object_is_whole_and_of_this_release() -> None:
 
 
 def test_every_role_is_bound_to_the_components_and_nobody_from_outside() -> None:
-    every = objects()
+    every = bootstrap_policy()
     bindings = [one for one in every if one["kind"].endswith("Binding")]
     roles = {(one["kind"], one["metadata"]["name"]) for one in every} - {(one["kind"], one["metadata"]["name"]) for one in bindings}
     assert {(one["roleRef"]["kind"], one["roleRef"]["name"]) for one in bindings} == roles

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from manifest_cases import HOST, configuration_of, places, reference_json
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import DNS, Proxy
+from kubewright.apis.machine import Detected
 from kubewright.base.records import replace
-from kubewright.manifests import configmaps, coredns, kube_proxy, node, objects, rbac
+from kubewright.manifests import configmaps, coredns, kube_proxy, objects, rbac
 from kubewright.manifests.rbac import GRANTS, Purpose
 
 TAINT = {"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}
@@ -80,7 +80,7 @@ def found_node(*, labels=None, taints=None):
     return {"metadata": {"labels": labels}, "spec": {"taints": taints} if taints is not None else {}}
 
 
-MARKED = dict.fromkeys(node.LABELS, "")
+MARKED = dict.fromkeys(objects.LABELS, "")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,10 @@ MARKED = dict.fromkeys(node.LABELS, "")
         (found_node(), {"metadata": {"labels": MARKED}, "spec": {"taints": [TAINT]}}),
         ({}, {"metadata": {"labels": MARKED}, "spec": {"taints": [TAINT]}}),
         (found_node(labels={**MARKED, "x": "y"}, taints=[TAINT]), {}),
-        (found_node(labels={node.LABELS[0]: "other", node.LABELS[1]: ""}, taints=[TAINT]), {"metadata": {"labels": {node.LABELS[0]: ""}}}),
+        (
+            found_node(labels={objects.LABELS[0]: "other", objects.LABELS[1]: ""}, taints=[TAINT]),
+            {"metadata": {"labels": {objects.LABELS[0]: ""}}},
+        ),
         (
             found_node(labels=MARKED, taints=[{"key": "a", "effect": "NoExecute"}]),
             {"spec": {"taints": [TAINT, {"key": "a", "effect": "NoExecute"}]}},
@@ -97,11 +100,11 @@ MARKED = dict.fromkeys(node.LABELS, "")
     ],
 )
 def test_a_node_is_marked_by_the_smallest_patch(found, patch):
-    assert node.control_plane_patch(found, configuration_of("ipv4-minimal")) == patch
+    assert objects.control_plane_patch(found, configuration_of("ipv4-minimal")) == patch
 
 
 def test_no_taint_is_set_where_none_is_wanted():
-    assert node.control_plane_patch(found_node(labels=MARKED), configuration_of("extra-everything")) == {}
+    assert objects.control_plane_patch(found_node(labels=MARKED), configuration_of("extra-everything")) == {}
 
 
 def test_certificates_are_owned_by_the_token_that_dies_with_them():

@@ -14,11 +14,11 @@ from kubewright.apis.kubeadm import load_init, removed
 from kubewright.apis.kubeadm.arguments import Given, of_control_plane
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import Arg, HostPathMount
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import HostError
 from kubewright.host.real import RealHost
-from kubewright.manifests import component_flags, extra_arguments
+from kubewright.manifests import extra_arguments
 from kubewright.manifests.extra_arguments import Surroundings
 from kubewright.manifests.static_pods import COMPONENTS
 
@@ -237,12 +237,12 @@ def test_a_path_is_recognised_however_it_is_written():
 def test_each_component_has_a_table_for_each_release():
     for line in LINES:
         sizes = [len(found.flags) for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
-                 if (found := component_flags.flags_of(name, line))]  # fmt: skip
+                 if (found := extra_arguments.flags_of(name, line))]  # fmt: skip
         assert len(sizes) == 4
         assert min(sizes) > 50
-    assert component_flags.flags_of("etcd", "3.6") is not None
-    assert component_flags.flags_of("etcd", "2.3") is None
-    assert component_flags.flags_of("kube-proxy", "1.36") is None
+    assert extra_arguments.flags_of("etcd", "3.6") is not None
+    assert extra_arguments.flags_of("etcd", "2.3") is None
+    assert extra_arguments.flags_of("kube-proxy", "1.36") is None
 
 
 def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
@@ -256,7 +256,7 @@ def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
 
 @pytest.mark.parametrize(("component", "name"), removed.ARGUMENTS)
 def test_no_release_that_is_supported_has_a_flag_that_counts_as_gone(component, name):
-    known = [component_flags.flags_of(component, line) for line in ("1.35", "1.36", "1.37")]
+    known = [extra_arguments.flags_of(component, line) for line in ("1.35", "1.36", "1.37")]
     assert [flags.line for flags in known if flags and name in flags.flags] == []
 
 
@@ -287,7 +287,7 @@ def test_words_about_a_flag_are_those_of_the_release():
 @pytest.mark.parametrize("line", LINES)
 def test_every_flag_that_we_write_is_one_of_the_component(line):
     for row in COMPONENTS.values():
-        known = component_flags.flags_of(row.name, "3.6" if row.name == "etcd" else line)
+        known = extra_arguments.flags_of(row.name, "3.6" if row.name == "etcd" else line)
         assert known is not None
         assert {flag.name for flag in row.flags} <= known.flags.keys()
         assert {flag.name for flag in row.flags if known.flags[flag.name].deprecated} <= {"kubeconfig"}

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from manifest_cases import configuration_of
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Arg
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.records import replace
 from kubewright.manifests import kubelet

@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from manifest_cases import COMPONENTS, HOST, configuration_of, places
 
-from kubewright.apis.addresses import Addresses, Ports
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Arg, Configuration, EnvVar, ExternalEtcd, HostPathMount
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout, Ports
 from kubewright.base import yaml
 from kubewright.base.durations import MINUTE, SECOND, Duration
 from kubewright.base.records import fields, replace
-from kubewright.manifests import static_pods, volumes
+from kubewright.manifests import pods as volumes
+from kubewright.manifests import static_pods
 
 LOCAL_PORTS = Ports(
     api_server=16443,

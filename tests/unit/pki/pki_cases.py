@@ -6,8 +6,6 @@ import json
 from functools import cache
 from pathlib import Path
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import load_init
 from kubewright.apis.kubeadm.types import (
     ClusterConfiguration,
@@ -19,6 +17,7 @@ from kubewright.apis.kubeadm.types import (
     LocalEtcd,
     NodeRegistration,
 )
+from kubewright.apis.machine import Addresses, Detected
 from kubewright.base import yaml
 from kubewright.base.randomness import SeededRandom
 

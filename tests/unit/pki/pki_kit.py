@@ -9,7 +9,8 @@ from pki_cases import CASES, addresses_of
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.pki import authorities, ensure, issuing, keys, specs
+from kubewright.pki import ensure, issuing, keys, specs
+from kubewright.pki import store as authorities
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import Names
 from kubewright.pki.specs import CertificateSpec
@@ -46,7 +47,7 @@ def authority(name="ca", seed=0, **changes: object):
     key = keys.generate(spec.algorithm)
     text = issuing.self_signed(spec, key, started=START, random=SeededRandom(seed))
     store = MemoryStore({f"{spec.base}.crt": text, f"{spec.base}.key": key.pem()})
-    return authorities.load(store, spec.base)
+    return authorities.load_authority(store, spec.base)
 
 
 def client_spec(**changes: object):

@@ -8,7 +8,7 @@ import pytest
 from pki_kit import DAY, START, authority, leaf
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import bundles, certificates, keys
+from kubewright.pki import certificates, keys
 from kubewright.pki.names import Names
 
 ONE, OTHER = authority(), authority(seed=2, common_name="other")
@@ -17,7 +17,7 @@ ONE, OTHER = authority(), authority(seed=2, common_name="other")
 def test_every_certificate_of_a_bundle_is_read_in_order():
     key = keys.generate("ECDSA-P256")
 
-    found = bundles.parse(ONE.pem + key.pem() + b"text\n" + OTHER.pem)
+    found = certificates.parse(ONE.pem + key.pem() + b"text\n" + OTHER.pem)
 
     assert [certificate.common_name for certificate in found] == ["kubernetes", "other"]
     assert b"".join(certificate.pem() for certificate in found) == ONE.pem + OTHER.pem
@@ -26,12 +26,12 @@ def test_every_certificate_of_a_bundle_is_read_in_order():
 @pytest.mark.parametrize("text", [b"", b"text", keys.generate("ECDSA-P256").pem()])
 def test_a_text_without_certificates_is_an_error(text):
     with pytest.raises(CertificateError, match=r"ca\.crt holds no certificate"):
-        bundles.parse(text, source="ca.crt")
+        certificates.parse(text, source="ca.crt")
 
 
 def test_one_bad_certificate_spoils_the_bundle():
     with pytest.raises(CertificateError, match=r"the certificate in ca\.crt cannot be read"):
-        bundles.parse(ONE.pem + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", source="ca.crt")
+        certificates.parse(ONE.pem + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", source="ca.crt")
 
 
 def test_a_certificate_tells_its_names():
@@ -50,9 +50,9 @@ def test_a_chain_needs_the_signers_key_not_only_its_name():
     impostor = authority(seed=5)
     found = certificates.first(leaf(ONE)[0], source="client")
 
-    assert bundles.chains_to(found, roots=[OTHER.certificate, ONE.certificate])
-    assert not bundles.chains_to(found, roots=[impostor.certificate])
-    assert not bundles.chains_to(found, roots=[])
+    assert certificates.chains_to(found, roots=[OTHER.certificate, ONE.certificate])
+    assert not certificates.chains_to(found, roots=[impostor.certificate])
+    assert not certificates.chains_to(found, roots=[])
 
 
 def test_a_leaf_is_no_intermediate():
@@ -60,7 +60,7 @@ def test_a_leaf_is_no_intermediate():
     fake_text, fake_key = leaf(ONE, common_name="kubernetes")
     fake = certificates.first(fake_text, source="fake")
 
-    assert not bundles.chains_to(root, roots=[fake], intermediates=[fake])
+    assert not certificates.chains_to(root, roots=[fake], intermediates=[fake])
     assert fake_key.kind == "ECDSA-P256"
 
 
@@ -78,4 +78,4 @@ def test_a_leaf_is_no_intermediate():
 def test_expiry_is_told_in_its_largest_unit(offset, text):
     found = certificates.first(leaf(ONE)[0], source="client")
 
-    assert bundles.expiry(found, START + offset) == text
+    assert certificates.expiry(found, START + offset) == text

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pki_cases import CASES, addresses_of, configuration
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import APIServer, Etcd, LocalEtcd, Networking
+from kubewright.apis.machine import Addresses
 from kubewright.pki import names
 from kubewright.pki.names import Names
 

@@ -12,7 +12,7 @@ from kubewright.apis.kubeadm.types import APIServer
 from kubewright.base.change import Action
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.records import replace
-from kubewright.pki import bundles, certificates, ensure, fitness, keys, pairs
+from kubewright.pki import certificates, ensure, keys, specs
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
@@ -171,14 +171,14 @@ def test_only_the_chain_counts_by_kubeadms_own_rules():
     store.remove("apiserver.key")
     spec = replace(SPECS["apiserver"], names=Names(dns=("new.example.com",)))
 
-    change = ensure.ensure_certificate(store, spec, **means(), checks=fitness.KUBEADM_INIT)
+    change = ensure.ensure_certificate(store, spec, **means(), checks=specs.KUBEADM_INIT)
 
     assert change.action is Action.NONE
-    assert [check.name for check in fitness.KUBEADM_INIT] == ["chain"]
+    assert [check.name for check in specs.KUBEADM_INIT] == ["chain"]
 
 
 def test_every_check_has_a_row():
-    assert [check.name for check in fitness.CHECKS] == ["chain", "key there", "key fits", "subject", "usages", "names"]
+    assert [check.name for check in specs.CHECKS] == ["chain", "key there", "key fits", "subject", "usages", "names"]
 
 
 def test_an_expired_certificate_is_kept_and_told():
@@ -283,7 +283,7 @@ def test_a_lone_key_is_used():
     assert change.reason == "made for the existing key, expires in 365 d"
     assert store["apiserver.key"] == before
     assert store.written == ["apiserver.crt"]
-    assert pairs.fits(certificates.first(store["apiserver.crt"], source="x"), keys.load(before, source="x"))
+    assert certificates.fits(certificates.first(store["apiserver.crt"], source="x"), keys.load(before, source="x"))
 
 
 class TestExternalAuthority:
@@ -368,7 +368,7 @@ def test_all_lives_of_one_run_end_in_the_same_second():
 
     ensure.ensure_all(store, list(SPECS.values()), clock=Slow(), random=means()["random"])
 
-    ends = {bundles.parse(store[name])[0].not_after for name in store if name.endswith(".crt") and not name.endswith("ca.crt")}
+    ends = {certificates.parse(store[name])[0].not_after for name in store if name.endswith(".crt") and not name.endswith("ca.crt")}
     assert len(ends) == 1
 
 

@@ -11,7 +11,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Action
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.records import replace
-from kubewright.pki import bundles, keys, kubeconfigs, pairs, specs
+from kubewright.pki import certificates, keys, kubeconfigs, specs
 from kubewright.pki.store import MemoryStore
 
 SPECS = {spec.name: spec for spec in specs.kubeconfigs_for(CONFIG, ADDRESSES)}
@@ -50,10 +50,10 @@ def test_a_missing_file_is_made_and_a_second_run_keeps_it(name):
 def test_the_certificate_is_the_users_and_fits_its_key():
     resolved = kubeconfigs.load(made("kubelet")["kubelet.conf"], source="kubelet.conf").user
 
-    pair = pairs.of(resolved.client_certificate_data, resolved.client_key_data, source="kubelet.conf")
+    pair = certificates.pair_of(resolved.client_certificate_data, resolved.client_key_data, source="kubelet.conf")
 
     assert (pair.leaf.common_name, pair.leaf.organizations) == ("system:node:node1", ("system:nodes",))
-    assert pair.leaf.issued_by(bundles.parse(PKI["ca.crt"])[0])
+    assert pair.leaf.issued_by(certificates.parse(PKI["ca.crt"])[0])
 
 
 def test_a_whole_bundle_is_embedded():
@@ -64,7 +64,7 @@ def test_a_whole_bundle_is_embedded():
     cluster = yaml.load(made(store=store)["admin.conf"])["clusters"][0]["cluster"]
 
     assert base64.b64decode(cluster["certificate-authority-data"]) == store["ca.crt"]
-    assert len(bundles.parse(store["ca.crt"])) == 2
+    assert len(certificates.parse(store["ca.crt"])) == 2
 
 
 def test_another_server_is_kept_and_told():

@@ -13,7 +13,8 @@ from pki_kit import DAY, SPECS, START, authority, client_spec, leaf
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import authorities, bundles, certificates, issuing, keys
+from kubewright.pki import certificates, issuing, keys
+from kubewright.pki import store as authorities
 from kubewright.pki.names import Names
 from kubewright.pki.store import MemoryStore
 
@@ -109,7 +110,7 @@ def test_an_authority_without_key_identifier_leaves_no_trace_in_its_leaves():
     builder = x509.CertificateBuilder(subject, subject, key.native.public_key(), 1, START, START + DAY)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     text = builder.sign(key.native, key.signature_hash()).public_bytes(Encoding.PEM)
-    signer = authorities.load(MemoryStore({"ca.crt": text, "ca.key": key.pem()}), "ca")
+    signer = authorities.load_authority(MemoryStore({"ca.crt": text, "ca.key": key.pem()}), "ca")
 
     found = certificates.first(leaf(signer)[0], source="client")
 
@@ -119,7 +120,7 @@ def test_an_authority_without_key_identifier_leaves_no_trace_in_its_leaves():
 
 def test_an_authority_whose_key_is_elsewhere_signs_nothing():
     store = MemoryStore({"ca.crt": CA.pem})
-    keyless = authorities.load(store, "ca")
+    keyless = authorities.load_authority(store, "ca")
 
     with pytest.raises(CertificateError, match=r"ca\.key is not here") as caught:
         leaf(keyless)
@@ -149,4 +150,4 @@ def test_an_authority_is_signed_by_itself():
     assert found.is_authority
     assert found.issued_by(found)
     assert found.common_name == SPECS["ca"].common_name == "kubernetes"
-    assert bundles.chains_to(found, roots=[found])
+    assert certificates.chains_to(found, roots=[found])

@@ -6,16 +6,16 @@ import pytest
 from pki_kit import authority, leaf
 
 from kubewright.base.errors import CertificateError, CertificateMismatch
-from kubewright.pki import keys, pairs, pem
+from kubewright.pki import certificates, keys, pem
 
 CA = authority()
 TEXT, KEY = leaf(CA)
 
 
 def test_a_pair_is_written_certificate_first_and_read_back():
-    both = pairs.join(TEXT, KEY.pem())
+    both = certificates.join(TEXT, KEY.pem())
 
-    found = pairs.parse(both, source="current.pem")
+    found = certificates.parse_pair(both, source="current.pem")
 
     assert [block.label for block in pem.blocks(both, source="x")] == ["CERTIFICATE", "EC PRIVATE KEY"]
     assert found.pem() == both
@@ -23,11 +23,11 @@ def test_a_pair_is_written_certificate_first_and_read_back():
 
 
 def test_the_order_in_the_file_does_not_matter():
-    assert pairs.parse(KEY.pem() + TEXT, source="current.pem").certificate_pem() == TEXT
+    assert certificates.parse_pair(KEY.pem() + TEXT, source="current.pem").certificate_pem() == TEXT
 
 
 def test_intermediates_are_kept():
-    found = pairs.parse(TEXT + CA.pem + KEY.pem(), source="current.pem")
+    found = certificates.parse_pair(TEXT + CA.pem + KEY.pem(), source="current.pem")
 
     assert [certificate.common_name for certificate in found.certificates] == ["somebody", "kubernetes"]
     assert found.certificate_pem() == TEXT + CA.pem
@@ -35,14 +35,14 @@ def test_intermediates_are_kept():
 
 def test_another_key_is_refused():
     with pytest.raises(CertificateMismatch, match=r"current\.pem do not fit"):
-        pairs.parse(TEXT + keys.generate("ECDSA-P256").pem(), source="current.pem")
+        certificates.parse_pair(TEXT + keys.generate("ECDSA-P256").pem(), source="current.pem")
 
 
 @pytest.mark.parametrize("text", [b"", TEXT, KEY.pem(), TEXT[:100]], ids=["nothing", "certificate", "key", "torn"])
 def test_half_a_pair_is_an_error_that_names_the_file(text):
     with pytest.raises(CertificateError, match=r"current\.pem"):
-        pairs.parse(text, source="current.pem")
+        certificates.parse_pair(text, source="current.pem")
 
 
 def test_a_pair_does_not_show_its_key():
-    assert "PRIVATE" not in repr(pairs.parse(TEXT + KEY.pem(), source="x"))
+    assert "PRIVATE" not in repr(certificates.parse_pair(TEXT + KEY.pem(), source="x"))

@@ -11,7 +11,7 @@ from pki_kit import authority, full_store, leaf, means
 
 import certificate_summaries as summaries
 from kubewright.base.errors import KubewrightError
-from kubewright.pki import bundles, csr, ensure, keys, kubeconfigs, pairs, pem, pins, sealing
+from kubewright.pki import certificates, csr, ensure, keys, kubeconfigs, pem, pins, sealing
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
@@ -23,12 +23,12 @@ RSA = keys.generate("RSA-2048")
 REQUEST = csr.node_serving_request("node-1", KEY, names=Names(dns=("node-1",), ips=("192.0.2.1",)))
 
 PARSERS = {
-    "bundles": (lambda text: [certificate.describe() for certificate in bundles.parse(text)], CA.pem + LEAF),
+    "bundles": (lambda text: [certificate.describe() for certificate in certificates.parse(text)], CA.pem + LEAF),
     "keys": (lambda text: keys.load(text, source="x").signature_hash(), KEY.pem()),
     "rsa keys": (lambda text: keys.load(text, source="x").public_der(), RSA.pem()),
     "public keys": (lambda text: keys.load_public(text, source="x"), KEY.public_pem()),
     "requests": (csr.parse, REQUEST),
-    "pairs": (lambda text: pairs.parse(text, source="x"), LEAF + KEY.pem()),
+    "pairs": (lambda text: certificates.parse_pair(text, source="x"), LEAF + KEY.pem()),
     "pins": (pins.of_bundle, CA.pem),
     "sealed values": (lambda text: sealing.unseal(text, bytes(32), name="x"), bytes(60)),
     "kubeconfigs": (lambda text: kubeconfigs.load(text, source="x"), b"apiVersion: v1\nkind: Config\nclusters: []\n"),
@@ -92,12 +92,12 @@ def test_whatever_can_be_read_can_be_summarised_and_checked(data):
     for position, value in data.draw(changes(len(der))):
         der[position] = value
     try:
-        found = bundles.parse(pem.encode(pem.CERTIFICATE, bytes(der)))[0]
+        found = certificates.parse(pem.encode(pem.CERTIFICATE, bytes(der)))[0]
     except KubewrightError:
         return
 
-    assert bundles.chains_to(found, roots=[CA.certificate]) in {True, False}
-    assert bundles.expiry(found, means()["clock"].now())
+    assert certificates.chains_to(found, roots=[CA.certificate]) in {True, False}
+    assert certificates.expiry(found, means()["clock"].now())
     assert isinstance(summaries.of_certificate(found, authorities={"ca": CA.certificate})["extensions"], list)
 
 

@@ -12,7 +12,7 @@ import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import bundles, certificates, ensure, keys, kubeconfigs, pairs, pem, specs
+from kubewright.pki import certificates, ensure, keys, kubeconfigs, pem, specs
 from kubewright.pki.store import MemoryStore
 
 
@@ -53,7 +53,7 @@ def authorities(store):
 
 
 def summary_of_certificate(text, store):
-    found = bundles.parse(text)[0]
+    found = certificates.parse(text)[0]
     begin = certificates.first(store["ca.crt"], source="ca.crt").not_before
     return {
         "pem_blocks": [block.label for block in pem.blocks(text, source="text")],
@@ -66,7 +66,7 @@ def summary_of_file(name, store):
     mode = f"{store.modes[name]:04o}"
     if name.endswith(".crt"):
         key = keys.load(store[name.replace(".crt", ".key")], source=name)
-        fits = pairs.fits(certificates.first(store[name], source=name), key)
+        fits = certificates.fits(certificates.first(store[name], source=name), key)
         return {"mode": mode, **summary_of_certificate(store[name], store), "matching_key_file": fits}
     if name.endswith(".key"):
         return {"mode": mode, **summaries.of_key(store[name], source=name)}
@@ -93,7 +93,7 @@ def summary_of_kubeconfig(text, mode, store):
     cluster["certificate-authority-data"] = {"same_bytes_as": ["ca.crt"] if same else []}
     user = document["users"][0]["user"]
     certificate, key = (base64.b64decode(user[name]) for name in ("client-certificate-data", "client-key-data"))
-    pair = pairs.of(certificate, key, source="text")
+    pair = certificates.pair_of(certificate, key, source="text")
     end = certificates.first(store["apiserver.crt"], source="apiserver.crt").not_after
     user["client-certificate-data"] = {
         **summary_of_certificate(certificate, store),

@@ -16,10 +16,11 @@ from kubewright.base.durations import HOUR, Duration
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.pki import authorities, bundles, certificates, issuing, keys, kubeconfigs, pairs, renewing, specs, table
-from kubewright.pki.ensure import Means
+from kubewright.pki import certificates, issuing, keys, kubeconfigs, renewal, specs, table
+from kubewright.pki import store as authorities
+from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import Algorithm, FreshKeys
-from kubewright.pki.renewing import Terms
+from kubewright.pki.renewal import Terms
 from kubewright.pki.store import MemoryStore
 
 LATER = START + 100 * DAY
@@ -28,12 +29,12 @@ NAMES = ("apiserver", "etcd/server", "etcd/peer", "apiserver-kubelet-client", "f
 
 
 def later(seed=9):
-    return Means(FakeClock(LATER), SeededRandom(seed), FreshKeys(), LATER)
+    return Sources(FakeClock(LATER), SeededRandom(seed), FreshKeys(), LATER)
 
 
 def signer_of(store, base):
     row = next(row for row in table.CERTIFICATES if isinstance(row, table.Leaf) and row.base == base)
-    return authorities.load(store, table.authority(row.signer).base)
+    return authorities.load_authority(store, table.authority(row.signer).base)
 
 
 def read(store, name):
@@ -45,7 +46,7 @@ def test_a_renewed_pair_has_a_new_key_and_life_and_the_old_identity(base):
     store = full_store()
     before, old_key = read(store, f"{base}.crt"), store.read(f"{base}.key")
     signer = signer_of(store, base)
-    renewing.renew_pair(store, base, signer, terms=TERMS, means=later())
+    renewal.renew_pair(store, base, signer, terms=TERMS, means=later())
     after = read(store, f"{base}.crt")
     assert store.written == [f"{base}.key", f"{base}.crt"]
     assert (store.modes[f"{base}.key"], store.modes[f"{base}.crt"]) == (0o600, 0o644)
@@ -53,21 +54,21 @@ def test_a_renewed_pair_has_a_new_key_and_life_and_the_old_identity(base):
     assert (after.not_before, after.not_after) == (LATER - timedelta(minutes=5), LATER + 200 * DAY)
     assert after.serial != before.serial
     assert store.read(f"{base}.key") != old_key
-    assert pairs.fits(after, keys.load(store.read(f"{base}.key"), source="key"))
-    assert bundles.chains_to(after, roots=signer.bundle)
+    assert certificates.fits(after, keys.load(store.read(f"{base}.key"), source="key"))
+    assert certificates.chains_to(after, roots=signer.bundle)
 
 
 def test_the_old_key_is_not_needed():
     store = full_store()
     store.remove("apiserver.key")
-    renewing.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
-    assert pairs.fits(read(store, "apiserver.crt"), keys.load(store.read("apiserver.key"), source="key"))
+    renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
+    assert certificates.fits(read(store, "apiserver.crt"), keys.load(store.read("apiserver.key"), source="key"))
 
 
 def test_the_algorithm_is_the_configured_one():
     store = full_store()
     terms = replace(TERMS, algorithm=Algorithm.ECDSA_P384)
-    renewing.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=terms, means=later())
+    renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=terms, means=later())
     assert read(store, "apiserver.crt").key_kind == "ECDSA-P384"
 
 
@@ -89,7 +90,7 @@ def test_usages_that_kubernetes_does_not_know_are_copied():
     text = issuing.signed(spec, key, ca, started=START, random=SeededRandom(1))
     store = MemoryStore({"apiserver-kubelet-client.crt": text})
     before = read(store, "apiserver-kubelet-client.crt")
-    renewing.renew_pair(store, "apiserver-kubelet-client", ca, terms=TERMS, means=later())
+    renewal.renew_pair(store, "apiserver-kubelet-client", ca, terms=TERMS, means=later())
     after = read(store, "apiserver-kubelet-client.crt")
     assert len(after.usages) == 3
     assert after.usages == before.usages
@@ -99,7 +100,7 @@ def test_a_missing_certificate_is_told_and_nothing_is_written():
     store = full_store()
     store.remove("apiserver.crt")
     with pytest.raises(CertificateError, match=r"apiserver\.crt is missing"):
-        renewing.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
+        renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
     assert store.written == []
 
 
@@ -107,7 +108,7 @@ def test_nothing_is_written_where_the_authority_has_no_key():
     store = full_store()
     store.remove("ca.key")
     with pytest.raises(CertificateError, match=r"ca\.key is not here"):
-        renewing.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
+        renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
     assert store.written == []
 
 
@@ -119,7 +120,7 @@ def kubeconfig_store(certificates_store, name="admin"):
 
 
 def renew_admin(files, store):
-    renewing.renew_kubeconfig(files, "admin.conf", authorities.load(store, "ca"), terms=TERMS, means=later())
+    renewal.renew_kubeconfig(files, "admin.conf", authorities.load_authority(store, "ca"), terms=TERMS, means=later())
     return yaml.load(files.read("admin.conf"))
 
 
@@ -127,16 +128,16 @@ def test_a_renewed_kubeconfig_has_another_certificate_and_is_otherwise_the_same(
     store = full_store()
     files = kubeconfig_store(store)
     before = yaml.load(files.read("admin.conf"))
-    old = renewing.client_certificate(files.read("admin.conf"), source="admin.conf")
+    old = renewal.client_certificate(files.read("admin.conf"), source="admin.conf")
     after = renew_admin(files, store)
-    new = renewing.client_certificate(files.read("admin.conf"), source="admin.conf")
+    new = renewal.client_certificate(files.read("admin.conf"), source="admin.conf")
     assert (files.written, files.modes["admin.conf"]) == (["admin.conf"], 0o600)
     assert (new.subject, new.usages) == (old.subject, old.usages)
     assert new.serial != old.serial
     assert (new.not_before, new.not_after) == (LATER - timedelta(minutes=5), LATER + 200 * DAY)
     user = after["users"][0]["user"]
     assert sorted(user) == ["client-certificate-data", "client-key-data"]
-    pairs.of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source="admin.conf")
+    certificates.pair_of(base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source="admin.conf")
     after["users"] = before["users"]
     assert after == before
 
@@ -150,7 +151,7 @@ def test_the_whole_bundle_goes_into_a_renewed_kubeconfig():
     after = renew_admin(files, store)
     embedded = base64.b64decode(after["clusters"][0]["cluster"]["certificate-authority-data"])
     assert embedded == bundle
-    assert len(bundles.parse(embedded)) == 2
+    assert len(certificates.parse(embedded)) == 2
 
 
 def test_other_entries_of_a_kubeconfig_stay():
@@ -209,7 +210,7 @@ def test_a_kubeconfig_of_any_shape_is_renewed_or_refused(path, value, inner):
     except CertificateError:
         assert files.written == []
     else:
-        assert renewing.client_certificate(files.read("admin.conf"), source="admin.conf").not_after == LATER + 200 * DAY
+        assert renewal.client_certificate(files.read("admin.conf"), source="admin.conf").not_after == LATER + 200 * DAY
 
 
 @given(st.binary(max_size=200))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, LocalEtcd, NodeRegistration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field, replace
 from kubewright.host.facts import Facts, MachineInfo

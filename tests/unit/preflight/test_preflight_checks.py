@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 import pytest
 from preflight_kit import ADDRESSES, CLUSTER, GOOD, KERNEL_CONFIG, LAYOUT, OPTIONS, V1_OPTIONS, FakeHost, FakePrograms, FakeRuntime, subject
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import Etcd, ExternalEtcd, Networking, NodeRegistration
+from kubewright.apis.machine import Addresses
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CheckFailed, RuntimeUnavailable
 from kubewright.base.records import replace

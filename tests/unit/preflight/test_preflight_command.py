@@ -7,7 +7,7 @@ import json
 import pytest
 from preflight_kit import FakeHost
 
-from kubewright.apis.detected import Detected
+from kubewright.apis.machine import Detected
 from kubewright.cli import operations
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts

@@ -43,7 +43,7 @@ from pathlib import PurePosixPath
 before = set(sys.modules)
 from kubewright.cli.main import main
 if "phase" in sys.argv:
-    from kubewright.apis.layout import Layout
+    from kubewright.apis.machine import Layout
     from kubewright.cli import operations
     from kubewright.host.real import RealHost
     names = ("kubernetes", "pki", "kubelet", "etcd_data", "run")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubewright.base import yaml
 from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.pki.pins import Pin, PinMismatch
-from kubewright.tokens import cluster_info, jws, parse
+from kubewright.tokens import cluster_info, parse
 from kubewright.tokens.cluster_info import ChangedClusterInfo, ForgedClusterInfo, MissingSignature, UselessClusterInfo
 from kubewright.tokens.secrets import StoredToken
 
@@ -33,7 +33,7 @@ def stored(text="abcdef.0123456789abcdef", **changes: object):
 
 
 def config_map(text=TEXT, token=TOKEN):
-    return {"data": {"kubeconfig": text, f"jws-kubeconfig-{token.id}": jws.sign(text, token)}}
+    return {"data": {"kubeconfig": text, f"jws-kubeconfig-{token.id}": cluster_info.detached_signature(text, token)}}
 
 
 def verify(found, pinned=(), token=TOKEN):

@@ -4,9 +4,8 @@ import pytest
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import CertificateMismatch, HostError, Interrupted, Locked, UsageError
+from kubewright.base.errors import CertificateMismatch, HostError, Interrupted, Locked, Stopped, UsageError
 from kubewright.base.events import Changed, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Waited
-from kubewright.base.interrupts import Stopped
 from kubewright.workflow.phases import Phase, Phases
 from kubewright.workflow.runner import explain, failed_phase, run
 

@@ -17,11 +17,10 @@ from kubewright.base.randomness import Random
 from kubewright.discovery import csr
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
-from kubewright.pki import bundles, keys, pairs
+from kubewright.pki import certificates, keys
 from kubewright.pki import csr as pki_csr
-from kubewright.pki.certificates import Certificate
+from kubewright.pki.certificates import Certificate, Pair
 from kubewright.pki.keys import Algorithm
-from kubewright.pki.pairs import Pair
 
 EARLIEST: Final = 0.7
 SPREAD: Final = 0.2
@@ -129,8 +128,8 @@ class CertificateManager:
         """Make a key, have it certified and keep both. The key is in memory only until it has its certificate."""
         key = keys.generate(Algorithm.ECDSA_P256)
         content = await issuer.obtain(csr.node_client(self._node_name, key), within=self._timings.certificate_wait)
-        pair = Pair(certificates=tuple(bundles.parse(content, source=f"the certificate of node {self._node_name}")), key=key)
-        if not pairs.fits(pair.leaf, key):
+        pair = Pair(certificates=tuple(certificates.parse(content, source=f"the certificate of node {self._node_name}")), key=key)
+        if not certificates.fits(pair.leaf, key):
             raise CertificateMismatch(
                 f"the certificate that node {self._node_name} was given is for another key", remedy="see which signer the cluster has"
             )

@@ -18,8 +18,8 @@ from kubewright.host.desired import File
 from kubewright.host.failures import explaining
 from kubewright.host.files import Files
 from kubewright.kube.credentials import Access
-from kubewright.pki import pairs
-from kubewright.pki.pairs import Pair
+from kubewright.pki import certificates
+from kubewright.pki.certificates import Pair
 
 _PREFIX: Final = "kubelet-client"
 _PATH: Final = "PATH-OF-THE-CERTIFICATE"
@@ -87,7 +87,7 @@ class FileCredentialStore:
         if not self.current.exists() and self._updated.is_symlink():
             self._promote()  # a switch that was interrupted
         content = self._files.read(PurePosixPath(self.current))
-        return self._handed() if content is None else pairs.parse(content, source=str(self.current))
+        return self._handed() if content is None else certificates.parse_pair(content, source=str(self.current))
 
     def keep_pair(self, pair: Pair) -> None:
         self._require_link()
@@ -105,7 +105,7 @@ class FileCredentialStore:
         found = self._resolved()
         if found is None or not found.user.client_certificate_data or not found.user.client_key_data:
             return None
-        pair = pairs.of(found.user.client_certificate_data, found.user.client_key_data, source=str(self._kubeconfig))
+        pair = certificates.pair_of(found.user.client_certificate_data, found.user.client_key_data, source=str(self._kubeconfig))
         self.keep_pair(pair)
         return pair
 

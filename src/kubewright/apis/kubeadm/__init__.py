@@ -11,26 +11,25 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.codec import cluster_document, init_document, join_document, reset_document, upgrade_document
-    from kubewright.apis.kubeadm.image_names import component_image, images
-    from kubewright.apis.kubeadm.loading import Loaded, load_init
-    from kubewright.apis.kubeadm.node_loading import LoadedKind, load_join, load_reset, load_upgrade
+    from kubewright.apis.kubeadm.loading import Loaded, LoadedKind, load_init, load_join, load_reset, load_upgrade
     from kubewright.apis.kubeadm.overrides import InitOverrides
+    from kubewright.apis.kubeadm.versions import component_image, images
     from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 
-_HOMES = {
+_MODULES = {
     "InitOverrides": "overrides",
     "Loaded": "loading",
-    "LoadedKind": "node_loading",
+    "LoadedKind": "loading",
     "WholeFile": "whole_files",
     "cluster_document": "codec",
-    "component_image": "image_names",
-    "images": "image_names",
+    "component_image": "versions",
+    "images": "versions",
     "init_document": "codec",
     "join_document": "codec",
     "load_init": "loading",
-    "load_join": "node_loading",
-    "load_reset": "node_loading",
-    "load_upgrade": "node_loading",
+    "load_join": "loading",
+    "load_reset": "loading",
+    "load_upgrade": "loading",
     "load_whole": "whole_files",
     "reset_document": "codec",
     "upgrade_document": "codec",
@@ -57,6 +56,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,12 +1,35 @@
-"""Configuration as v1beta4 documents: what kubeadm stores in the ConfigMap kubeadm-config and prints after a migration."""
+"""Configuration as v1beta4 documents: what kubeadm stores in the ConfigMap kubeadm-config and prints after a migration, and `config print`'s examples.
+
+The examples are kubeadm's defaults with placeholders where a value belongs to one machine (spec/kubeadm.md 3.14).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
+from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents, fields, node_fields
-from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
-from kubewright.apis.kubeadm.types import ClusterConfiguration, InitConfiguration
+from kubewright.apis.kubeadm.defaults import TOKEN_TTL
+from kubewright.apis.kubeadm.node_types import (
+    BootstrapTokenDiscovery,
+    Discovery,
+    JoinConfiguration,
+    ResetConfiguration,
+    UpgradeConfiguration,
+)
+from kubewright.apis.kubeadm.types import (
+    BootstrapToken,
+    ClusterConfiguration,
+    ComponentConfig,
+    Etcd,
+    InitConfiguration,
+    LocalAPIEndpoint,
+    LocalEtcd,
+    NodeRegistration,
+)
+from kubewright.apis.machine import CRI_SOCKET
+from kubewright.base.versions import OWN
 
 
 def cluster_document(cluster: ClusterConfiguration) -> dict[str, Any]:
@@ -35,3 +58,46 @@ def reset_document(reset: ResetConfiguration) -> dict[str, Any]:
 def upgrade_document(upgrade: UpgradeConfiguration) -> dict[str, Any]:
     """Return the UpgradeConfiguration document, keys not yet sorted."""
     return {"apiVersion": documents.API_VERSION, "kind": documents.UPGRADE, **node_fields.UPGRADE.encode(upgrade)}
+
+
+PLACEHOLDER_TOKEN: Final = "abcdef.0123456789abcdef"  # noqa: S105 - an example that everybody knows
+ADDRESS: Final = "1.2.3.4"
+
+_CLUSTER: Final = ClusterConfiguration(kubernetes_version=f"{OWN.line}.0", etcd=Etcd(local=LocalEtcd()))
+_COMPONENTS: Final[Mapping[str, Callable[[], tuple[ComponentConfig, list[str]]]]] = {
+    kubelet.KIND: lambda: kubelet.defaulted(None, _CLUSTER),
+    kubeproxy.KIND: lambda: kubeproxy.defaulted(None, _CLUSTER, advertise_address=ADDRESS),
+}
+COMPONENTS: Final = tuple(sorted(_COMPONENTS))
+"""Kinds of components that can be printed beside the defaults of init."""
+
+
+def init_examples(components: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return InitConfiguration, ClusterConfiguration, and documents of components in the order asked for. Raises KeyError for other kinds."""
+    init = InitConfiguration(
+        bootstrap_tokens=(BootstrapToken(token=PLACEHOLDER_TOKEN, ttl=TOKEN_TTL),),
+        local_api_endpoint=LocalAPIEndpoint(advertise_address=ADDRESS),
+        node_registration=NodeRegistration(name="node", cri_socket=CRI_SOCKET),
+    )
+    documents = [init_document(init), cluster_document(_CLUSTER)]
+    return [*documents, *(dict(_COMPONENTS[kind]()[0].document) for kind in components)]
+
+
+def join_example(host_name: str) -> dict[str, Any]:
+    """Return a JoinConfiguration for a machine of this name."""
+    found = BootstrapTokenDiscovery(token=PLACEHOLDER_TOKEN, api_server_endpoint="kube-apiserver:6443", unsafe_skip_ca_verification=True)
+    join = JoinConfiguration(
+        discovery=Discovery(bootstrap_token=found, tls_bootstrap_token=PLACEHOLDER_TOKEN),
+        node_registration=NodeRegistration(name=host_name.strip().lower(), cri_socket=CRI_SOCKET),
+    )
+    return join_document(join)
+
+
+def reset_example() -> dict[str, Any]:
+    """Return a ResetConfiguration."""
+    return reset_document(ResetConfiguration(cri_socket=CRI_SOCKET))
+
+
+def upgrade_example() -> dict[str, Any]:
+    """Return an UpgradeConfiguration."""
+    return upgrade_document(UpgradeConfiguration())

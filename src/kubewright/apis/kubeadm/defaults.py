@@ -1,4 +1,4 @@
-"""kubeadm's defaults for InitConfiguration and ClusterConfiguration (spec/kubeadm.md 3.2 to 3.10).
+"""kubeadm's defaults for Init-, Cluster-, Join- and ResetConfiguration; those of UpgradeConfiguration are in its types (spec/kubeadm.md 3.2 to 3.10).
 
 Pure: what belongs to the machine comes in as `Machine`, and nothing is looked up. Values that cannot be defaulted are noted at their
 place, and stay as they are.
@@ -11,10 +11,9 @@ from functools import cached_property
 from typing import Final
 
 from kubewright.apis import formats
-from kubewright.apis.addresses import API_SERVER_PORT, host_port
-from kubewright.apis.detected import Detected
+from kubewright.apis.findings import Place
 from kubewright.apis.kubeadm import versions
-from kubewright.apis.kubeadm.image_names import CI_REPOSITORY, DEFAULT_REPOSITORY
+from kubewright.apis.kubeadm.node_types import Discovery, FileDiscovery, JoinConfiguration, JoinControlPlane, ResetConfiguration
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import (
     CONTROL_PLANE_LABEL,
@@ -28,10 +27,10 @@ from kubewright.apis.kubeadm.types import (
     LocalEtcd,
     NodeRegistration,
 )
-from kubewright.apis.layout import CRI_SOCKET
-from kubewright.apis.walking import Place
+from kubewright.apis.kubeadm.versions import CI_REPOSITORY, DEFAULT_REPOSITORY
+from kubewright.apis.machine import API_SERVER_PORT, CRI_SOCKET, Detected, host_port
 from kubewright.base.durations import HOUR, Duration
-from kubewright.base.quoting import quoted
+from kubewright.base.messages import quoted
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 
@@ -202,3 +201,41 @@ def _version(cluster: ClusterConfiguration, machine: Machine, at: Place) -> Clus
         ci_kubernetes_version=f"{versions.CI_PREFIX}{found.version}" if found.ci else "",
         ci_image_repository=CI_REPOSITORY if from_ci else "",
     )
+
+
+def join_defaults(join: JoinConfiguration, machine: Machine, at: Place) -> JoinConfiguration:
+    """Fill in what `join` does on this machine."""
+    plane = join.control_plane
+    return replace(
+        join,
+        node_registration=registration_defaults(join.node_registration, machine, at / "nodeRegistration", control_plane=plane is not None),
+        discovery=_discovery(join.discovery),
+        control_plane=None if plane is None else _control_plane(plane, machine, at / "controlPlane"),
+    )
+
+
+def reset_defaults(reset: ResetConfiguration, machine: Machine, at: Place) -> ResetConfiguration:
+    """Fill in what `reset` does on this machine."""
+    return replace(reset, cri_socket=cri_socket(reset.cri_socket, machine, at / "criSocket"))
+
+
+def _discovery(discovery: Discovery) -> Discovery:
+    token = discovery.tls_bootstrap_token
+    if not token and discovery.bootstrap_token is not None:
+        token = discovery.bootstrap_token.token
+    return replace(discovery, tls_bootstrap_token=token, file=_file(discovery.file))
+
+
+def _file(found: FileDiscovery | None) -> FileDiscovery | None:
+    """Turn a `file://` URL into its path."""
+    if found is None:
+        return None
+    try:
+        is_file = formats.url_scheme(found.kube_config_path) == "file"
+    except ValueError:
+        is_file = False
+    return replace(found, kube_config_path=formats.url_path(found.kube_config_path)) if is_file else found
+
+
+def _control_plane(plane: JoinControlPlane, machine: Machine, at: Place) -> JoinControlPlane:
+    return replace(plane, local_api_endpoint=endpoint_defaults(plane.local_api_endpoint, machine, at / "localAPIEndpoint"))

@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubewright.apis import formats, urls
+from kubewright.apis import formats
+from kubewright.apis.findings import Problems, did_you_mean
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
-from kubewright.apis.walking import Problems, did_you_mean
+from kubewright.base.messages import quoted, shown_url
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted, shown_url
 
 UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
 _PIN: Final = Pattern(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
@@ -54,7 +54,7 @@ def discovery_file(exists: Callable[[str], bool]) -> Callable[[str], Problems]:
 
     def check(path: str) -> Problems:
         try:
-            scheme = urls.scheme_of(path)
+            scheme = formats.url_scheme(path)
         except ValueError:
             yield "must be an existing file or an https URL", shown_url(path)
             return

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kubewright.apis import formats, subnets, urls
+from kubewright.apis import formats
+from kubewright.apis.findings import HIDDEN, Problems, did_you_mean
 from kubewright.apis.kubeadm.features import GATES
 from kubewright.apis.kubeadm.types import (
     DEFAULT_CA_VALIDITY,
@@ -22,10 +23,9 @@ from kubewright.apis.kubeadm.types import (
     ExternalEtcd,
 )
 from kubewright.apis.scalars import is_token
-from kubewright.apis.walking import HIDDEN, Problems, did_you_mean
 from kubewright.base.durations import Duration
+from kubewright.base.messages import quoted, shown_url
 from kubewright.base.patterns import Pattern
-from kubewright.base.quoting import quoted, shown_url
 
 KEY_ALGORITHMS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
@@ -37,7 +37,7 @@ MIN_POD_ADDRESSES: Final = 14
 MAX_MASK_DIFFERENCE: Final = 16
 NODE_MASKS: Final = {4: ("node-cidr-mask-size-ipv4", 24), 6: ("node-cidr-mask-size-ipv6", 64)}
 _BROADCAST: Final = "255.255.255.255"
-_SITE_LOCAL: Final = subnets.parse("fec0::/10")[0]
+_SITE_LOCAL: Final = formats.subnets("fec0::/10")[0]
 _GROUP: Final = Pattern(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
 _INTEGER: Final = Pattern(r"[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -56,7 +56,7 @@ def subdomain(name: str) -> Problems:
 def unix_socket(socket: str) -> Problems:
     """Require a URL with the scheme unix, and no other URL inside of it."""
     try:
-        scheme = urls.scheme_of(socket)
+        scheme = formats.url_scheme(socket)
     except ValueError as error:
         yield f"not a URL: {error}", socket
         return
@@ -227,7 +227,7 @@ def urls_with_scheme(endpoints: Sequence[str]) -> Problems:
 def _urls(endpoints: Sequence[str], *, secure: bool) -> Problems:
     for text in endpoints:
         try:
-            scheme = urls.scheme_of(text)
+            scheme = formats.url_scheme(text)
         except ValueError as error:
             yield f"not a URL: {error}", shown_url(text)
             continue
@@ -249,17 +249,17 @@ def pod_subnets(text: str) -> Problems:
 
 def _subnets(text: str, *, minimum: int) -> Problems:
     try:
-        found = subnets.parse(text)
+        found = formats.subnets(text)
     except ValueError as error:
         yield str(error), text
         return
-    if len(found) > 2 or (len(found) == 2 and subnets.family(found[0]) == subnets.family(found[1])):
+    if len(found) > 2 or (len(found) == 2 and formats.subnet_family(found[0]) == formats.subnet_family(found[1])):
         yield "must be one CIDR, or two of different families joined by a comma", text
     small = (network for network in found if _size(network) < minimum)
     yield from ((f"holds too few addresses; at least {minimum} are needed", str(network)) for network in small)
 
 
-def _size(network: subnets.Network) -> int:
+def _size(network: formats.Network) -> int:
     """Count addresses as k8s.io/utils `RangeSize` does: a range with one fixed bit or none counts as empty."""
     bits = network.max_prefixlen - network.prefixlen
     return 0 if bits >= network.max_prefixlen - 1 else int(network.num_addresses)
@@ -278,7 +278,7 @@ def pod_subnet_node_mask(cluster: ClusterConfiguration) -> Problems:
     if _last(cluster, "allocate-node-cidrs") == "false":
         return
     for network in _readable(cluster.networking.pod_subnet):
-        flag, mask = NODE_MASKS[subnets.family(network)]
+        flag, mask = NODE_MASKS[formats.subnet_family(network)]
         value = _last(cluster, flag)
         if value and _INTEGER.fullmatch(value) is None:
             yield f"kube-controller-manager's argument {flag} is not a number", str(network)
@@ -294,9 +294,9 @@ def _last(cluster: ClusterConfiguration, name: str) -> str:
     return next((argument.value for argument in reversed(cluster.controller_manager.extra_args) if argument.name == name), "")
 
 
-def _readable(text: str) -> list[subnets.Network]:
+def _readable(text: str) -> list[formats.Network]:
     try:
-        return subnets.parse(text)
+        return formats.subnets(text)
     except ValueError:
         return []
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubewright.apis.findings import Place
 from kubewright.apis.kubeadm import fields, node_fields, types
 from kubewright.apis.kubeadm.node_types import Discovery, JoinConfiguration
 from kubewright.apis.kubeadm.types import APIServer, Arg, ClusterConfiguration, InitConfiguration
 from kubewright.apis.scalars import SPAN, TEXT, Kind
 from kubewright.apis.schema import Field, List, Map, Pointer, Struct
-from kubewright.apis.walking import Place
 from kubewright.base.durations import MINUTE, Duration
 from kubewright.base.records import dataclass, replace, shallow
 

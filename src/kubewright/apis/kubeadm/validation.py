@@ -1,4 +1,4 @@
-"""kubeadm's rules for InitConfiguration and ClusterConfiguration, as tables: one row is one rule about one field.
+"""kubeadm's rules for its configuration kinds, as tables: one row is one rule about one field.
 
 Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), its oddities included: `bootstrapTokens.0.token`, and
 `nodeRegistration` for a missing name. All rules run; one that needs a value which could not be read at all is left out.
@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from kubewright.apis.kubeadm import outdated, rules
+from kubewright.apis.findings import Place, related
+from kubewright.apis.kubeadm import node_rules, removed, rules
+from kubewright.apis.kubeadm.node_types import Discovery, JoinConfiguration, ResetConfiguration, UpgradeConfiguration
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ExternalEtcd, InitConfiguration, LocalEtcd
-from kubewright.apis.walking import Place, related
 from kubewright.base.records import dataclass
 
 Problem = tuple[str, object]
@@ -40,9 +41,9 @@ REGISTRATION_RULES: Final = (
 )
 """Rules of Init and Join alike."""
 REGISTRATION_WARNINGS: Final = (
-    Rule("nodeRegistration.taints", lambda kind: kind.node_registration.taints, outdated.taints),
-    Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, outdated.socket),
-    Rule("nodeRegistration.ignorePreflightErrors", lambda kind: kind.node_registration.ignore_preflight_errors, outdated.checks),
+    Rule("nodeRegistration.taints", lambda kind: kind.node_registration.taints, removed.taints),
+    Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, removed.socket),
+    Rule("nodeRegistration.ignorePreflightErrors", lambda kind: kind.node_registration.ignore_preflight_errors, removed.checks),
 )
 
 INIT_RULES: Final = (
@@ -113,13 +114,13 @@ CLUSTER_WARNINGS: Final = (
     Rule("certificateValidityPeriod", lambda cluster: cluster, rules.long_certificates),
     Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.long_authorities),
     Rule("certificateValidityPeriod", lambda cluster: cluster, rules.outlives_authority),
-    Rule("featureGates", lambda cluster: cluster.feature_gates, outdated.gates),
-    Rule("apiServer.extraVolumes", lambda cluster: cluster.api_server.extra_volumes, outdated.path_types),
-    Rule("controllerManager.extraVolumes", lambda cluster: cluster.controller_manager.extra_volumes, outdated.path_types),
-    Rule("scheduler.extraVolumes", lambda cluster: cluster.scheduler.extra_volumes, outdated.path_types),
-    Rule("imageRepository", lambda cluster: cluster.image_repository, outdated.repository),
-    Rule("dns.imageRepository", lambda cluster: cluster.dns.image_repository, outdated.repository),
-    Rule("etcd.local.imageRepository", _of_local("image_repository"), outdated.repository),
+    Rule("featureGates", lambda cluster: cluster.feature_gates, removed.gates),
+    Rule("apiServer.extraVolumes", lambda cluster: cluster.api_server.extra_volumes, removed.path_types),
+    Rule("controllerManager.extraVolumes", lambda cluster: cluster.controller_manager.extra_volumes, removed.path_types),
+    Rule("scheduler.extraVolumes", lambda cluster: cluster.scheduler.extra_volumes, removed.path_types),
+    Rule("imageRepository", lambda cluster: cluster.image_repository, removed.repository),
+    Rule("dns.imageRepository", lambda cluster: cluster.dns.image_repository, removed.repository),
+    Rule("etcd.local.imageRepository", _of_local("image_repository"), removed.repository),
 )
 RUN_RULES: Final = (
     Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.bindable),
@@ -181,3 +182,86 @@ def _found(table: Sequence[Rule], subject: object, at: Place) -> Iterator[_Found
             place /= name
         for problem in rule.check(value):
             yield rule, place, problem
+
+
+def _by_token(attribute: str = "") -> Callable[[Any], Any]:
+    """Get token discovery, or an attribute of it; None where the cluster is found in another way."""
+
+    def get(join: JoinConfiguration) -> Any:
+        found = join.discovery.bootstrap_token
+        return getattr(found, attribute) if found is not None and attribute else found
+
+    return get
+
+
+def _of_control_plane(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda join: None if join.control_plane is None else get(join.control_plane)
+
+
+def _tls_token(join: JoinConfiguration) -> str | None:
+    discovery: Discovery = join.discovery
+    needed = discovery.bootstrap_token is not None or (discovery.file is not None and discovery.tls_bootstrap_token)
+    return discovery.tls_bootstrap_token if needed else None
+
+
+def _patches(part: str) -> Callable[[Any], Any]:
+    return lambda upgrade: getattr(getattr(upgrade, part).patches, "directory", None)
+
+
+_ADVERTISED: Final = _of_control_plane(lambda plane: plane.local_api_endpoint.advertise_address)
+_CA_PINS: Final = "discovery.bootstrapToken.caCertHashes"
+_ADDRESS: Final = "controlPlane.localAPIEndpoint.advertiseAddress"
+
+JOIN_RULES: Final = (
+    Rule("discovery", lambda join: join.discovery, node_rules.one_discovery),
+    Rule("discovery.bootstrapToken", _by_token("api_server_endpoint"), node_rules.endpoint_given, required=True),
+    Rule(_CA_PINS, _by_token(), node_rules.pins_or_unsafe),
+    Rule("discovery.bootstrapToken.token", _by_token("token"), rules.token),
+    Rule("discovery.bootstrapToken.apiServerEndpoint", _by_token("api_server_endpoint"), node_rules.host_and_port),
+    Rule("discovery.tlsBootstrapToken", _tls_token, rules.token),
+    *REGISTRATION_RULES,
+    Rule(_ADDRESS, _ADVERTISED, rules.address),
+    Rule("controlPlane.localAPIEndpoint.bindPort", _of_control_plane(lambda plane: plane.local_api_endpoint.bind_port), rules.port),
+    Rule("controlPlane.certificateKey", _of_control_plane(lambda plane: plane.certificate_key), rules.certificate_key),
+    Rule("caCertPath", lambda join: join.ca_cert_path, node_rules.authority_path),
+)
+JOIN_RUN_RULES: Final = (
+    Rule(_ADDRESS, _ADVERTISED, rules.bindable),
+    Rule(_CA_PINS, _by_token("ca_cert_hashes"), node_rules.pins),
+    Rule("nodeRegistration.ignorePreflightErrors", lambda join: join.node_registration.ignore_preflight_errors, rules.all_or_some),
+)
+"""What kubeadm asks for only when `join` runs."""
+
+RESET_RULES: Final = (
+    Rule("criSocket", lambda reset: reset.cri_socket, rules.unix_socket),
+    Rule("certificatesDir", lambda reset: reset.certificates_dir, rules.absolute),
+    Rule("unmountFlags", lambda reset: reset.unmount_flags, node_rules.unmount_flags),
+)
+RESET_RUN_RULES: Final = (Rule("ignorePreflightErrors", lambda reset: reset.ignore_preflight_errors, rules.all_or_some),)
+
+UPGRADE_RULES: Final = (
+    Rule("apply.patches.directory", _patches("apply"), rules.absolute),
+    Rule("node.patches.directory", _patches("node"), rules.absolute),
+    Rule("apply.imagePullPolicy", lambda upgrade: upgrade.apply.image_pull_policy, rules.pull_policy),
+    Rule("node.imagePullPolicy", lambda upgrade: upgrade.node.image_pull_policy, rules.pull_policy),
+)
+
+
+def validate_join(join: JoinConfiguration, at: Place, *, runs: bool, exists: Callable[[str], bool]) -> None:
+    """Note everything that is wrong; `exists` tells whether a path of this machine is there. `runs` as for `validate_init`."""
+    found = join.discovery.file
+    path = Rule("discovery.file.kubeConfigPath", lambda _: found and found.kube_config_path, node_rules.discovery_file(exists))
+    check((*JOIN_RULES, path), join, at)
+    warn(REGISTRATION_WARNINGS, join, at)
+    if runs:
+        check(JOIN_RUN_RULES, join, at)
+
+
+def validate_reset(reset: ResetConfiguration, at: Place, *, runs: bool) -> None:
+    """Note everything that is wrong."""
+    check((*RESET_RULES, *RESET_RUN_RULES) if runs else RESET_RULES, reset, at)
+
+
+def validate_upgrade(upgrade: UpgradeConfiguration, at: Place) -> None:
+    """Note everything that is wrong."""
+    check(UPGRADE_RULES, upgrade, at)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kubewright.apis.kubeconfig.building import BearerToken, CertificateFiles, Credentials, EmbeddedCertificate, kubeconfig_document
-from kubewright.apis.kubeconfig.reading import parse
-from kubewright.apis.kubeconfig.rules import require_usable, resolve_discovery
-from kubewright.apis.kubeconfig.values import Cluster, Context, Kubeconfig, Resolved, User
+from kubewright.apis.kubeconfig.documents import BearerToken, CertificateFiles, Credentials, EmbeddedCertificate, kubeconfig_document
+from kubewright.apis.kubeconfig.types import Cluster, Context, Kubeconfig, Resolved, User, parse
+from kubewright.apis.kubeconfig.validation import require_usable, resolve_discovery
 
 __all__ = [
     "BearerToken",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, Document
-from kubewright.base.yaml.reading import load, load_all, load_one
+from kubewright.base.yaml.reader import load, load_all, load_one
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "load_all", "load_one"]
 
@@ -22,13 +22,13 @@ def dump(value: object) -> str:
     Reads back equal. Raises DocumentError for characters that no parser takes (control characters beyond ASCII 0x7e, halves of
     surrogate pairs) and for a value nested too deep.
     """
-    from kubewright.base.yaml import writing  # many commands only read
+    from kubewright.base.yaml import emitter
 
-    return writing.dump(value)
+    return emitter.dump(value)
 
 
 def dump_all(values: Iterable[object]) -> str:
     """Write several documents with `---` between them."""
-    from kubewright.base.yaml import writing
+    from kubewright.base.yaml import emitter
 
-    return writing.dump_all(values)
+    return emitter.dump_all(values)

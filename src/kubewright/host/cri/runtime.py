@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.layout import CRI_SOCKET
+from kubewright.apis.machine import CRI_SOCKET
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError, KubewrightError, RuntimeUnavailable
 from kubewright.host.cri import failures

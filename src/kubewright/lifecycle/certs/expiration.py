@@ -17,7 +17,9 @@ from kubewright.base.errors import CertificateError, CheckFailed
 from kubewright.base.records import dataclass
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.certs.places import Places
-from kubewright.pki import authorities, bundles, certificates, kubeconfigs, renewing, table
+from kubewright.pki import certificates, kubeconfigs, renewal, table
+from kubewright.pki import certificates as bundles
+from kubewright.pki import store as authorities
 from kubewright.pki.certificates import Certificate
 
 API_VERSION: Final = "output.kubeadm.k8s.io/v1alpha3"
@@ -89,7 +91,7 @@ def observe(places: Places, cluster: ClusterConfiguration, *, now: datetime) -> 
     Raises CertificateError for a file that cannot be read, and where there is nothing at all.
     """
     wanted = rows.renewables(cluster)
-    found_authorities = {row.name: authorities.load(places.certificates, row.base) for row in rows.authorities(cluster)}
+    found_authorities = {row.name: authorities.load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
     external = {name for name, one in found_authorities.items() if one is not None and one.key is None}
     leaves = [_leaf(places, row, external=row.authority.name in external) for row in wanted]
     roots = [
@@ -105,7 +107,7 @@ def _leaf(places: Places, row: rows.Renewable, *, external: bool) -> Expiry:
     text = places.read(row)
     if text is None:
         return Expiry(name=row.name)
-    found = certificates.first(text, source=row.file) if row.base else renewing.client_certificate(text, source=row.file)
+    found = certificates.first(text, source=row.file) if row.base else renewal.client_certificate(text, source=row.file)
     return Expiry(name=row.name, expires=found.not_after, authority=row.authority.name, external=external)
 
 

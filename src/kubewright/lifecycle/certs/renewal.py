@@ -11,10 +11,10 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.lifecycle.certs.places import Places
 from kubewright.lifecycle.certs.rows import Renewable
-from kubewright.pki import authorities, renewing
-from kubewright.pki.ensure import Means
+from kubewright.pki import renewal, store
+from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import KeyPool
-from kubewright.pki.renewing import Terms
+from kubewright.pki.renewal import Terms
 
 
 class Result(enum.Enum):
@@ -55,7 +55,7 @@ def renew(
     Raises CertificateError at the first file that cannot be read, or whose authority is missing; rows before it are renewed by then.
     """
     with KeyPool() as keys:
-        means = Means(clock, random, keys, started or clock.now())
+        means = Sources(clock, random, keys, started or clock.now())
         for row in rows:
             if places.read(row) is not None and not _external(places, row):
                 keys.reserve(terms.algorithm)
@@ -64,17 +64,17 @@ def renew(
 
 
 def _external(places: Places, row: Renewable) -> bool:
-    return authorities.require(places.certificates, row.authority.base, wanted=row.name).key is None
+    return store.require_authority(places.certificates, row.authority.base, wanted=row.name).key is None
 
 
-def _renew(places: Places, row: Renewable, terms: Terms, means: Means) -> Result:
+def _renew(places: Places, row: Renewable, terms: Terms, means: Sources) -> Result:
     if places.read(row) is None:
         return Result.MISSING
-    authority = authorities.require(places.certificates, row.authority.base, wanted=row.name)
+    authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)
     if authority.key is None:
         return Result.EXTERNAL
     if row.base:
-        renewing.renew_pair(places.certificates, row.base, authority, terms=terms, means=means)
+        renewal.renew_pair(places.certificates, row.base, authority, terms=terms, means=means)
     else:
-        renewing.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, means=means)
+        renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, means=means)
     return Result.RENEWED

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeconfig import kubeconfig_document
+from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.level import KUBERNETES

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.apis.machine import Addresses
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.pki import authorities, kubeconfigs, specs, table
-from kubewright.pki.ensure import Means
+from kubewright.pki import kubeconfigs, specs, store, table
+from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import FreshKeys
 from kubewright.pki.store import CertificateStore
 
@@ -42,7 +42,7 @@ def kubeconfig(
     Raises CertificateError where ca.crt is missing, and without a token also where ca.key is: kubeadm asks for the key in both cases.
     """
     server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
-    authority = authorities.require(certificates, table.authority("ca").base, wanted=f"the kubeconfig of {person.name}")
+    authority = store.require_authority(certificates, table.authority("ca").base, wanted=f"the kubeconfig of {person.name}")
     if person.token:
         return kubeconfig_document(
             server=server,
@@ -59,5 +59,5 @@ def kubeconfig(
         cluster=configuration.cluster,
         lifetime=person.lifetime,
     )
-    means = Means(clock, random, FreshKeys(), started)
+    means = Sources(clock, random, FreshKeys(), started)
     return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, means))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.kubeadm.image_names import images
 from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeadm.versions import images
+from kubewright.apis.machine import Addresses
 from kubewright.base.change import Change
 from kubewright.base.events import Checked
 from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images

@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.types import BootstrapToken, Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, replace
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.lifecycle.context import MachineContext
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import LONG

@@ -6,7 +6,7 @@ from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.pki import authorities, table
+from kubewright.pki import store, table
 
 _SIGNED: Final = {"ca": ("apiserver", "apiserver-kubelet-client"), "front-proxy-ca": ("front-proxy-client",)}
 """The certificates that kubeadm asks for, by the file name of their authority."""
@@ -17,7 +17,7 @@ def check(ctx: InitContext) -> None:
 
     Raises CertificateError, naming the first file that is missing or does not fit, and UsageError where certificates are to be uploaded.
     """
-    elsewhere = [base for base in _SIGNED if authorities.is_external(ctx.certificates, base)]
+    elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
     if elsewhere and ctx.upload_certs:
         raise UsageError(
             f"certificates cannot be uploaded: {elsewhere[0]}.key is not on this machine",

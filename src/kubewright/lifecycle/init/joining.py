@@ -13,7 +13,7 @@ from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.manifests import objects, rbac
-from kubewright.pki import authorities, pins, specs, table
+from kubewright.pki import pins, specs, store, table
 from kubewright.tokens import cluster_info, secrets
 
 WITHHELD = "<value withheld>"
@@ -48,7 +48,7 @@ def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterabl
 def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
     """Publish where the cluster is and what its CA is, signed with tokens. Signatures alone are as short-lived as their tokens."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
-    authority = authorities.require(ctx.certificates, "ca", wanted=cluster_info.NAME)
+    authority = store.require_authority(ctx.certificates, "ca", wanted=cluster_info.NAME)
     body = cluster_info.config_map(server=server, ca_pem=authority.pem)
     signing = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
     signed = cluster_info.signed(body, signing, now=ctx.clock.now()) or body
@@ -72,7 +72,7 @@ def _data(body: Mapping[str, object]) -> Mapping[str, object]:
 def show_join_command(ctx: InitContext) -> Iterable[Change]:
     """Say how other machines join: the shape of these commands is what scripts cut out (spec/kubeadm.md 12.4)."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
-    authority = authorities.require(ctx.certificates, "ca", wanted="the join command")
+    authority = store.require_authority(ctx.certificates, "ca", wanted="the join command")
     hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(authority.pem))
     admin = ctx.layout.kubeconfig("admin")
     lines = [

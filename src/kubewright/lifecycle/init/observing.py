@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis.addresses import Addresses
+from kubewright.apis.machine import Addresses
 from kubewright.base.errors import APIError, KubewrightError, NotFound
 from kubewright.base.events import Warned
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 from kubewright.base.records import replace
-from kubewright.base.waiting import PollingWaiter
+from kubewright.base.wait import PollingWaiter
 from kubewright.host.seam import Host
 from kubewright.kube.answers import worth_retrying
 from kubewright.kube.api import KubeAPI

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.events import Line
 from kubewright.base.records import replace
 from kubewright.host.seam import Host

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubewright.apis.addresses import Addresses
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.machine import Addresses, Detected
 from kubewright.base import yaml
 from kubewright.base.records import replace
 from kubewright.lifecycle import patching

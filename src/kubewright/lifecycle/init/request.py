@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace

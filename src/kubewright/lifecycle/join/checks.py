@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.kubeadm.image_names import images
+from kubewright.apis.kubeadm.versions import images
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError, ValidationError
 from kubewright.base.events import Checked

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, field, replace
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.lifecycle.context import MachineContext
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from kubewright.base.errors import CertificateError
 from kubewright.lifecycle.join import local_endpoint
 from kubewright.lifecycle.steps import certificates as made
 from kubewright.lifecycle.steps import static_pods, waiting
-from kubewright.pki import authorities, specs, table
+from kubewright.pki import specs, store, table
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
     """Require authorities and the service account keys: other ones than the cluster's would be of no use."""
     missing = []
     for row in rows:
-        if isinstance(row, table.Authority) and authorities.load(ctx.certificates, row.base) is None:
+        if isinstance(row, table.Authority) and store.load_authority(ctx.certificates, row.base) is None:
             missing.append(f"{row.base}.crt")
         if isinstance(row, table.KeyPair) and ctx.certificates.read(f"{row.base}.key") is None:
             missing.append(f"{row.base}.key")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery
 from kubewright.base.errors import TrustError
 from kubewright.base.events import Warned
-from kubewright.base.quoting import shown_url
+from kubewright.base.messages import shown_url
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.lifecycle.join import identity
 

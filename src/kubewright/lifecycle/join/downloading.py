@@ -14,7 +14,7 @@ from kubewright.host.desired import File, Show
 from kubewright.kube.resources import named
 from kubewright.lifecycle.join import reading
 from kubewright.lifecycle.steps.shared_files import shared_files
-from kubewright.pki import authorities, bundles, keys, sealing
+from kubewright.pki import certificates, keys, sealing, store
 from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, MemoryStore
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ def _require_usable(opened: Mapping[str, bytes]) -> None:
             _READ[PurePosixPath(name).suffix](content, source=f"{name} of the Secret {SECRET}")
     found = MemoryStore({name.replace("etcd-", "etcd/"): content for name, content in opened.items() if content})
     for base in ("ca", "front-proxy-ca", "etcd/ca"):
-        authorities.load(found, base)
+        store.load_authority(found, base)
 
 
-_READ: Final = {".crt": bundles.parse, ".key": keys.load, ".pub": keys.load_public}
+_READ: Final = {".crt": certificates.parse, ".key": keys.load, ".pub": keys.load_public}
 
 
 def _file(path: PurePosixPath, content: bytes) -> File:

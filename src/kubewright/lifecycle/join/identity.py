@@ -20,12 +20,12 @@ def of_node(host: Host, *, now: datetime) -> Access | None:
 def usable(host: Host, *, now: datetime) -> Access:
     """Read kubelet.conf and what it names. Raises what reading raises, and HostError without a certificate that is valid now."""
     from kubewright.kube.kubeconfigs import load_access
-    from kubewright.pki import bundles
+    from kubewright.pki import certificates
 
     path = host.layout.kubeconfig("kubelet")
     access = load_access(path, read=host.read)
     if not isinstance(access.identity, ClientCertificate):
         raise HostError(f"{path} holds no client certificate", remedy="remove it, and join again")
-    if bundles.parse(access.identity.cert_pem, source=str(path))[0].not_after <= now:
+    if certificates.parse(access.identity.cert_pem, source=str(path))[0].not_after <= now:
         raise HostError(f"the client certificate of {path} has expired", remedy="remove it, and join again with a new token")
     return access

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.addresses import url
 from kubewright.apis.kubeconfig import BearerToken as TokenInside
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-from kubewright.apis.kubeconfig.building import Credentials
+from kubewright.apis.kubeconfig.documents import Credentials
+from kubewright.apis.machine import url
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, KubewrightError

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.durations import Duration
 from kubewright.base.records import replace
 from kubewright.lifecycle import checking, machine_record

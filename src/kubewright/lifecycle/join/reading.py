@@ -14,8 +14,7 @@ from kubewright.apis.kubeadm.types import Configuration, InitConfiguration, Loca
 from kubewright.base.errors import APIError, Forbidden, KubewrightError, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
 from kubewright.base.events import Waiting, Warned
 from kubewright.base.records import replace
-from kubewright.base.retry import Backoff, retry
-from kubewright.base.waiting import REPORT_AFTER
+from kubewright.base.wait import REPORT_AFTER, Backoff, retry
 from kubewright.base.yaml import Document
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle import stored

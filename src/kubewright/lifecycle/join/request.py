@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm.node_loading import LoadedKind, load_join
+from kubewright.apis.kubeadm.loading import LoadedKind, load_join
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, FileDiscovery, JoinConfiguration, JoinControlPlane
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
+from kubewright.apis.machine import Detected
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document

@@ -9,8 +9,8 @@ import base64
 import textwrap
 from typing import Any, Final
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig, Configuration, InitConfiguration
+from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
 
 LINES = 10

@@ -8,7 +8,7 @@ from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import ComponentFailed
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
 from kubewright.lifecycle.reasons import giving_up, telling
 from kubewright.lifecycle.reasons.giving_up import Hopeless, Looks

@@ -45,14 +45,14 @@ def node_name(ctx: ResetContext) -> str:
     """Return the name of this machine's Node, which its kubelet's certificate bears. Raises HostError where nothing tells it."""
     from kubewright.kube.credentials import ClientCertificate
     from kubewright.kube.kubeconfigs import load_access
-    from kubewright.pki import bundles
+    from kubewright.pki import certificates
 
     path = ctx.remains.layout.kubeconfig("kubelet")
     try:
         identity = load_access(path, read=ctx.host.read).identity
         if not isinstance(identity, ClientCertificate):
             raise _unknown(f"{path} holds no client certificate")
-        name = bundles.parse(identity.cert_pem, source=str(path))[0].common_name
+        name = certificates.parse(identity.cert_pem, source=str(path))[0].common_name
     except KubewrightError as error:
         raise _unknown(str(error)) from error
     if not name.startswith(PREFIX):

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.node_types import ResetConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
 from kubewright.lifecycle.connections import Mode

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError, RuntimeSilent
 from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
@@ -85,9 +85,9 @@ class Remains:
     @functools.cached_property
     def units(self) -> list[PurePosixPath]:
         """The unit files of the kubelet that we installed, where no package had brought one."""
-        from kubewright.manifests import kubelet_unit
+        from kubewright.manifests import kubelet as kubelet_unit
 
-        return [path for path in kubelet_unit.FILES if kubelet_unit.is_ours(self._host.read(path))]
+        return [path for path in kubelet_unit.UNIT_FILES if kubelet_unit.is_ours(self._host.read(path))]
 
     def begin(self) -> None:
         """Begin to ask the container runtime: that takes as long as everything else together."""

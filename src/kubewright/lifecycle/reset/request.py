@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kubewright.apis.detected import Detected
-from kubewright.apis.kubeadm.node_loading import LoadedKind, load_reset
+from kubewright.apis.kubeadm.loading import LoadedKind, load_reset
 from kubewright.apis.kubeadm.node_types import ResetConfiguration
+from kubewright.apis.machine import Detected
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 

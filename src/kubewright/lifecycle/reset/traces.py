@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from kubewright.apis.addresses import url
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout, url
 from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
 from kubewright.host.seam import Host

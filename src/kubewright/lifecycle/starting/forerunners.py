@@ -19,7 +19,7 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.base import versions
 from kubewright.base.errors import AlreadyExists
 from kubewright.kube.api import KubeAPI
-from kubewright.manifests import bootstrap_policy
+from kubewright.manifests import rbac
 
 SYSTEM: Final = "kube-system"
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", SYSTEM)
@@ -81,7 +81,7 @@ _GOVERNING: Final = frozenset({"authorization-mode", "authorization-config", "em
 def of_components(cluster: ClusterConfiguration) -> list[dict[str, Any]]:
     """Return the rights of the components, none where another release or the user's flags may have others."""
     governed = any(one.name in _GOVERNING for one in cluster.api_server.extra_args)
-    return [] if governed or cluster.kubernetes_version != bootstrap_policy.VERSION else bootstrap_policy.objects()
+    return [] if governed or cluster.kubernetes_version != rbac.BOOTSTRAP_VERSION else rbac.bootstrap_policy()
 
 
 def of_controllers(cluster: ClusterConfiguration, *, authority: bytes) -> list[dict[str, Any]]:

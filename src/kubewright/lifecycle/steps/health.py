@@ -6,16 +6,13 @@ import functools
 from collections.abc import Mapping
 from typing import Final
 
-from kubewright.apis.addresses import Addresses, url
-from kubewright.apis.detected import Detected
 from kubewright.apis.kubeadm.types import Configuration, ControlPlaneComponent
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Detected, Layout, url
 from kubewright.base.errors import APIError
-from kubewright.base.waiting import Condition
+from kubewright.base.wait import Condition
 from kubewright.http import tls
 from kubewright.http.sync import Transport
-from kubewright.manifests.flags import Inputs
-from kubewright.manifests.pods import probe_host
+from kubewright.manifests.pods import Inputs, probe_host
 
 _PATIENCE: Final = 2.0
 

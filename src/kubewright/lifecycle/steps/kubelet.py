@@ -14,7 +14,7 @@ from kubewright.host.desired import Directory, File, Service
 from kubewright.host.states import ServiceState
 from kubewright.lifecycle.context import MachineContext
 from kubewright.lifecycle.reasons import looking
-from kubewright.manifests import kubelet, kubelet_unit, patches
+from kubewright.manifests import kubelet, patches
 
 SERVICE = "kubelet"
 FILE_MODE = 0o644
@@ -64,11 +64,11 @@ def _missed(ctx: MachineContext, paths: Iterable[PurePosixPath], found: ServiceS
 
 def _units(ctx: MachineContext, found: ServiceState | None) -> tuple[File, ...]:
     """Return the kubelet's unit and drop-in where no package has brought a unit and systemd is there to read it; else nothing."""
-    theirs = found is not None and not kubelet_unit.is_ours(ctx.host.read(kubelet_unit.UNIT))
+    theirs = found is not None and not kubelet.is_ours(ctx.host.read(kubelet.UNIT))
     program = None if theirs or not ctx.host.facts.systemd else ctx.host.programs.path(SERVICE)
     if program is None:
         return ()
-    return tuple(File(path=path, content=text.encode(), mode=FILE_MODE) for path, text in kubelet_unit.files(program, ctx.layout).items())
+    return tuple(File(path=path, content=text.encode(), mode=FILE_MODE) for path, text in kubelet.unit_files(program, ctx.layout).items())
 
 
 def finalize(ctx: MachineContext) -> Iterable[Change]:

@@ -11,7 +11,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.context import MachineContext
-from kubewright.manifests import kubelet, node
+from kubewright.manifests import kubelet, objects
 
 TOPIC = "mark-control-plane"
 
@@ -27,10 +27,10 @@ def mark(ctx: MachineContext, *, look: KubeAPI, write: KubeAPI) -> Iterable[Chan
         at_most=0.1,
     )
     taints = registration.taints or ()
-    ctx.say(TOPIC, f"Marking the Node {ctx.node_name} as a control plane with the labels [{' '.join(node.LABELS)}]")
+    ctx.say(TOPIC, f"Marking the Node {ctx.node_name} as a control plane with the labels [{' '.join(objects.LABELS)}]")
     if taints:
         ctx.say(TOPIC, f"Marking the Node {ctx.node_name} with the taints [{' '.join(map(kubelet.taint, taints))}]")
-    yield ensure_node_marks(write, NodeMarks(name=ctx.node_name, labels=dict.fromkeys(node.LABELS, ""), taints=taints))
+    yield ensure_node_marks(write, NodeMarks(name=ctx.node_name, labels=dict.fromkeys(objects.LABELS, ""), taints=taints))
 
 
 def _unregistered(api: KubeAPI, name: str) -> str | None:

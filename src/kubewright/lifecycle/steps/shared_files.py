@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 
 _ALWAYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key")
 _LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Layout
 from kubewright.host.desired import File
 
 

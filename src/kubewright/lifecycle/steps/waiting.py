@@ -9,7 +9,7 @@ from kubewright.base.errors import APIError
 
 if TYPE_CHECKING:
     from kubewright.base.events import Waited
-    from kubewright.base.waiting import Condition
+    from kubewright.base.wait import Condition
     from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.context import MachineContext
     from kubewright.workflow.phases import Step

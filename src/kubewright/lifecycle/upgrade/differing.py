@@ -6,11 +6,10 @@ import difflib
 from collections.abc import Iterator
 from typing import Final
 
-from kubewright.apis.addresses import Addresses
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.layout import Layout
+from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, HostError
 from kubewright.base.records import replace
@@ -20,7 +19,7 @@ from kubewright.host.seam import Host
 from kubewright.lifecycle import patching
 from kubewright.lifecycle.upgrade.observing import API_SERVER, CONTROL_PLANE
 from kubewright.manifests import static_pods
-from kubewright.pki import authorities
+from kubewright.pki import store
 
 ENDPOINT: Final = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 """The annotation of the API server's pod that holds its local endpoint."""
@@ -64,7 +63,7 @@ def differences(found: Configuration, present: dict[str, str], *, host: Host, co
     """
     endpoint = found.init.local_api_endpoint
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
-    external = authorities.is_external(HostCertificateStore(host, directory=host.layout.pki))
+    external = store.is_external(HostCertificateStore(host, directory=host.layout.pki))
     patches = patching.read(host, found, say=lambda _: None, user=host.facts.user)
     for name, old in present.items():
         pod = patches.apply(name, static_pods.render(name, found, host.layout, addresses, host.facts.detected, external_ca=external))

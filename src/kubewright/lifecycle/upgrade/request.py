@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis.kubeadm import rules
-from kubewright.apis.kubeadm.node_loading import LoadedKind, load_upgrade
+from kubewright.apis.kubeadm.loading import LoadedKind, load_upgrade
 from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field, replace

@@ -16,7 +16,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from kubewright.apis.addresses import host_port
+from kubewright.apis.machine import host_port
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget

@@ -1,11 +1,16 @@
-"""Where everything of one machine lies. kubeadm's places are the defaults; a local machine puts all of it below its state directory."""
+"""One machine as values: where everything lies (`Layout`), where everything listens (`Addresses`), and what the machine tells about itself (`Detected`).
+
+kubeadm's directories, ports and loopback addresses are the defaults. A local machine puts all of it below its state directory, and at an address of its own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.base.records import dataclass, replace
+from kubewright.apis.formats import address
+from kubewright.base.records import dataclass, field, replace
 
 CRI_SOCKET: Final = "unix:///var/run/containerd/containerd.sock"
 
@@ -95,3 +100,79 @@ class Layout:
     def kubelet_client_current(self) -> PurePosixPath:
         """The link to the kubelet's present client certificate and key."""
         return self.kubelet / "pki" / "kubelet-client-current.pem"
+
+
+API_SERVER_PORT = 6443
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The ports of one machine."""
+
+    api_server: int = API_SERVER_PORT
+    etcd_client: int = 2379
+    etcd_peer: int = 2380
+    etcd_metrics: int = 2381
+    controller_manager: int = 10257
+    scheduler: int = 10259
+    kubelet: int = 10250
+    kubelet_health: int = 10248
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addresses:
+    """The addresses of one machine.
+
+    `advertise` is the IP that others reach it by. `loopback` stands wherever kubeadm writes 127.0.0.1, and `etcd_loopback` where it
+    writes 127.0.0.1 or, on a machine with an IPv6 advertise address, ::1 (only etcd follows the family; kubeadm v1.36).
+    On a local machine all three are the machine's own 127.0.0.N.
+    """
+
+    advertise: str
+    loopback: str = "127.0.0.1"
+    etcd_loopback: str = "127.0.0.1"
+    ports: Ports = field(default_factory=Ports)
+
+    @classmethod
+    def of_machine(cls, advertise: str, *, bind_port: int = API_SERVER_PORT) -> Addresses:
+        """Return kubeadm's addresses for a machine."""
+        found = address(advertise)
+        six = found is not None and found.version == 6
+        return cls(advertise=advertise, etcd_loopback="::1" if six else "127.0.0.1", ports=Ports(api_server=bind_port))
+
+    @property
+    def api_server(self) -> str:
+        """The local API endpoint, `https://IP:PORT`."""
+        return url(self.advertise, self.ports.api_server)
+
+
+def host_port(host: str, port: int) -> str:
+    """Join a host and a port, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def url(host: str, port: int, *, scheme: str = "https") -> str:
+    """Make a URL without a path of a host and a port."""
+    return f"{scheme}://{host_port(host, port)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detected:
+    """Facts of one machine, gathered once by `lifecycle.configuration`.
+
+    `version_labels` maps labels such as `stable-1` to what the release server answered; a label that is missing was not answered.
+    """
+
+    host_name: str
+    default_ipv4: str | None = None
+    default_ipv6: str | None = None
+    loopback_global: str | None = None
+    """A global address configured on the loopback interface, if any (it replaces a loopback advertise address)."""
+    cri_sockets: tuple[str, ...] = ()
+    """The known container runtime sockets that exist."""
+    systemd_resolved: bool = False
+    ca_directories: tuple[str, ...] = ()
+    """Those of the host's well-known CA directories that exist (spec/kubeadm.md 6.7)."""
+    proxy_environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of our own environment whose name ends in `_proxy`, any case, not empty."""
+    version_labels: Mapping[str, str] = field(default_factory=dict)

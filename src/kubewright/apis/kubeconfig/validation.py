@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from kubewright.apis.kubeconfig.values import Cluster, Kubeconfig, Resolved, User
+from kubewright.apis.kubeconfig.types import Cluster, Kubeconfig, Resolved, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
-from kubewright.base.quoting import quoted, shown_url
+from kubewright.base.messages import quoted, shown_url
 from kubewright.base.records import dataclass
 
 Problems = Iterator[tuple[str, FieldErrorType, str]]

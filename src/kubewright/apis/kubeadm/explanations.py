@@ -1,4 +1,7 @@
-"""What a field of the configuration kinds is: type, default, since when, meaning. Read from the tables that decode it."""
+"""What a field of the configuration kinds is: type, default, since when, meaning; and for one that does not exist: what became of it, what was meant.
+
+Read from the tables that decode the fields.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubewright.apis import component_meanings, kubelet, kubeproxy
-from kubewright.apis.kubeadm import fields, node_fields
+from kubewright.apis.kubeadm import fields, node_fields, removed
 from kubewright.apis.kubeadm.meanings import MEANINGS, OLDER, SINCE
 from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
 from kubewright.apis.kubelet_fields import KUBELET
@@ -161,3 +164,26 @@ def _default(field: Field, zero: object) -> str:
     if isinstance(encoded, list):
         return ", ".join(map(str, encoded))
     return "" if isinstance(encoded, dict) else str(encoded)
+
+
+_MOST: Final = 3
+"""A name that more fields than this have says too little about where it belongs."""
+
+
+def unknown_field(kind: str, path: str, meant: str) -> str:
+    """Return the reason of an error; `meant` is the sibling with the nearest name, or ''."""
+    plain = _INDEX.sub("", path)
+    gone = removed.field_hint(plain, component=kind in COMPONENTS)
+    if gone or meant:
+        return gone or f'did you mean "{meant}"?'
+    return _elsewhere(kind, plain.rpartition(".")[2])
+
+
+def _elsewhere(kind: str, name: str) -> str:
+    """Say where a name belongs: in the same kind, else in others."""
+    same = [found.path for found in every(kind) if found.path.rpartition(".")[2] == name]
+    if same:
+        return f"did you mean {' or '.join(same)}?" if len(same) <= _MOST else ""
+    others = [(found.path, other) for other in KINDS if other != kind for found in every(other) if found.path.rpartition(".")[2] == name]
+    others = [(path, other) for path, other in others if "." not in path] or others
+    return f"did you mean {' or '.join(f'{path} of {other}' for path, other in others)}?" if 0 < len(others) <= _MOST else ""

@@ -1,6 +1,7 @@
-"""How a text of the user's is quoted in a message: in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes it.
+"""What messages are made of.
 
-And how names of files, processes and interfaces are shown, which are bytes in whatever encoding.
+Texts of the user's stand in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes them. Names of files, processes and
+interfaces are bytes in whatever encoding. URLs are shown without their secrets, wrong names with the known one that was probably meant.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from kubewright.base.patterns import Pattern
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
 
 ESCAPING = "kubewright.escaping"
 """The error handler for streams: what their encoding has no form for is written as `printable` does."""
@@ -92,3 +94,24 @@ def _has_port(authority: str) -> bool:
 
 
 codecs.register_error(ESCAPING, _escape)
+
+
+_LONGEST = 80
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that a wrong one probably stands for, or ''."""
+    names = list(known)
+    folded = {candidate.casefold(): candidate for candidate in names}
+    if name.casefold() in folded:
+        return folded[name.casefold()]
+    import difflib  # takes its time to load, and is for wrong names only
+
+    near = difflib.get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.7)
+    return near[0] if near else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that names what was perhaps meant, or ''."""
+    meant = closest(name, known)
+    return f'; did you mean "{meant}"?' if meant else ""

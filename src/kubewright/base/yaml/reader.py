@@ -12,6 +12,7 @@ from kubewright.base.yaml.documents import MAX_BYTES, Document, line_of
 if TYPE_CHECKING:
     import yaml
 
+
 _SEPARATOR: Final = "---"
 _MAX_DOCUMENTS: Final = 10_000
 _MAX_DIRECTIVES: Final = 100
@@ -95,7 +96,7 @@ def _chunks(text: str, source: str) -> Iterator[tuple[int, str]]:
 def _document(text: str, first_line: int, source: str, *, is_json: bool) -> Document:
     import yaml
 
-    from kubewright.base.yaml.composing import Composer
+    from kubewright.base.yaml.composer import Composer
 
     if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
         raise DocumentError(f"{_name(source)} is not YAML", detail=f"a document has more than {_MAX_DIRECTIVES} lines with directives")

@@ -1,6 +1,7 @@
-"""Reading a kubeconfig from parsed YAML. As lenient as client-go about fields it does not know, as strict as Go about types.
+"""What a kubeconfig says, as values, and reading it from parsed YAML.
 
-Every problem is found in one pass. No value of a field that may hold a secret gets into an error.
+As lenient as client-go about fields it does not know, as strict as Go about types. Every problem is found in one pass. Names are kept in the order
+of the file. What is secret stays out of `repr` and errors.
 """
 
 from __future__ import annotations
@@ -10,12 +11,95 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
-from kubewright.apis.kubeconfig.values import Cluster, Context, Kubeconfig, User
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.masking import remember, remember_token
 from kubewright.base.records import dataclass, field
-from kubewright.base.secrecy import remember, remember_token
 from kubewright.base.yaml import Document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """How a cluster is reached and trusted. `certificate_authority` is a path, relative to the file; the data counts more than the path."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: bytes = field(default=b"", repr=False)
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    disable_compression: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """Who asks. `exec` and `auth_provider` are the raw maps; paths are relative to the file."""
+
+    client_certificate: str = ""
+    client_certificate_data: bytes = field(default=b"", repr=False)
+    client_key: str = ""
+    client_key_data: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
+    token_file: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    exec: Mapping[str, object] | None = field(default=None, repr=False)
+    auth_provider: Mapping[str, object] | None = field(default=None, repr=False)
+    impersonate: str = ""
+    impersonate_uid: str = ""
+    impersonate_groups: tuple[str, ...] = ()
+
+    @property
+    def has_certificate(self) -> bool:
+        """Whether there is a client certificate, as data or path."""
+        return bool(self.client_certificate or self.client_certificate_data)
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether there is anything to authenticate with (kubeadm's discovery: token, tokenFile, basic, certificate, exec, provider)."""
+        return bool(self.has_certificate or self.token or self.token_file or self.username or self.exec or self.auth_provider)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """A cluster and a user that go together, by name."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A context with what it names."""
+
+    cluster: Cluster
+    user: User
+    namespace: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kubeconfig:
+    """A kubeconfig that was read: well-formed, not necessarily usable. `source` is its file name, for messages."""
+
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
+    users: Mapping[str, User] = field(default_factory=dict)
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+    current_context: str = ""
+    source: str = ""
+
+    @property
+    def cluster(self) -> Cluster | None:
+        """The cluster of the current context, or None."""
+        context = self.contexts.get(self.current_context)
+        return self.clusters.get(context.cluster) if context else None
+
+    @property
+    def user(self) -> User | None:
+        """The user of the current context, or None."""
+        context = self.contexts.get(self.current_context)
+        return self.users.get(context.user) if context else None
+
 
 T = TypeVar("T")
 _REMEDY: Final = "correct the file, or have it written again"

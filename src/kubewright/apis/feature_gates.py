@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kubewright.base.nearest import did_you_mean
+from kubewright.base.messages import did_you_mean
 
 KNOWN: Final = frozenset(
     [

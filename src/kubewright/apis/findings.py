@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
-from kubewright.base.nearest import closest, did_you_mean
+from kubewright.base.messages import closest, did_you_mean
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 
