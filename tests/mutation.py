@@ -51,7 +51,7 @@ _TREE: Final = (
     "tests/unit/cli",
 )
 _INIT_CASES: Final = "tests/compat/test_init_cases.py"
-_STATIC_PODS: Final = tuple(f"manifests/{name}.py" for name in ("api_server", "controller_manager", "etcd", "scheduler"))
+_STATIC_PODS: Final = ("manifests/static_pods.py",)
 TABLES: Final = {
     "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "PhaseRow"}), _TREE),
     "flags": Table((*_KUBEADMS_ROWS, "cli/model.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
@@ -61,7 +61,7 @@ TABLES: Final = {
         ("tests/unit/pki/test_reference_certificates.py", "tests/unit/pki/test_certificate_table.py", _INIT_CASES, "tests/unit/pki"),
     ),
     "rules": Table(
-        ("apis/kubeadm/validation.py", "apis/kubeadm/validation.py"),
+        ("apis/kubeadm/validation.py",),
         frozenset({"Rule"}),
         ("tests/unit/apis/test_validation_verdicts.py", "tests/unit/apis"),
     ),

@@ -11,360 +11,90 @@ from typing import Final
 
 from kubewright.base.messages import did_you_mean
 
-KNOWN: Final = frozenset(
-    [
-        "APIResponseCompression",
-        "APIServerIdentity",
-        "APIServerTracing",
-        "APIServerWebhookAuthenticationToken",
-        "APIServingWithRoutine",
-        "AggregatedDiscoveryRemoveBetaType",
-        "AllowDNSOnlyNodeCSR",
-        "AllowInsecureKubeletCertificateSigningRequests",
-        "AllowOverwriteTerminationGracePeriodSeconds",
-        "AllowParsingUserUIDFromCertAuth",
-        "AllowServiceExternalIPs",
-        "AllowUnsafeMalformedObjectDeletion",
-        "AnonymousAuthConfigurableEndpoints",
-        "AnyVolumeDataSource",
-        "AtomicFIFO",
-        "AtomicWriteVolumeUserFields",
-        "AuthorizeNodeWithSelectors",
-        "AuthorizePodWebsocketUpgradeCreatePermission",
-        "AuthorizeWithSelectors",
-        "BtreeWatchCache",
-        "CBORServingAndStorage",
-        "CPUManagerPolicyAlphaOptions",
-        "CPUManagerPolicyBetaOptions",
-        "CPUManagerPolicyOptions",
-        "CRDObservedGenerationTracking",
-        "CRDValidationRatcheting",
-        "CRIListStreaming",
-        "CSIMigrationPortworx",
-        "CSIServiceAccountTokenSecrets",
-        "CSIVolumeHealth",
-        "ChangeContainerStatusOnKubeletRestart",
-        "ClearingNominatedNodeNameAfterBinding",
-        "ClientsAllowCARotation",
-        "ClientsAllowCBOR",
-        "ClientsAllowTLSCacheGC",
-        "ClientsPreferCBOR",
-        "CloudControllerManagerWatchBasedRoutesReconciliation",
-        "CloudControllerManagerWebhook",
-        "ClusterTrustBundle",
-        "ClusterTrustBundleProjection",
-        "ComponentFlagz",
-        "ComponentStatusz",
-        "CompositePodGroup",
-        "ConcurrentWatchObjectDecode",
-        "ConsistentListFromCache",
-        "ConsistentListFromCacheSkipTimeoutFallback",
-        "ConstrainedImpersonation",
-        "ContainerCheckpoint",
-        "ContainerRestartRules",
-        "ContainerStopSignals",
-        "ContextualLogging",
-        "ControllerManagerReleaseLeaderElectionLockOnExit",
-        "CoordinatedLeaderElection",
-        "CrossNamespaceVolumeDataSource",
-        "CustomCPUCFSQuotaPeriod",
-        "CustomResourceFieldSelectors",
-        "DRAAdminAccess",
-        "DRAConsumableCapacity",
-        "DRADerivedAttributes",
-        "DRADeviceBindingConditions",
-        "DRADeviceCompatibilityGroups",
-        "DRADeviceTaintRules",
-        "DRADeviceTaints",
-        "DRAExtendedResource",
-        "DRAFractionalCapacityRange",
-        "DRAListTypeAttributes",
-        "DRANodeAllocatableResources",
-        "DRAOptionalNodeOperations",
-        "DRAPartitionableDevices",
-        "DRAPartitionableDevicesType",
-        "DRAPrioritizedList",
-        "DRAResourceClaimDeviceStatus",
-        "DRAResourceClaimGranularStatusAuthorization",
-        "DRAResourcePoolStatus",
-        "DRASchedulerFilterTimeout",
-        "DRAWorkloadResourceClaims",
-        "DeclarativeValidation",
-        "DeclarativeValidationBeta",
-        "DeclarativeValidationTakeover",
-        "DefaultPodSysctls",
-        "DeploymentReplicaSetTerminatingReplicas",
-        "DetectCacheInconsistency",
-        "DisableAllocatorDualWrite",
-        "DisableCPUQuotaWithExclusiveCPUs",
-        "DisableNodeKubeProxyVersion",
-        "DynamicResourceAllocation",
-        "EmptyDirVolumeMode",
-        "EnvFiles",
-        "EtcdRangeStream",
-        "EventedPLEG",
-        "EvictionRequestAPI",
-        "ExcludeAdmissionWebhookVirtualResources",
-        "ExecProbeTimeout",
-        "ExtendWebSocketsToKubelet",
-        "ExternalServiceAccountTokenSigner",
-        "GRPCContainerProbeTLS",
-        "GangScheduling",
-        "GenericWorkload",
-        "GitRepoVolumeDriver",
-        "GracefulNodeShutdown",
-        "GracefulNodeShutdownBasedOnPodPriority",
-        "H2CContainerProbe",
-        "HPAConfigurableTolerance",
-        "HPAGeneration",
-        "HPAOptimizedSelectorStore",
-        "HPAScaleToZero",
-        "HonorPVReclaimPolicy",
-        "HostnameOverride",
-        "HugepageAwareEviction",
-        "ImageMaximumGCAge",
-        "ImageVolume",
-        "ImageVolumeWithDigest",
-        "InOrderInformers",
-        "InOrderInformersBatchProcess",
-        "InPlacePodLevelResourcesVerticalScaling",
-        "InPlacePodVerticalScaling",
-        "InPlacePodVerticalScalingAllocatedStatus",
-        "InPlacePodVerticalScalingExclusiveCPUs",
-        "InPlacePodVerticalScalingExclusiveMemory",
-        "InPlacePodVerticalScalingInitContainers",
-        "InPlacePodVerticalScalingMemoryBackedVolumes",
-        "InPlacePodVerticalScalingSchedulerPreemption",
-        "InTreePluginPortworxUnregister",
-        "InformerResourceVersion",
-        "InterPodAffinityHostnameFastPath",
-        "JobBackoffLimitPerIndex",
-        "JobManagedBy",
-        "JobPodReplacementPolicy",
-        "JobSuccessPolicy",
-        "KMSv1",
-        "KubeProxyIPVS",
-        "KubeProxyNFTablesLocalhostNodePorts",
-        "KubeletAllocatedPodsEndpoint",
-        "KubeletCgroupDriverFromCRI",
-        "KubeletCrashLoopBackOffMax",
-        "KubeletEnsureSecretPulledImages",
-        "KubeletFineGrainedAuthz",
-        "KubeletInUserNamespace",
-        "KubeletPSI",
-        "KubeletPodResourcesDynamicResources",
-        "KubeletPodResourcesGet",
-        "KubeletPodResourcesListUseActivePods",
-        "KubeletRegistrationGetOnExistsOnly",
-        "KubeletSeparateDiskGC",
-        "KubeletServiceAccountTokenForCredentialProviders",
-        "KubeletTracing",
-        "ListFromCacheSnapshot",
-        "LocalStorageCapacityIsolationFSQuotaMonitoring",
-        "LogarithmicScaleDown",
-        "LoggingAlphaOptions",
-        "LoggingBetaOptions",
-        "LoggingStableOptions",
-        "ManifestBasedAdmissionControlConfig",
-        "MatchLabelKeysInPodAffinity",
-        "MatchLabelKeysInPodTopologySpread",
-        "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-        "MaxUnavailableStatefulSet",
-        "MemoryManager",
-        "MemoryQoS",
-        "MultiCIDRServiceAllocator",
-        "MutableCSINodeAllocatableCount",
-        "MutablePVNodeAffinity",
-        "MutablePodResourcesForSuspendedJobs",
-        "MutableSchedulingDirectivesForSuspendedJobs",
-        "MutatingAdmissionPolicy",
-        "NFTablesNetlink",
-        "NFTablesProxyMode",
-        "NativeHistograms",
-        "NodeControllerLeaseCircuitBreaker",
-        "NodeDeclaredFeatures",
-        "NodeInclusionPolicyInPodTopologySpread",
-        "NodeLifecycleConditions",
-        "NodeLogQuery",
-        "NodeSwap",
-        "NominatedNodeNameForExpectation",
-        "OpenAPIEnums",
-        "OpportunisticBatching",
-        "OrderedNamespaceDeletion",
-        "PLEGOnDemandRelist",
-        "PersistentVolumeClaimUnusedSinceTime",
-        "PodAndContainerStatsFromCRI",
-        "PodCertificateRequest",
-        "PodDeletionCost",
-        "PodGroupPreemptionPolicy",
-        "PodLevelResourceManagers",
-        "PodLevelResources",
-        "PodLevelResourcesFixDefaulting",
-        "PodLevelResourcesFixKubeletQOSClass",
-        "PodLifecycleSleepAction",
-        "PodLifecycleSleepActionAllowZero",
-        "PodLogsQuerySplitStreams",
-        "PodObservedGenerationTracking",
-        "PodReadyToStartContainersCondition",
-        "PodSchedulingReadiness",
-        "PodTopologyLabelsAdmission",
-        "PodsAPI",
-        "PortForwardWebsockets",
-        "PreferSameTrafficDistribution",
-        "PreventStaticPodAPIReferences",
-        "ProcMountType",
-        "QOSReserved",
-        "RecoverVolumeExpansionFailure",
-        "RecursiveReadOnlyMounts",
-        "ReduceDefaultCrashLoopBackOffDecay",
-        "RelaxedDNSSearchValidation",
-        "RelaxedEnvironmentVariableValidation",
-        "RelaxedServiceNameValidation",
-        "ReloadKubeletClientCAFile",
-        "ReloadKubeletServerCertificateFile",
-        "RemoteRequestHeaderUID",
-        "ResilientWatchCacheInitialization",
-        "ResourceHealthStatus",
-        "ResourceHealthStatusMessage",
-        "RestartAllContainersOnContainerExits",
-        "RetryGenerateName",
-        "RotateKubeletServerCertificate",
-        "RuntimeClassInImageCriApi",
-        "SELinuxChangePolicy",
-        "SELinuxMount",
-        "SELinuxMountReadWriteOncePod",
-        "SchedulerAsyncAPICalls",
-        "SchedulerAsyncPreemption",
-        "SchedulerPopFromBackoffQ",
-        "SchedulerPreQueueingHints",
-        "SchedulerQueueingHints",
-        "SeparateCacheWatchRPC",
-        "SeparateTaintEvictionController",
-        "ServiceAccountNodeAudienceRestriction",
-        "ServiceAccountTokenJTI",
-        "ServiceAccountTokenNodeBinding",
-        "ServiceAccountTokenNodeBindingValidation",
-        "ServiceAccountTokenPodNodeInfo",
-        "ServiceCIDRStatusFieldWiping",
-        "ServiceTrafficDistribution",
-        "ShardedListAndWatch",
-        "SidecarContainers",
-        "SizeBasedListCostEstimate",
-        "StaleControllerConsistencyDaemonSet",
-        "StaleControllerConsistencyHPA",
-        "StaleControllerConsistencyJob",
-        "StaleControllerConsistencyReplicaSet",
-        "StaleControllerConsistencyStatefulSet",
-        "StatefulSetRecreateStrategy",
-        "StatefulSetSemanticRevisionComparison",
-        "StorageCapacityScoring",
-        "StorageNamespaceIndex",
-        "StorageVersionAPI",
-        "StorageVersionHash",
-        "StorageVersionMigrator",
-        "StreamingCollectionEncodingToJSON",
-        "StreamingCollectionEncodingToProtobuf",
-        "StrictIPCIDRValidation",
-        "StructuredAuthenticationConfiguration",
-        "StructuredAuthenticationConfigurationEgressSelector",
-        "StructuredAuthenticationConfigurationJWKSMetrics",
-        "StructuredAuthorizationConfiguration",
-        "SupplementalGroupsPolicy",
-        "SystemdWatchdog",
-        "TaintTolerationComparisonOperators",
-        "TokenRequestServiceAccountUIDValidation",
-        "TopologyAwareHints",
-        "TopologyAwareWorkloadScheduling",
-        "TopologyManagerPolicyAlphaOptions",
-        "TopologyManagerPolicyBetaOptions",
-        "TopologyManagerPolicyOptions",
-        "TranslateStreamCloseWebsocketRequests",
-        "UnauthenticatedHTTP2DOSMitigation",
-        "UnknownVersionInteroperabilityProxy",
-        "UnlockWhileProcessingFIFO",
-        "UserNamespacesHostNetworkSupport",
-        "UserNamespacesSupport",
-        "VolumeAttributesClass",
-        "VolumeBindMountOptions",
-        "VolumeLimitScaling",
-        "WatchCacheInitializationPostStartHook",
-        "WatchFromStorageWithoutResourceVersion",
-        "WatchList",
-        "WatchListClient",
-        "WatchListCompression",
-        "WebhookRoundTripLoadBalancing",
-        "WinDSR",
-        "WinOverlay",
-        "WindowsCPUAndMemoryAffinity",
-        "WindowsGracefulNodeShutdown",
-        "WindowsHostNetwork",
-        "WorkloadAwarePreemption",
-        "WorkloadWithJob",
-        "AllAlpha",
-        "AllBeta",
-    ],
-)
+_KNOWN: Final = """
+    APIResponseCompression APIServerIdentity APIServerTracing APIServerWebhookAuthenticationToken APIServingWithRoutine
+    AggregatedDiscoveryRemoveBetaType AllowDNSOnlyNodeCSR AllowInsecureKubeletCertificateSigningRequests
+    AllowOverwriteTerminationGracePeriodSeconds AllowParsingUserUIDFromCertAuth AllowServiceExternalIPs
+    AllowUnsafeMalformedObjectDeletion AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AtomicFIFO AtomicWriteVolumeUserFields
+    AuthorizeNodeWithSelectors AuthorizePodWebsocketUpgradeCreatePermission AuthorizeWithSelectors BtreeWatchCache CBORServingAndStorage
+    CPUManagerPolicyAlphaOptions CPUManagerPolicyBetaOptions CPUManagerPolicyOptions CRDObservedGenerationTracking
+    CRDValidationRatcheting CRIListStreaming CSIMigrationPortworx CSIServiceAccountTokenSecrets CSIVolumeHealth
+    ChangeContainerStatusOnKubeletRestart ClearingNominatedNodeNameAfterBinding ClientsAllowCARotation ClientsAllowCBOR
+    ClientsAllowTLSCacheGC ClientsPreferCBOR CloudControllerManagerWatchBasedRoutesReconciliation CloudControllerManagerWebhook
+    ClusterTrustBundle ClusterTrustBundleProjection ComponentFlagz ComponentStatusz CompositePodGroup ConcurrentWatchObjectDecode
+    ConsistentListFromCache ConsistentListFromCacheSkipTimeoutFallback ConstrainedImpersonation ContainerCheckpoint
+    ContainerRestartRules ContainerStopSignals ContextualLogging ControllerManagerReleaseLeaderElectionLockOnExit
+    CoordinatedLeaderElection CrossNamespaceVolumeDataSource CustomCPUCFSQuotaPeriod CustomResourceFieldSelectors DRAAdminAccess
+    DRAConsumableCapacity DRADerivedAttributes DRADeviceBindingConditions DRADeviceCompatibilityGroups DRADeviceTaintRules
+    DRADeviceTaints DRAExtendedResource DRAFractionalCapacityRange DRAListTypeAttributes DRANodeAllocatableResources
+    DRAOptionalNodeOperations DRAPartitionableDevices DRAPartitionableDevicesType DRAPrioritizedList DRAResourceClaimDeviceStatus
+    DRAResourceClaimGranularStatusAuthorization DRAResourcePoolStatus DRASchedulerFilterTimeout DRAWorkloadResourceClaims
+    DeclarativeValidation DeclarativeValidationBeta DeclarativeValidationTakeover DefaultPodSysctls
+    DeploymentReplicaSetTerminatingReplicas DetectCacheInconsistency DisableAllocatorDualWrite DisableCPUQuotaWithExclusiveCPUs
+    DisableNodeKubeProxyVersion DynamicResourceAllocation EmptyDirVolumeMode EnvFiles EtcdRangeStream EventedPLEG EvictionRequestAPI
+    ExcludeAdmissionWebhookVirtualResources ExecProbeTimeout ExtendWebSocketsToKubelet ExternalServiceAccountTokenSigner
+    GRPCContainerProbeTLS GangScheduling GenericWorkload GitRepoVolumeDriver GracefulNodeShutdown GracefulNodeShutdownBasedOnPodPriority
+    H2CContainerProbe HPAConfigurableTolerance HPAGeneration HPAOptimizedSelectorStore HPAScaleToZero HonorPVReclaimPolicy
+    HostnameOverride HugepageAwareEviction ImageMaximumGCAge ImageVolume ImageVolumeWithDigest InOrderInformers
+    InOrderInformersBatchProcess InPlacePodLevelResourcesVerticalScaling InPlacePodVerticalScaling
+    InPlacePodVerticalScalingAllocatedStatus InPlacePodVerticalScalingExclusiveCPUs InPlacePodVerticalScalingExclusiveMemory
+    InPlacePodVerticalScalingInitContainers InPlacePodVerticalScalingMemoryBackedVolumes InPlacePodVerticalScalingSchedulerPreemption
+    InTreePluginPortworxUnregister InformerResourceVersion InterPodAffinityHostnameFastPath JobBackoffLimitPerIndex JobManagedBy
+    JobPodReplacementPolicy JobSuccessPolicy KMSv1 KubeProxyIPVS KubeProxyNFTablesLocalhostNodePorts KubeletAllocatedPodsEndpoint
+    KubeletCgroupDriverFromCRI KubeletCrashLoopBackOffMax KubeletEnsureSecretPulledImages KubeletFineGrainedAuthz KubeletInUserNamespace
+    KubeletPSI KubeletPodResourcesDynamicResources KubeletPodResourcesGet KubeletPodResourcesListUseActivePods
+    KubeletRegistrationGetOnExistsOnly KubeletSeparateDiskGC KubeletServiceAccountTokenForCredentialProviders KubeletTracing
+    ListFromCacheSnapshot LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown LoggingAlphaOptions LoggingBetaOptions
+    LoggingStableOptions ManifestBasedAdmissionControlConfig MatchLabelKeysInPodAffinity MatchLabelKeysInPodTopologySpread
+    MatchLabelKeysInPodTopologySpreadSelectorMerge MaxUnavailableStatefulSet MemoryManager MemoryQoS MultiCIDRServiceAllocator
+    MutableCSINodeAllocatableCount MutablePVNodeAffinity MutablePodResourcesForSuspendedJobs MutableSchedulingDirectivesForSuspendedJobs
+    MutatingAdmissionPolicy NFTablesNetlink NFTablesProxyMode NativeHistograms NodeControllerLeaseCircuitBreaker NodeDeclaredFeatures
+    NodeInclusionPolicyInPodTopologySpread NodeLifecycleConditions NodeLogQuery NodeSwap NominatedNodeNameForExpectation OpenAPIEnums
+    OpportunisticBatching OrderedNamespaceDeletion PLEGOnDemandRelist PersistentVolumeClaimUnusedSinceTime PodAndContainerStatsFromCRI
+    PodCertificateRequest PodDeletionCost PodGroupPreemptionPolicy PodLevelResourceManagers PodLevelResources
+    PodLevelResourcesFixDefaulting PodLevelResourcesFixKubeletQOSClass PodLifecycleSleepAction PodLifecycleSleepActionAllowZero
+    PodLogsQuerySplitStreams PodObservedGenerationTracking PodReadyToStartContainersCondition PodSchedulingReadiness
+    PodTopologyLabelsAdmission PodsAPI PortForwardWebsockets PreferSameTrafficDistribution PreventStaticPodAPIReferences ProcMountType
+    QOSReserved RecoverVolumeExpansionFailure RecursiveReadOnlyMounts ReduceDefaultCrashLoopBackOffDecay RelaxedDNSSearchValidation
+    RelaxedEnvironmentVariableValidation RelaxedServiceNameValidation ReloadKubeletClientCAFile ReloadKubeletServerCertificateFile
+    RemoteRequestHeaderUID ResilientWatchCacheInitialization ResourceHealthStatus ResourceHealthStatusMessage
+    RestartAllContainersOnContainerExits RetryGenerateName RotateKubeletServerCertificate RuntimeClassInImageCriApi SELinuxChangePolicy
+    SELinuxMount SELinuxMountReadWriteOncePod SchedulerAsyncAPICalls SchedulerAsyncPreemption SchedulerPopFromBackoffQ
+    SchedulerPreQueueingHints SchedulerQueueingHints SeparateCacheWatchRPC SeparateTaintEvictionController
+    ServiceAccountNodeAudienceRestriction ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
+    ServiceAccountTokenPodNodeInfo ServiceCIDRStatusFieldWiping ServiceTrafficDistribution ShardedListAndWatch SidecarContainers
+    SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet StaleControllerConsistencyHPA StaleControllerConsistencyJob
+    StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet StatefulSetRecreateStrategy
+    StatefulSetSemanticRevisionComparison StorageCapacityScoring StorageNamespaceIndex StorageVersionAPI StorageVersionHash
+    StorageVersionMigrator StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf StrictIPCIDRValidation
+    StructuredAuthenticationConfiguration StructuredAuthenticationConfigurationEgressSelector
+    StructuredAuthenticationConfigurationJWKSMetrics StructuredAuthorizationConfiguration SupplementalGroupsPolicy SystemdWatchdog
+    TaintTolerationComparisonOperators TokenRequestServiceAccountUIDValidation TopologyAwareHints TopologyAwareWorkloadScheduling
+    TopologyManagerPolicyAlphaOptions TopologyManagerPolicyBetaOptions TopologyManagerPolicyOptions
+    TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy
+    UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport UserNamespacesSupport VolumeAttributesClass VolumeBindMountOptions
+    VolumeLimitScaling WatchCacheInitializationPostStartHook WatchFromStorageWithoutResourceVersion WatchList WatchListClient
+    WatchListCompression WebhookRoundTripLoadBalancing WinDSR WinOverlay WindowsCPUAndMemoryAffinity WindowsGracefulNodeShutdown
+    WindowsHostNetwork WorkloadAwarePreemption WorkloadWithJob AllAlpha AllBeta
+"""
+KNOWN: Final = frozenset(_KNOWN.split())
 """Every name that one of these releases knows."""
 
-LOCKED: Final = {
-    **dict.fromkeys(
-        [
-            "APIServerTracing",
-            "AggregatedDiscoveryRemoveBetaType",
-            "AnonymousAuthConfigurableEndpoints",
-            "AnyVolumeDataSource",
-            "AuthorizeNodeWithSelectors",
-            "AuthorizeWithSelectors",
-            "BtreeWatchCache",
-            "CPUManagerPolicyOptions",
-            "CRDValidationRatcheting",
-            "ConsistentListFromCache",
-            "DisableAllocatorDualWrite",
-            "DynamicResourceAllocation",
-            "ExecProbeTimeout",
-            "ImageMaximumGCAge",
-            "InPlacePodVerticalScaling",
-            "JobBackoffLimitPerIndex",
-            "JobManagedBy",
-            "JobPodReplacementPolicy",
-            "JobSuccessPolicy",
-            "KubeletCgroupDriverFromCRI",
-            "KubeletTracing",
-            "LogarithmicScaleDown",
-            "MatchLabelKeysInPodAffinity",
-            "MultiCIDRServiceAllocator",
-            "NFTablesProxyMode",
-            "NodeInclusionPolicyInPodTopologySpread",
-            "NodeSwap",
-            "OrderedNamespaceDeletion",
-            "PodLifecycleSleepAction",
-            "PodLifecycleSleepActionAllowZero",
-            "PodObservedGenerationTracking",
-            "PodSchedulingReadiness",
-            "PreferSameTrafficDistribution",
-            "RecoverVolumeExpansionFailure",
-            "RecursiveReadOnlyMounts",
-            "RelaxedDNSSearchValidation",
-            "RelaxedEnvironmentVariableValidation",
-            "ResilientWatchCacheInitialization",
-            "SchedulerQueueingHints",
-            "SeparateTaintEvictionController",
-            "ServiceAccountTokenJTI",
-            "ServiceAccountTokenNodeBinding",
-            "ServiceAccountTokenNodeBindingValidation",
-            "ServiceAccountTokenPodNodeInfo",
-            "StreamingCollectionEncodingToJSON",
-            "StreamingCollectionEncodingToProtobuf",
-            "StructuredAuthenticationConfiguration",
-            "SupplementalGroupsPolicy",
-            "SystemdWatchdog",
-            "WinDSR",
-            "WinOverlay",
-        ],
-        True,
-    ),
-    **dict.fromkeys(["AllowOverwriteTerminationGracePeriodSeconds"], False),
-}
+_LOCKED_ON: Final = """
+    APIServerTracing AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors
+    AuthorizeWithSelectors BtreeWatchCache CPUManagerPolicyOptions CRDValidationRatcheting ConsistentListFromCache
+    DisableAllocatorDualWrite DynamicResourceAllocation ExecProbeTimeout ImageMaximumGCAge InPlacePodVerticalScaling
+    JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI KubeletTracing
+    LogarithmicScaleDown MatchLabelKeysInPodAffinity MultiCIDRServiceAllocator NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread
+    NodeSwap OrderedNamespaceDeletion PodLifecycleSleepAction PodLifecycleSleepActionAllowZero PodObservedGenerationTracking
+    PodSchedulingReadiness PreferSameTrafficDistribution RecoverVolumeExpansionFailure RecursiveReadOnlyMounts
+    RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation ResilientWatchCacheInitialization SchedulerQueueingHints
+    SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
+    ServiceAccountTokenPodNodeInfo StreamingCollectionEncodingToJSON StreamingCollectionEncodingToProtobuf
+    StructuredAuthenticationConfiguration SupplementalGroupsPolicy SystemdWatchdog WinDSR WinOverlay
+"""
+_LOCKED_OFF: Final = "AllowOverwriteTerminationGracePeriodSeconds"
+LOCKED: Final = {**dict.fromkeys(_LOCKED_ON.split(), True), **dict.fromkeys(_LOCKED_OFF.split(), False)}
 """Gates that v1.35 and v1.36 lock, and their value."""
 
 

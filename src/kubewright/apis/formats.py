@@ -182,7 +182,7 @@ def url_scheme(text: str) -> str:
 
 
 def url_path(text: str) -> str:
-    """Return the path of a URL that `scheme_of` can read, decoded; '' where it has none (`file:name`)."""
+    """Return the path of a URL that `url_scheme` can read, decoded; '' where it has none (`file:name`)."""
     rest = text.partition("#")[0].partition("?")[0].partition(":")[2]
     if rest.startswith("//"):
         _, slash, path = rest[2:].partition("/")

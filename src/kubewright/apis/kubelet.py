@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis.components import Default, fill
+from kubewright.apis.components import Default, fill, warn
 from kubewright.apis.findings import Place
 from kubewright.apis.formats import DNS_INDEX, service_address
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
@@ -25,10 +25,10 @@ def decode(value: object, at: Place) -> dict[str, Any]:
 
     What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
     """
-    from kubewright.apis import components, kubelet_rules
+    from kubewright.apis import kubelet_rules  # for files that hold this kind
 
     found = dict(KUBELET.decode(value, at))
-    components.warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
+    warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
     return found
 
 

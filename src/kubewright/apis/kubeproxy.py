@@ -25,6 +25,7 @@ from kubewright.apis.components import (
     previous_minor,
     rows_of,
     value_at,
+    warn,
     within,
 )
 from kubewright.apis.findings import Place
@@ -107,10 +108,8 @@ def decode(value: object, at: Place) -> dict[str, Any]:
 
     What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
     """
-    from kubewright.apis import components
-
     found = dict(KUBE_PROXY.decode(value, at))
-    components.warn(KIND, found, at, rows=ROWS, several=SEVERAL)
+    warn(KIND, found, at, rows=ROWS, several=SEVERAL)
     return found
 
 

@@ -15,16 +15,23 @@ from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.pki import certificates, issuing, keys
-from kubewright.pki import specs as fitness
-from kubewright.pki import store as authorities
 from kubewright.pki.keys import FreshKeys, KeySource, PrivateKey
-from kubewright.pki.specs import CertificateSpec, KeyPairSpec
-from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, PUBLIC_KEY_MODE, CertificateStore
+from kubewright.pki.specs import CHECKS, CertificateSpec, Check, Found, KeyPairSpec, require_fit
+from kubewright.pki.store import (
+    CERTIFICATE_MODE,
+    KEY_MODE,
+    PUBLIC_KEY_MODE,
+    CertificateStore,
+    LoadedAuthority,
+    is_external,
+    load_authority,
+    require_authority,
+)
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What making takes. `started` is the time that all lives of one run are counted from; None: the time of each call.
+    """What making takes: time, random numbers, keys. `started` is the time that all lives of one run are counted from; None: the time of each call.
 
     One run of kubeadm counts from the start of its process, so that all its certificates end in the same second.
     """
@@ -86,7 +93,7 @@ def ensure_certificate(
     random: Random,
     key_source: KeySource | None = None,
     started: datetime | None = None,
-    checks: tuple[fitness.Check, ...] = fitness.CHECKS,
+    checks: tuple[Check, ...] = CHECKS,
 ) -> Change:
     """Keep a certificate that fits its spec; make one, and its key, where there is none.
 
@@ -95,48 +102,48 @@ def ensure_certificate(
     and when it expires: an expired certificate is kept, renewal is another command.
     Raises CertificateMismatch, naming the file and the first difference, and CertificateError for what cannot be read or made.
     """
-    means = Sources(clock, random, key_source or FreshKeys(), started)
+    sources = Sources(clock, random, key_source or FreshKeys(), started)
     if spec.is_authority:
-        return _ensure_authority(store, spec, means)
+        return _ensure_authority(store, spec, sources)
     text = store.read(spec.certificate_file)
-    authority = authorities.require_authority(store, spec.signer, wanted=spec.name)
+    authority = require_authority(store, spec.signer, wanted=spec.name)
     if text is None:
-        return _make_leaf(store, spec, authority, means)
-    found = fitness.Found(
+        return _make_leaf(store, spec, authority, sources)
+    found = Found(
         certificates=tuple(certificates.parse(text, source=spec.certificate_file)), key=_read_key(store, spec), authority=authority
     )
-    fitness.require_fit(spec, found, checks=checks)
+    require_fit(spec, found, checks=checks)
     return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, clock.now())}")
 
 
-def _ensure_authority(store: CertificateStore, spec: CertificateSpec, means: Sources) -> Change:
-    found = authorities.load_authority(store, spec.base)
+def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: Sources) -> Change:
+    found = load_authority(store, spec.base)
     if found is None:
-        key, said = _key_for(store, spec, means)
-        made = issuing.self_signed(spec, key, started=means.start, random=means.random)
-        return _put(store, spec, made, said, means)
-    return _kept(spec.name, f"existing{'' if found.key else ' keyless'}, {certificates.expiry(found.certificate, means.clock.now())}")
+        key, said = _key_for(store, spec, sources)
+        made = issuing.self_signed(spec, key, started=sources.start, random=sources.random)
+        return _put(store, spec, made, said, sources)
+    return _kept(spec.name, f"existing{'' if found.key else ' keyless'}, {certificates.expiry(found.certificate, sources.clock.now())}")
 
 
-def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: authorities.LoadedAuthority, means: Sources) -> Change:
+def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: LoadedAuthority, sources: Sources) -> Change:
     authority.signing_key(wanted=spec.name)  # before a key is made and written
-    key, said = _key_for(store, spec, means)
-    made = issuing.signed(spec, key, authority, started=means.start, random=means.random)
-    return _put(store, spec, made, said, means)
+    key, said = _key_for(store, spec, sources)
+    made = issuing.signed(spec, key, authority, started=sources.start, random=sources.random)
+    return _put(store, spec, made, said, sources)
 
 
-def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, means: Sources) -> Change:
+def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, sources: Sources) -> Change:
     store.write(spec.certificate_file, made, mode=CERTIFICATE_MODE)
-    when = certificates.expiry(certificates.first(made, source=spec.certificate_file), means.clock.now())
+    when = certificates.expiry(certificates.first(made, source=spec.certificate_file), sources.clock.now())
     return Change(target=f"certificate {spec.name}", action=Action.CREATE, reason=f"{said}, {when}")
 
 
-def _key_for(store: CertificateStore, spec: CertificateSpec, means: Sources) -> tuple[PrivateKey, str]:
+def _key_for(store: CertificateStore, spec: CertificateSpec, sources: Sources) -> tuple[PrivateKey, str]:
     """Return the key that is there, or make and write one; and what to say about it."""
     found = _read_key(store, spec)
     if found is not None:
         return found, "made for the existing key"
-    key = means.keys.take(spec.algorithm)
+    key = sources.keys.take(spec.algorithm)
     store.write(spec.key_file, key.pem(), mode=KEY_MODE)
     return key, "made"
 
@@ -177,7 +184,7 @@ def _may_make(store: CertificateStore, spec: KeyPairSpec, public: bytes | None) 
             f"{spec.key_file} is missing beside {spec.public_file}",
             remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both made again; tokens signed with it end then",
         )
-    if authorities.is_external(store):
+    if is_external(store):
         raise CertificateError(
             f"{spec.key_file} and {spec.public_file} are missing",
             detail="ca.key is not here, so the authority is kept elsewhere, and the service account keys with it",

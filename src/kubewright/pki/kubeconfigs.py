@@ -8,14 +8,12 @@ from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
 from kubewright.base.messages import shown_url
-from kubewright.pki import certificates as bundles
-from kubewright.pki import certificates as pairs
-from kubewright.pki import issuing, store
-from kubewright.pki.certificates import Pair
+from kubewright.pki import issuing
+from kubewright.pki.certificates import Pair, expiry, pair_of, parse
 from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import FreshKeys
 from kubewright.pki.specs import KubeconfigSpec
-from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority
+from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority, require_authority
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -42,24 +40,24 @@ def ensure_kubeconfig(
     is one of ca.crt; an embedded client certificate must fit its key. Another server than wanted is kept and told in the reason.
     Raises CertificateMismatch with the first difference, CertificateError for what cannot be read, or made without the CA's key.
     """
-    means = Sources(clock, random, key_source or FreshKeys(), started)
-    authority = store.require_authority(certificates, spec.certificate.signer, wanted=spec.file)
+    sources = Sources(clock, random, key_source or FreshKeys(), started)
+    authority = require_authority(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
     if not found:  # empty: made by the volume of a static pod (hostPath, FileOrCreate) whose file had been lost
-        pair = issue(spec, authority, means)
+        pair = issue(spec, authority, sources)
         files.write(spec.file, yaml.dump(document(spec, authority, pair)).encode(), mode=KUBECONFIG_MODE)
-        expiry = bundles.expiry(pair.leaf, clock.now())
-        return Change(target=f"kubeconfig {spec.file}", action=Action.CREATE, reason=f"made, {expiry}")
-    return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, means))
+        until = expiry(pair.leaf, clock.now())
+        return Change(target=f"kubeconfig {spec.file}", action=Action.CREATE, reason=f"made, {until}")
+    return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, sources))
 
 
-def issue(spec: KubeconfigSpec, authority: LoadedAuthority, means: Sources) -> Pair:
+def issue(spec: KubeconfigSpec, authority: LoadedAuthority, sources: Sources) -> Pair:
     """Make the key and the certificate. It begins when the authority does, as kubeadm's. Raises CertificateError without the CA's key."""
     authority.signing_key(wanted=spec.file)
-    key = means.keys.take(spec.certificate.algorithm)
+    key = sources.keys.take(spec.certificate.algorithm)
     begin = authority.certificate.not_before
-    text = issuing.signed(spec.certificate, key, authority, started=means.start, random=means.random, not_before=begin)
-    return Pair(certificates=tuple(bundles.parse(text, source=spec.file)), key=key)
+    text = issuing.signed(spec.certificate, key, authority, started=sources.start, random=sources.random, not_before=begin)
+    return Pair(certificates=tuple(parse(text, source=spec.file)), key=key)
 
 
 def document(spec: KubeconfigSpec, authority: LoadedAuthority, pair: Pair) -> dict[str, object]:
@@ -86,7 +84,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
         raise CertificateError(f"{source} cannot be read", detail=why, remedy=_again(source)) from error
 
 
-def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: Sources) -> str:
+def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: Sources) -> str:
     """Require that a file may stay, and say what there is to say about it."""
     resolved = resolve(load(text, source=spec.file), spec.file)
     said = ["existing"]
@@ -95,8 +93,8 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, means: 
         said.append(f"its server is {shown_url(resolved.cluster.server)} and would be {shown_url(spec.server)}")
     user = resolved.user
     if user.client_certificate_data and user.client_key_data:
-        pair = pairs.pair_of(user.client_certificate_data, user.client_key_data, source=spec.file)
-        said.append(bundles.expiry(pair.leaf, means.clock.now()))
+        pair = pair_of(user.client_certificate_data, user.client_key_data, source=spec.file)
+        said.append(expiry(pair.leaf, sources.clock.now()))
     return ", ".join(said)
 
 
@@ -115,7 +113,7 @@ def _require_authority(source: str, resolved: Resolved, authority: LoadedAuthori
     embedded = resolved.cluster.certificate_authority_data
     if not embedded:
         raise CertificateMismatch(f"{source} trusts no authority of its own", detail="it has no CA data", remedy=_again(source))
-    first = bundles.parse(embedded, source=f"the CA data of {source}")[0]
+    first = parse(embedded, source=f"the CA data of {source}")[0]
     if first.der not in [certificate.der for certificate in authority.bundle]:
         raise CertificateMismatch(
             f"{source} trusts another authority than {authority.base}.crt",

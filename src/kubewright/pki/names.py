@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis import formats
-from kubewright.apis import formats as service
 from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def endpoint_host(endpoint: str) -> str:
 
 def _service_address(subnets: str) -> str:
     """Return the address of the Service `kubernetes`: the first of the first service subnet."""
-    return str(service.service_address(subnets, service.API_SERVER_INDEX))
+    return str(formats.service_address(subnets, formats.API_SERVER_INDEX))
 
 
 def covers(pattern: str, name: str) -> bool:

@@ -40,18 +40,18 @@ class Terms:
         return cls(algorithm=Algorithm(features.key_algorithm(cluster)), lifetime=period)
 
 
-def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, means: Sources) -> None:
+def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: Sources) -> None:
     """Renew `base`.crt and `base`.key. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here."""
     name = f"{base}.crt"
     text = store.read(name)
     if text is None:
         raise CertificateError(f"{name} is missing", remedy=f"make it with `init phase certs`, or restore {name} from a copy")
-    key, made = _issue(certificates.first(text, source=name), name, authority, terms, means)
+    key, made = _issue(certificates.first(text, source=name), name, authority, terms, sources)
     store.write(f"{base}.key", key.pem(), mode=KEY_MODE)
     store.write(name, made, mode=CERTIFICATE_MODE)
 
 
-def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, means: Sources) -> None:
+def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: Sources) -> None:
     """Renew the client certificate inside a kubeconfig, and put the whole CA file into it; its other entries stay.
 
     kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA (spec 14.2).
@@ -60,7 +60,7 @@ def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthor
     text = files.read(file)
     if text is None:
         raise CertificateError(f"{file} is missing", remedy=f"make it with `init phase kubeconfig`, or restore {file} from a copy")
-    key, made = _issue(client_certificate(text, source=file), file, authority, terms, means)
+    key, made = _issue(client_certificate(text, source=file), file, authority, terms, sources)
     renewed = _with_credentials(yaml.load(text, source=file), ca_pem=authority.pem, certificate_pem=made, key=key)
     files.write(file, yaml.dump(renewed).encode(), mode=KUBECONFIG_MODE)
 
@@ -79,11 +79,11 @@ def client_certificate(text: bytes, *, source: str) -> Certificate:
     return certificates.first(user.client_certificate_data, source=source)
 
 
-def _issue(found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, means: Sources) -> tuple[PrivateKey, bytes]:
+def _issue(found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, sources: Sources) -> tuple[PrivateKey, bytes]:
     spec = spec_of(found, name=name, signer=authority.base, terms=terms)
     authority.signing_key(wanted=name)  # before a key is made
-    key = means.keys.take(spec.algorithm)
-    return key, issuing.signed(spec, key, authority, started=means.start, random=means.random)
+    key = sources.keys.take(spec.algorithm)
+    return key, issuing.signed(spec, key, authority, started=sources.start, random=sources.random)
 
 
 def spec_of(found: Certificate, *, name: str, signer: str, terms: Terms) -> CertificateSpec:

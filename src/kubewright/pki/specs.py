@@ -15,10 +15,8 @@ from kubewright.base.durations import SECOND, Duration
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
-from kubewright.pki import certificates as bundles
-from kubewright.pki import certificates as pairs
 from kubewright.pki import names, table
-from kubewright.pki.certificates import Certificate
+from kubewright.pki.certificates import Certificate, chains_to, fits
 from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.names import NO_NAMES, Names
 from kubewright.pki.store import LoadedAuthority
@@ -213,7 +211,7 @@ class Check:
 
 
 def _chain(spec: CertificateSpec, found: Found) -> str:
-    if bundles.chains_to(found.leaf, roots=found.authority.bundle, intermediates=found.certificates[1:]):
+    if chains_to(found.leaf, roots=found.authority.bundle, intermediates=found.certificates[1:]):
         return ""
     return f"it is not signed by {spec.signer}.crt"
 
@@ -223,7 +221,7 @@ def _key_there(spec: CertificateSpec, found: Found) -> str:
 
 
 def _key_fits(spec: CertificateSpec, found: Found) -> str:
-    return "" if found.key and pairs.fits(found.leaf, found.key) else f"{spec.key_file} is the key of another certificate"
+    return "" if found.key and fits(found.leaf, found.key) else f"{spec.key_file} is the key of another certificate"
 
 
 def _subject(spec: CertificateSpec, found: Found) -> str:

@@ -18,10 +18,10 @@ from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.steps import kubelet
-from kubewright.manifests import kubelet as kubelet_unit
+from kubewright.manifests.kubelet import DROP_IN, UNIT, UNIT_FILES, UNIT_HEADER, is_ours, unit_files
 
 PROGRAM = PurePosixPath("/usr/bin/kubelet")
-FILES = kubelet_unit.unit_files(PROGRAM, Layout())
+FILES = unit_files(PROGRAM, Layout())
 
 
 class Programs:
@@ -57,12 +57,12 @@ def units(tmp_path, *, known=False, systemd=True, programs=("kubelet",), there=N
     box.services.known = known
     host = _Overlay(box.machine(box.layout), systemd=systemd, programs=Programs(*programs))
     if there is not None:
-        host.read = lambda path: there if path == kubelet_unit.UNIT else None
+        host.read = lambda path: there if path == UNIT else None
     return kubelet._units(Context(host), host.service(kubelet.SERVICE))
 
 
 def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_writes():
-    unit, drop_in = (_parsed(FILES[path]) for path in kubelet_unit.UNIT_FILES)
+    unit, drop_in = (_parsed(FILES[path]) for path in UNIT_FILES)
     assert unit["Service"]["ExecStart"] == ["/usr/bin/kubelet"]
     assert unit["Service"]["Restart"] == ["always"]
     assert unit["Install"]["WantedBy"] == ["multi-user.target"]
@@ -77,18 +77,18 @@ def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_
 
 
 def test_both_files_say_that_they_are_ours():
-    assert [kubelet_unit.is_ours(text.encode()) for text in FILES.values()] == [True, True]
-    assert not kubelet_unit.is_ours(b"[Unit]\n" + FILES[kubelet_unit.UNIT].encode())
-    assert not kubelet_unit.is_ours(None)
+    assert [is_ours(text.encode()) for text in FILES.values()] == [True, True]
+    assert not is_ours(b"[Unit]\n" + FILES[UNIT].encode())
+    assert not is_ours(None)
 
 
 def test_it_is_wanted_only_where_systemd_runs_a_kubelet_is_installed_and_nobody_else_has_brought_a_unit(tmp_path):
-    wanted = [str(path) for path in kubelet_unit.UNIT_FILES]
+    wanted = [str(path) for path in UNIT_FILES]
     assert [str(unit.path) for unit in units(tmp_path)] == wanted
     assert units(tmp_path, systemd=False) == ()
     assert units(tmp_path, programs=()) == ()
     assert units(tmp_path, known=True, there=b"[Unit]\n") == ()
-    assert [str(unit.path) for unit in units(tmp_path, known=True, there=FILES[kubelet_unit.UNIT].encode())] == wanted
+    assert [str(unit.path) for unit in units(tmp_path, known=True, there=FILES[UNIT].encode())] == wanted
 
 
 def test_it_is_installed_enabled_and_started_once(tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_it_is_installed_enabled_and_started_once(tmp_path, monkeypatch):
     plan = box.plan(asked(only=("kubelet-start",)))
     service = next(change for change in plan.changes if change.target == "service kubelet")
     assert (service.action, service.reason) == (Action.UPDATE, "reload, enable, restart")
-    assert service.diff.count(f"+{kubelet_unit.UNIT_HEADER}") == 2
+    assert service.diff.count(f"+{UNIT_HEADER}") == 2
     assert box.lines("kubelet-start")[-1] == "Starting the kubelet"
 
 
@@ -108,7 +108,7 @@ def _machine(machine):
 
 @pytest.mark.parametrize("program", ["/usr/local/bin/kubelet", "/opt/bin/kubelet"])
 def test_a_kubelet_elsewhere_is_started_there(program):
-    found = kubelet_unit.unit_files(PurePosixPath(program), Layout())
+    found = unit_files(PurePosixPath(program), Layout())
     assert all(f"ExecStart={program}" in text for text in found.values())
 
 
@@ -129,9 +129,9 @@ def test_any_path_is_named_as_systemd_reads_it_or_refused(name):
     program = PurePosixPath("/opt", name, "kubelet")
     if set(name) & set("\"'\\"):
         with pytest.raises(HostError, match="no unit can start"):
-            kubelet_unit.unit_files(program, Layout())
+            unit_files(program, Layout())
         return
-    for text in kubelet_unit.unit_files(program, Layout()).values():
+    for text in unit_files(program, Layout()).values():
         command = _parsed(text)["Service"]["ExecStart"][-1]
         word = command[1 : command.index('"', 1)] if command.startswith('"') else command.split(" ")[0]
         assert command.startswith('"') or not any(map(str.isspace, name))
@@ -146,7 +146,7 @@ def test_any_path_is_named_as_systemd_reads_it_or_refused(name):
 def test_any_place_of_the_kubelets_files_is_one_argument(name):
     """The shell's rules for words in quotes are systemd's; what is in them is read twice, once as an assignment, once as words."""
     layout = Layout(kubernetes=PurePosixPath("/etc", name), kubelet=PurePosixPath("/var", name))
-    drop_in = _parsed(kubelet_unit.unit_files(PROGRAM, layout)[kubelet_unit.DROP_IN])["Service"]
+    drop_in = _parsed(unit_files(PROGRAM, layout)[DROP_IN])["Service"]
     values = {}
     for line in drop_in["Environment"]:
         [assignment] = shlex.split(line.replace("%%", "%"))

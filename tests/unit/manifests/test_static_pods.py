@@ -16,8 +16,8 @@ from kubewright.apis.machine import Addresses, Detected, Layout, Ports
 from kubewright.base import yaml
 from kubewright.base.durations import MINUTE, SECOND, Duration
 from kubewright.base.records import fields, replace
-from kubewright.manifests import pods as volumes
 from kubewright.manifests import static_pods
+from kubewright.manifests.pods import external_etcd
 
 LOCAL_PORTS = Ports(
     api_server=16443,
@@ -196,7 +196,7 @@ def test_an_authorization_config_takes_the_place_of_the_mode():
 )
 def test_directories_of_an_external_etcd_are_mounted_once(names, mounted):
     ca, certificate, key = names
-    found = volumes.external_etcd(ExternalEtcd(ca_file=ca, cert_file=certificate, key_file=key), PurePosixPath("/etc/kubernetes/pki"))
+    found = external_etcd(ExternalEtcd(ca_file=ca, cert_file=certificate, key_file=key), PurePosixPath("/etc/kubernetes/pki"))
     assert [(mount.name, mount.host_path) for mount in found] == [(f"etcd-certs-{i}", path) for i, path in enumerate(mounted)]
 
 

@@ -10,11 +10,10 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.pki import ensure, issuing, keys, specs
-from kubewright.pki import store as authorities
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import Names
 from kubewright.pki.specs import CertificateSpec
-from kubewright.pki.store import MemoryStore
+from kubewright.pki.store import MemoryStore, load_authority
 from kubewright.pki.table import CLIENT
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -23,7 +22,7 @@ CONFIG = CASES["ecdsa-p256"]
 ADDRESSES = addresses_of(CONFIG)
 
 
-def means(seed=0, start=START):
+def sources(seed=0, start=START):
     return {"clock": FakeClock(start), "random": SeededRandom(seed)}
 
 
@@ -37,7 +36,7 @@ SPECS = specs_of()
 def full_store(config=CONFIG):
     """Return a store with everything that `init` makes, and no record of writing it."""
     store = MemoryStore()
-    ensure.ensure_all(store, list(specs_of(config).values()), **means())
+    ensure.ensure_all(store, list(specs_of(config).values()), **sources())
     return MemoryStore({name: store[name] for name in store})
 
 
@@ -47,7 +46,7 @@ def authority(name="ca", seed=0, **changes: object):
     key = keys.generate(spec.algorithm)
     text = issuing.self_signed(spec, key, started=START, random=SeededRandom(seed))
     store = MemoryStore({f"{spec.base}.crt": text, f"{spec.base}.key": key.pem()})
-    return authorities.load_authority(store, spec.base)
+    return load_authority(store, spec.base)
 
 
 def client_spec(**changes: object):

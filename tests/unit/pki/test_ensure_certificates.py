@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from pki_cases import CASES, addresses_of, configuration
-from pki_kit import CONFIG, DAY, SPECS, START, authority, full_store, leaf, means, specs_of
+from pki_kit import CONFIG, DAY, SPECS, START, authority, full_store, leaf, sources, specs_of
 
 from kubewright.apis.kubeadm.types import APIServer
 from kubewright.base.change import Action
@@ -23,13 +23,13 @@ AUTHORITIES = ["ca", "front-proxy-ca", "etcd-ca"]
 
 
 def ensure_one(store, name, **changes: object):
-    return ensure.ensure(store, replace(SPECS[name], **changes), **means(5))
+    return ensure.ensure(store, replace(SPECS[name], **changes), **sources(5))
 
 
 def test_everything_is_made_with_kubeadms_modes():
     store = MemoryStore()
 
-    changes = ensure.ensure_all(store, list(SPECS.values()), **means())
+    changes = ensure.ensure_all(store, list(SPECS.values()), **sources())
 
     assert [change.action for change in changes] == [Action.CREATE] * 11
     assert {name for name, mode in store.modes.items() if mode == 0o644} == {name for name in store if name.endswith(".crt")}
@@ -42,7 +42,7 @@ def test_everything_is_made_with_kubeadms_modes():
 def test_a_key_is_written_before_its_certificate():
     store = MemoryStore()
 
-    ensure.ensure_all(store, list(SPECS.values()), **means())
+    ensure.ensure_all(store, list(SPECS.values()), **sources())
 
     assert store.written[:4] == ["ca.key", "ca.crt", "apiserver.key", "apiserver.crt"]
     assert store.written[-2:] == ["sa.key", "sa.pub"]
@@ -52,11 +52,11 @@ def test_a_key_is_written_before_its_certificate():
 @pytest.mark.parametrize("written", range(22))
 def test_a_run_that_was_killed_after_any_file_is_finished_by_the_next(written):
     whole = MemoryStore()
-    ensure.ensure_all(whole, list(SPECS.values()), **means())
+    ensure.ensure_all(whole, list(SPECS.values()), **sources())
     store = MemoryStore({name: whole[name] for name in whole.written[:written]})
 
-    ensure.ensure_all(store, list(SPECS.values()), **means(3))
-    again = ensure.ensure_all(store, list(SPECS.values()), **means(4))
+    ensure.ensure_all(store, list(SPECS.values()), **sources(3))
+    again = ensure.ensure_all(store, list(SPECS.values()), **sources(4))
 
     assert list(store) == list(whole)
     assert all(store[name] == whole[name] for name in whole.written[:written])
@@ -121,7 +121,7 @@ def test_another_common_name_of_the_api_server_is_kept():
 def test_a_missing_organisation_is_refused_and_a_surplus_one_kept():
     """kubeadm before 1.29 put system:masters into apiserver-kubelet-client."""
     store = full_store()
-    signer = ensure.authorities.load(store, "ca")
+    signer = ensure.load_authority(store, "ca")
     text, key = leaf(signer, common_name="kube-apiserver-kubelet-client", organizations=("system:masters",))
     store.write("apiserver-kubelet-client.crt", text, mode=0o644)
     store.write("apiserver-kubelet-client.key", key.pem(), mode=0o600)
@@ -143,7 +143,7 @@ def test_missing_names_are_all_told():
     )
 
     with pytest.raises(CertificateMismatch, match=r"not for new\.example\.com, 192\.0\.2\.7") as caught:
-        ensure.ensure(full_store(), specs_of(config)["apiserver"], **means())
+        ensure.ensure(full_store(), specs_of(config)["apiserver"], **sources())
     assert "remove apiserver.crt and apiserver.key" in caught.value.remedy
 
 
@@ -156,7 +156,7 @@ def test_surplus_names_are_kept():
 
 def test_a_certificate_for_a_wildcard_is_kept():
     store = full_store()
-    signer = ensure.authorities.load(store, "ca")
+    signer = ensure.load_authority(store, "ca")
     wanted = SPECS["apiserver"].names
     named = Names(dns=("*.default.svc.cluster.local", *wanted.dns[:3], "node1"), ips=wanted.ips)
     text, key = leaf(signer, common_name="kube-apiserver", usages=SERVER, names=named)
@@ -171,7 +171,7 @@ def test_only_the_chain_counts_by_kubeadms_own_rules():
     store.remove("apiserver.key")
     spec = replace(SPECS["apiserver"], names=Names(dns=("new.example.com",)))
 
-    change = ensure.ensure_certificate(store, spec, **means(), checks=specs.KUBEADM_INIT)
+    change = ensure.ensure_certificate(store, spec, **sources(), checks=specs.KUBEADM_INIT)
 
     assert change.action is Action.NONE
     assert [check.name for check in specs.KUBEADM_INIT] == ["chain"]
@@ -182,14 +182,14 @@ def test_every_check_has_a_row():
 
 
 def test_an_expired_certificate_is_kept_and_told():
-    change = ensure.ensure(full_store(), SPECS["apiserver"], **means(start=START + 368 * DAY))
+    change = ensure.ensure(full_store(), SPECS["apiserver"], **sources(start=START + 368 * DAY))
 
     assert change.action is Action.NONE
     assert change.reason == "existing, expired 3 d ago"
 
 
 def test_a_certificate_from_the_future_is_kept_and_told():
-    change = ensure.ensure(full_store(), SPECS["ca"], **means(start=START - timedelta(hours=2)))
+    change = ensure.ensure(full_store(), SPECS["ca"], **sources(start=START - timedelta(hours=2)))
 
     assert change.reason == "existing, not valid for another 1 h"
 
@@ -230,21 +230,21 @@ def test_a_leaf_without_authority_says_what_to_make_first():
 
 def test_an_intermediate_in_the_file_completes_the_chain():
     store = full_store()
-    root = ensure.authorities.load(store, "ca")
+    root = ensure.load_authority(store, "ca")
     middle_spec = replace(SPECS["ca"], signer="ca", common_name="middle", usages=())
     key = keys.generate("ECDSA-P256")
     middle = _authority_signed_by(root, middle_spec, key)
-    signer = ensure.authorities.load(MemoryStore({"m.crt": middle, "m.key": key.pem()}), "m")
+    signer = ensure.load_authority(MemoryStore({"m.crt": middle, "m.key": key.pem()}), "m")
     text, leaf_key = leaf(signer, common_name="front-proxy-client")
     store.write("apiserver-kubelet-client.key", leaf_key.pem(), mode=0o600)
     spec = replace(SPECS["apiserver-kubelet-client"], common_name="front-proxy-client")
 
     store.write("apiserver-kubelet-client.crt", text + middle, mode=0o644)
-    assert not ensure.ensure(store, spec, **means())
+    assert not ensure.ensure(store, spec, **sources())
 
     store.write("apiserver-kubelet-client.crt", text, mode=0o644)
     with pytest.raises(CertificateMismatch, match="not signed by"):
-        ensure.ensure(store, spec, **means())
+        ensure.ensure(store, spec, **sources())
 
 
 def _authority_signed_by(root, spec, key):
@@ -291,11 +291,11 @@ class TestExternalAuthority:
         store = full_store()
         store.remove("ca.key")
 
-        changes = ensure.ensure_all(store, list(SPECS.values()), **means())
+        changes = ensure.ensure_all(store, list(SPECS.values()), **sources())
 
         assert [change for change in changes if change] == []
         assert changes[0].reason == "existing keyless, expires in 3650 d"
-        assert ensure.authorities.is_external(store)
+        assert ensure.is_external(store)
         assert store.written == []
 
     @pytest.mark.parametrize("name", ["apiserver", "apiserver-kubelet-client"])
@@ -358,7 +358,7 @@ class TestServiceAccountKeys:
 def test_all_lives_of_one_run_end_in_the_same_second():
     class Slow:
         def __init__(self) -> None:
-            self.clock = means()["clock"]
+            self.clock = sources()["clock"]
 
         def now(self):
             self.clock.advance(3)
@@ -366,7 +366,7 @@ def test_all_lives_of_one_run_end_in_the_same_second():
 
     store = MemoryStore()
 
-    ensure.ensure_all(store, list(SPECS.values()), clock=Slow(), random=means()["random"])
+    ensure.ensure_all(store, list(SPECS.values()), clock=Slow(), random=sources()["random"])
 
     ends = {certificates.parse(store[name])[0].not_after for name in store if name.endswith(".crt") and not name.endswith("ca.crt")}
     assert len(ends) == 1
@@ -376,7 +376,7 @@ def test_rsa_keys_are_made_ahead_in_threads():
     config = CASES["external-etcd"]
     store = MemoryStore()
 
-    changes = ensure.ensure_all(store, list(specs_of(config, addresses_of(config)).values()), **means())
+    changes = ensure.ensure_all(store, list(specs_of(config, addresses_of(config)).values()), **sources())
 
     assert len(changes) == 6
     assert len({store[name] for name in store if name.endswith(".key")}) == 6

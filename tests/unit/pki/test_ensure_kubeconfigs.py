@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 
 import pytest
-from pki_kit import ADDRESSES, CONFIG, DAY, START, authority, full_store, means
+from pki_kit import ADDRESSES, CONFIG, DAY, START, authority, full_store, sources
 
 from kubewright.base import yaml
 from kubewright.base.change import Action
@@ -19,7 +19,7 @@ PKI = full_store()
 
 
 def ensure_one(files, name="admin", store=PKI, start=START, **changes: object):
-    return kubeconfigs.ensure_kubeconfig(files, store, replace(SPECS[name], **changes), **means(3, start))
+    return kubeconfigs.ensure_kubeconfig(files, store, replace(SPECS[name], **changes), **sources(3, start))
 
 
 def made(name="admin", store=PKI):

@@ -14,9 +14,8 @@ from pki_kit import DAY, SPECS, START, authority, client_spec, leaf
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
 from kubewright.pki import certificates, issuing, keys
-from kubewright.pki import store as authorities
 from kubewright.pki.names import Names
-from kubewright.pki.store import MemoryStore
+from kubewright.pki.store import MemoryStore, load_authority
 
 CA = authority()
 
@@ -110,7 +109,7 @@ def test_an_authority_without_key_identifier_leaves_no_trace_in_its_leaves():
     builder = x509.CertificateBuilder(subject, subject, key.native.public_key(), 1, START, START + DAY)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     text = builder.sign(key.native, key.signature_hash()).public_bytes(Encoding.PEM)
-    signer = authorities.load_authority(MemoryStore({"ca.crt": text, "ca.key": key.pem()}), "ca")
+    signer = load_authority(MemoryStore({"ca.crt": text, "ca.key": key.pem()}), "ca")
 
     found = certificates.first(leaf(signer)[0], source="client")
 
@@ -120,7 +119,7 @@ def test_an_authority_without_key_identifier_leaves_no_trace_in_its_leaves():
 
 def test_an_authority_whose_key_is_elsewhere_signs_nothing():
     store = MemoryStore({"ca.crt": CA.pem})
-    keyless = authorities.load_authority(store, "ca")
+    keyless = load_authority(store, "ca")
 
     with pytest.raises(CertificateError, match=r"ca\.key is not here") as caught:
         leaf(keyless)

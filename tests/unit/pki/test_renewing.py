@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pki_kit import ADDRESSES, CONFIG, DAY, SPECS, START, authority, full_store, means
+from pki_kit import ADDRESSES, CONFIG, DAY, SPECS, START, authority, full_store, sources
 
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
@@ -17,11 +17,10 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.pki import certificates, issuing, keys, kubeconfigs, renewal, specs, table
-from kubewright.pki import store as authorities
 from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import Algorithm, FreshKeys
 from kubewright.pki.renewal import Terms
-from kubewright.pki.store import MemoryStore
+from kubewright.pki.store import MemoryStore, load_authority
 
 LATER = START + 100 * DAY
 TERMS = Terms(algorithm=Algorithm.ECDSA_P256, lifetime=200 * DAY)
@@ -34,7 +33,7 @@ def later(seed=9):
 
 def signer_of(store, base):
     row = next(row for row in table.CERTIFICATES if isinstance(row, table.Leaf) and row.base == base)
-    return authorities.load_authority(store, table.authority(row.signer).base)
+    return load_authority(store, table.authority(row.signer).base)
 
 
 def read(store, name):
@@ -46,7 +45,7 @@ def test_a_renewed_pair_has_a_new_key_and_life_and_the_old_identity(base):
     store = full_store()
     before, old_key = read(store, f"{base}.crt"), store.read(f"{base}.key")
     signer = signer_of(store, base)
-    renewal.renew_pair(store, base, signer, terms=TERMS, means=later())
+    renewal.renew_pair(store, base, signer, terms=TERMS, sources=later())
     after = read(store, f"{base}.crt")
     assert store.written == [f"{base}.key", f"{base}.crt"]
     assert (store.modes[f"{base}.key"], store.modes[f"{base}.crt"]) == (0o600, 0o644)
@@ -61,14 +60,14 @@ def test_a_renewed_pair_has_a_new_key_and_life_and_the_old_identity(base):
 def test_the_old_key_is_not_needed():
     store = full_store()
     store.remove("apiserver.key")
-    renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
+    renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, sources=later())
     assert certificates.fits(read(store, "apiserver.crt"), keys.load(store.read("apiserver.key"), source="key"))
 
 
 def test_the_algorithm_is_the_configured_one():
     store = full_store()
     terms = replace(TERMS, algorithm=Algorithm.ECDSA_P384)
-    renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=terms, means=later())
+    renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=terms, sources=later())
     assert read(store, "apiserver.crt").key_kind == "ECDSA-P384"
 
 
@@ -90,7 +89,7 @@ def test_usages_that_kubernetes_does_not_know_are_copied():
     text = issuing.signed(spec, key, ca, started=START, random=SeededRandom(1))
     store = MemoryStore({"apiserver-kubelet-client.crt": text})
     before = read(store, "apiserver-kubelet-client.crt")
-    renewal.renew_pair(store, "apiserver-kubelet-client", ca, terms=TERMS, means=later())
+    renewal.renew_pair(store, "apiserver-kubelet-client", ca, terms=TERMS, sources=later())
     after = read(store, "apiserver-kubelet-client.crt")
     assert len(after.usages) == 3
     assert after.usages == before.usages
@@ -100,7 +99,7 @@ def test_a_missing_certificate_is_told_and_nothing_is_written():
     store = full_store()
     store.remove("apiserver.crt")
     with pytest.raises(CertificateError, match=r"apiserver\.crt is missing"):
-        renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
+        renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, sources=later())
     assert store.written == []
 
 
@@ -108,19 +107,19 @@ def test_nothing_is_written_where_the_authority_has_no_key():
     store = full_store()
     store.remove("ca.key")
     with pytest.raises(CertificateError, match=r"ca\.key is not here"):
-        renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, means=later())
+        renewal.renew_pair(store, "apiserver", signer_of(store, "apiserver"), terms=TERMS, sources=later())
     assert store.written == []
 
 
 def kubeconfig_store(certificates_store, name="admin"):
     files = MemoryStore()
     row = table.kubeconfig(name)
-    kubeconfigs.ensure_kubeconfig(files, certificates_store, specs.of_kubeconfig(row, CONFIG, ADDRESSES), **means())
+    kubeconfigs.ensure_kubeconfig(files, certificates_store, specs.of_kubeconfig(row, CONFIG, ADDRESSES), **sources())
     return MemoryStore({one: files[one] for one in files})
 
 
 def renew_admin(files, store):
-    renewal.renew_kubeconfig(files, "admin.conf", authorities.load_authority(store, "ca"), terms=TERMS, means=later())
+    renewal.renew_kubeconfig(files, "admin.conf", load_authority(store, "ca"), terms=TERMS, sources=later())
     return yaml.load(files.read("admin.conf"))
 
 

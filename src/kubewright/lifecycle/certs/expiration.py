@@ -18,9 +18,8 @@ from kubewright.base.records import dataclass
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.certs.places import Places
 from kubewright.pki import certificates, kubeconfigs, renewal, table
-from kubewright.pki import certificates as bundles
-from kubewright.pki import store as authorities
 from kubewright.pki.certificates import Certificate
+from kubewright.pki.store import load_authority
 
 API_VERSION: Final = "output.kubeadm.k8s.io/v1alpha3"
 KIND: Final = "CertificateExpirationInfo"
@@ -82,7 +81,7 @@ class Expiration:
 
 
 def _when(residual: timedelta) -> str:
-    return f"expired {bundles.span(-residual)} ago" if residual < timedelta(0) else f"ends in {bundles.span(residual)}"
+    return f"expired {certificates.span(-residual)} ago" if residual < timedelta(0) else f"ends in {certificates.span(residual)}"
 
 
 def observe(places: Places, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
@@ -91,7 +90,7 @@ def observe(places: Places, cluster: ClusterConfiguration, *, now: datetime) -> 
     Raises CertificateError for a file that cannot be read, and where there is nothing at all.
     """
     wanted = rows.renewables(cluster)
-    found_authorities = {row.name: authorities.load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
+    found_authorities = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
     external = {name for name, one in found_authorities.items() if one is not None and one.key is None}
     leaves = [_leaf(places, row, external=row.authority.name in external) for row in wanted]
     roots = [

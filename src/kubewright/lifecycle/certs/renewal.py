@@ -55,26 +55,26 @@ def renew(
     Raises CertificateError at the first file that cannot be read, or whose authority is missing; rows before it are renewed by then.
     """
     with KeyPool() as keys:
-        means = Sources(clock, random, keys, started or clock.now())
+        sources = Sources(clock, random, keys, started or clock.now())
         for row in rows:
             if places.read(row) is not None and not _external(places, row):
                 keys.reserve(terms.algorithm)
         for row in rows:
-            yield Outcome(row=row, result=_renew(places, row, terms, means))
+            yield Outcome(row=row, result=_renew(places, row, terms, sources))
 
 
 def _external(places: Places, row: Renewable) -> bool:
     return store.require_authority(places.certificates, row.authority.base, wanted=row.name).key is None
 
 
-def _renew(places: Places, row: Renewable, terms: Terms, means: Sources) -> Result:
+def _renew(places: Places, row: Renewable, terms: Terms, sources: Sources) -> Result:
     if places.read(row) is None:
         return Result.MISSING
     authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)
     if authority.key is None:
         return Result.EXTERNAL
     if row.base:
-        renewal.renew_pair(places.certificates, row.base, authority, terms=terms, means=means)
+        renewal.renew_pair(places.certificates, row.base, authority, terms=terms, sources=sources)
     else:
-        renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, means=means)
+        renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, sources=sources)
     return Result.RENEWED

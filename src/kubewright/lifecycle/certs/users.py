@@ -59,5 +59,5 @@ def kubeconfig(
         cluster=configuration.cluster,
         lifetime=person.lifetime,
     )
-    means = Sources(clock, random, FreshKeys(), started)
-    return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, means))
+    sources = Sources(clock, random, FreshKeys(), started)
+    return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, sources))

@@ -85,9 +85,9 @@ class Remains:
     @functools.cached_property
     def units(self) -> list[PurePosixPath]:
         """The unit files of the kubelet that we installed, where no package had brought one."""
-        from kubewright.manifests import kubelet as kubelet_unit
+        from kubewright.manifests.kubelet import UNIT_FILES, is_ours
 
-        return [path for path in kubelet_unit.UNIT_FILES if kubelet_unit.is_ours(self._host.read(path))]
+        return [path for path in UNIT_FILES if is_ours(self._host.read(path))]
 
     def begin(self) -> None:
         """Begin to ask the container runtime: that takes as long as everything else together."""
