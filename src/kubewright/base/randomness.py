@@ -1,10 +1,22 @@
-"""Randomness as a seam: keys, tokens, serial numbers and jitter all draw from an injected `Random`."""
+"""Randomness as a seam: keys, tokens, serial numbers and jitter all draw from an injected `Random`.
+
+Light: `kubewright token generate` loads neither `secrets` nor `typing` for it.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
 
-from kubewright.base import entropy
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Protocol
+else:
+    Protocol = object
+
+
+def token_bytes(count: int) -> bytes:
+    """Return so many bytes fit for secrets (getrandom(2)), for commands that have no seams."""
+    return os.urandom(count)
 
 
 class Random(Protocol):
@@ -12,18 +24,16 @@ class Random(Protocol):
 
     def token_bytes(self, count: int, /) -> bytes:
         """Return so many bytes fit for secrets."""
-        ...
 
     def uniform(self) -> float:
         """Return a number in [0, 1), for jitter only."""
-        ...
 
 
 class SystemRandom:
     """The operating system's generator for secrets, a fast one for jitter."""
 
     def token_bytes(self, count: int, /) -> bytes:
-        return entropy.token_bytes(count)
+        return token_bytes(count)
 
     def uniform(self) -> float:
         import random  # needed for jitter only

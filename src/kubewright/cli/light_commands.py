@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import kubewright
-from kubewright.base.entropy import token_bytes
 from kubewright.base.level import KUBERNETES
+from kubewright.base.randomness import token_bytes
 from kubewright.cli.parser import Parsed
 from kubewright.tokens.characters import draw_token
 

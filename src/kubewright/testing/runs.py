@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kubewright.base.entropy import token_bytes
+from kubewright.base.randomness import token_bytes
 from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
