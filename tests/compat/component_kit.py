@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kubewright.apis import scalars
-from kubewright.apis.kubelet_fields import KUBELET
+from kubewright.apis.kubelet import KUBELET
 from kubewright.apis.kubeproxy import KUBE_PROXY
 from kubewright.apis.scalars import Amount, Kind
 from kubewright.apis.schema import List, Map, Plain, Pointer

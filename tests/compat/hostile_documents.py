@@ -35,14 +35,14 @@ def _fields(kind: Kind, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         for field in kind.fields:
             yield from _fields(field.kind, (*path, field.name))
     elif isinstance(kind, Only):
-        yield (*path, kind.field.name), kind.field.kind
+        yield from (((*path, field.name), field.kind) for field in kind.inner.fields)
 
 
 _OLD: dict[str, Kind] = {"InitConfiguration": v1beta3.INIT, "ClusterConfiguration": v1beta3.CLUSTER, "JoinConfiguration": v1beta3.JOIN}
 _VERSIONS = {"KubeletConfiguration": "kubelet.config.k8s.io/v1beta1", "KubeProxyConfiguration": "kubeproxy.config.k8s.io/v1alpha1"}
 PLACES: list[tuple[str, str, tuple[str, ...]]] = [
     (version, kind, path)
-    for version, kinds in (("v1beta4", {**ROOTS, **{name: found[0] for name, found in COMPONENTS.items()}}), ("v1beta3", _OLD))
+    for version, kinds in (("v1beta4", {**ROOTS, **COMPONENTS}), ("v1beta3", _OLD))
     for kind, root in kinds.items()
     for path, _ in _fields(root)
 ]

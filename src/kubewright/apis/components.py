@@ -1,4 +1,4 @@
-"""What the configuration kinds of the components have in common: structs of k8s.io/component-base, how kubeadm defaults them, how values are judged.
+"""What the configuration kinds of the components have in common: how kubeadm defaults them, and how values are judged.
 
 kubeadm decodes these documents strictly and judges no value; the components do when they start, and refuse to. What they would refuse is
 therefore a warning here. Only values that are given are judged: components put their own defaults where a value is empty.
@@ -13,43 +13,11 @@ from typing import Any, Final
 
 from kubewright.apis import formats
 from kubewright.apis.findings import Place, did_you_mean, shortened
-from kubewright.apis.scalars import AMOUNT, FLAG, FLOAT32, INT32, LOG_SPAN, TEXT, UINT32, Kind
-from kubewright.apis.schema import Field, List, Plain
 from kubewright.base.durations import Duration
 from kubewright.base.fields import FieldPath
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN
-
-_ROUTING: Final = Plain((Field("splitStream", FLAG), Field("infoBufferSize", AMOUNT)))
-_MODULE_LEVEL: Final = Plain((Field("filePattern", TEXT, keep=True), Field("verbosity", UINT32, keep=True)))
-
-LOGGING: Final = Plain(
-    (
-        Field("format", TEXT),
-        Field("flushFrequency", LOG_SPAN),
-        Field("verbosity", UINT32, keep=True),
-        Field("vmodule", List(_MODULE_LEVEL)),
-        Field("options", Plain((Field("text", _ROUTING), Field("json", _ROUTING)))),
-    ),
-)
-"""component-base logs/api/v1 LoggingConfiguration."""
-
-CLIENT_CONNECTION: Final = Plain(
-    (
-        Field("kubeconfig", TEXT, keep=True),
-        Field("acceptContentTypes", TEXT, keep=True),
-        Field("contentType", TEXT, keep=True),
-        Field("qps", FLOAT32, keep=True),
-        Field("burst", INT32, keep=True),
-    ),
-)
-"""component-base config/v1alpha1 ClientConnectionConfiguration."""
-
-
-def fields_of(kind: Kind, names: str, *, keep: bool = False) -> tuple[Field, ...]:
-    """Make a field of one kind for each name in a text."""
-    return tuple(Field(name, kind, keep=keep) for name in names.split())
 
 
 @dataclass(frozen=True)

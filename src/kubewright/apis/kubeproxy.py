@@ -10,13 +10,10 @@ from typing import Any, Final
 
 from kubewright.apis import formats
 from kubewright.apis.components import (
-    CLIENT_CONNECTION,
-    LOGGING,
     Default,
     Row,
     address,
     address_and_port,
-    fields_of,
     fill,
     lasting,
     log_rules,
@@ -28,10 +25,10 @@ from kubewright.apis.components import (
     warn,
     within,
 )
+from kubewright.apis.embedded import LOGGING
 from kubewright.apis.findings import Place
 from kubewright.apis.kubeadm.types import ClusterConfiguration, ComponentConfig
-from kubewright.apis.scalars import FLAG, INT32, SPAN, TEXT
-from kubewright.apis.schema import Field, List, Map, Plain, Pointer
+from kubewright.apis.schema import table
 from kubewright.base.durations import SECOND, Duration
 from kubewright.base.versions import RELEASES, Version
 
@@ -39,66 +36,70 @@ API_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 KIND: Final = "KubeProxyConfiguration"
 KUBECONFIG: Final = "/var/lib/kube-proxy/kubeconfig.conf"
 
-_NUMBER: Final = Pointer(INT32)
-_IPTABLES: Final = Plain(
-    (
-        *fields_of(_NUMBER, "masqueradeBit", keep=True),
-        *fields_of(FLAG, "masqueradeAll", keep=True),
-        *fields_of(Pointer(FLAG), "localhostNodePorts", keep=True),
-        *fields_of(SPAN, "syncPeriod minSyncPeriod"),
-    ),
-)
-_IPVS: Final = Plain(
-    (
-        *fields_of(SPAN, "syncPeriod minSyncPeriod tcpTimeout tcpFinTimeout udpTimeout"),
-        *fields_of(TEXT, "scheduler", keep=True),
-        *fields_of(List(TEXT), "excludeCIDRs", keep=True),
-        *fields_of(FLAG, "strictARP", keep=True),
-    ),
-)
-_NFTABLES: Final = Plain(
-    (
-        *fields_of(_NUMBER, "masqueradeBit", keep=True),
-        *fields_of(FLAG, "masqueradeAll", keep=True),
-        *fields_of(SPAN, "syncPeriod minSyncPeriod"),
-    ),
-)
-_CONNTRACK: Final = Plain(
-    (
-        *fields_of(_NUMBER, "maxPerCore min", keep=True),
-        *fields_of(Pointer(SPAN), "tcpEstablishedTimeout tcpCloseWaitTimeout", keep=True),
-        *fields_of(FLAG, "tcpBeLiberal", keep=True),
-        *fields_of(SPAN, "udpTimeout udpStreamTimeout"),
-    ),
-)
-_WINKERNEL: Final = Plain(
-    (
-        *fields_of(TEXT, "networkName sourceVip rootHnsEndpointName", keep=True),
-        *fields_of(FLAG, "enableDSR forwardHealthCheckVip", keep=True),
-    ),
-)
-_TEXTS: Final = """
-    hostnameOverride bindAddress healthzBindAddress metricsBindAddress showHiddenMetricsForVersion mode detectLocalMode clusterCIDR
-    portRange
-"""
-KUBE_PROXY: Final = Plain(
-    (
-        *fields_of(TEXT, _TEXTS, keep=True),
-        *fields_of(FLAG, "bindAddressHardFail enableProfiling", keep=True),
-        Field("featureGates", Map(FLAG)),
-        Field("clientConnection", CLIENT_CONNECTION),
-        Field("logging", LOGGING),
-        Field("iptables", _IPTABLES),
-        Field("ipvs", _IPVS),
-        Field("nftables", _NFTABLES),
-        Field("winkernel", _WINKERNEL),
-        Field("detectLocal", Plain(fields_of(TEXT, "bridgeInterface interfaceNamePrefix", keep=True))),
-        Field("nodePortAddresses", List(TEXT), keep=True),
-        Field("oomScoreAdj", _NUMBER, keep=True),
-        Field("conntrack", _CONNTRACK),
-        Field("configSyncPeriod", SPAN),
-        Field("windowsRunAsService", FLAG),
-    ),
+KUBE_PROXY: Final = table(
+    """
+hostnameOverride | text! | the host's name | | name of the Node
+bindAddress | text! | kubeadm: 0.0.0.0, or :: for an IPv6 advertise address | | decides the family of addresses where no Node says it
+healthzBindAddress | text! | 0.0.0.0:10256 | | address and port of the health endpoint
+metricsBindAddress | text! | 127.0.0.1:10249 | | address and port of the metrics
+showHiddenMetricsForVersion | text! | | | show metrics that were hidden in this version
+mode | text! | empty: iptables | | how Services reach their pods: iptables, nftables or ipvs (deprecated)
+detectLocalMode | text! | ClusterCIDR | | how traffic of local pods is known: ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix
+clusterCIDR | text! | kubeadm: networking.podSubnet | | range of the pods' addresses
+portRange | text! | | | without effect: it was for the mode userspace, which is gone since 1.26
+bindAddressHardFail | flag! | false | | end where one of these ports cannot be had
+enableProfiling | flag! | false | | serve profiles at the metrics' address
+featureGates | {}flag | | | feature gates of kube-proxy
+clientConnection | struct | | | how the API server is called
+clientConnection.kubeconfig | text! | kubeadm: /var/lib/kube-proxy/kubeconfig.conf | | kubeconfig; empty: the pod's service account
+clientConnection.acceptContentTypes | text! | | | forms of answers that are taken
+clientConnection.contentType | text! | application/vnd.kubernetes.protobuf | | form of requests
+clientConnection.qps | float32! | 5 | | requests in a second
+clientConnection.burst | int32! | 10 | | requests at once, above qps
+logging | logging | | 1.26 | kube-proxy's log
+iptables | struct | | | settings of the mode iptables
+iptables.masqueradeBit | ?int32! | 14 | | bit of the packet mark that asks for source NAT
+iptables.masqueradeAll | flag! | false | | source NAT for all packets to Services
+iptables.localhostNodePorts | ?flag! | true | 1.26 | node ports also at 127.0.0.1
+iptables.syncPeriod | span | 30s | | longest time between two full updates of the rules
+iptables.minSyncPeriod | span | 1s | | shortest time between two updates
+ipvs | struct | | | settings of the mode ipvs
+ipvs.syncPeriod | span | 30s | | longest time between two full updates
+ipvs.minSyncPeriod | span | 0s | | shortest time between two updates
+ipvs.tcpTimeout | span | 0s | | timeout of idle TCP connections; 0s: the kernel's
+ipvs.tcpFinTimeout | span | 0s | | timeout of TCP connections after FIN
+ipvs.udpTimeout | span | 0s | | timeout of UDP packets
+ipvs.scheduler | text! | rr | | how connections are spread
+ipvs.excludeCIDRs | []text! | | | ranges of virtual servers that are left alone
+ipvs.strictARP | flag! | false | | answer ARP for addresses of the interface only
+nftables | struct | | 1.29 | settings of the mode nftables
+nftables.masqueradeBit | ?int32! | 14 | | bit of the packet mark that asks for source NAT
+nftables.masqueradeAll | flag! | false | | source NAT for all packets to Services
+nftables.syncPeriod | span | 30s | | longest time between two full updates of the rules
+nftables.minSyncPeriod | span | 1s | | shortest time between two updates
+winkernel | struct | | | settings on Windows
+winkernel.networkName | text! | | | name of the network
+winkernel.sourceVip | text! | | | source address of a node's traffic to Services
+winkernel.rootHnsEndpointName | text! | cbr0 | 1.23 | name of the endpoint of the root network namespace
+winkernel.enableDSR | flag! | true | | direct server return
+winkernel.forwardHealthCheckVip | flag! | false | 1.23 | forward traffic of health checks to Service addresses
+detectLocal | struct | | 1.23 | names for detectLocalMode
+detectLocal.bridgeInterface | text! | | | name of the bridge, with BridgeInterface
+detectLocal.interfaceNamePrefix | text! | | | how interfaces' names begin, with InterfaceNamePrefix
+nodePortAddresses | []text! | all addresses | | ranges that node ports are served at, or primary: the Node's own addresses
+oomScoreAdj | ?int32! | -999 | | out-of-memory score, -1000 to 1000
+conntrack | struct | | | the kernel's table of connections
+conntrack.maxPerCore | ?int32! | 32768 | | entries for each core; 0: as it is
+conntrack.min | ?int32! | 131072 | | entries at least
+conntrack.tcpEstablishedTimeout | ?span! | 24h0m0s | | how long idle TCP connections are kept; 0s: as it is
+conntrack.tcpCloseWaitTimeout | ?span! | 1h0m0s | | how long connections in CLOSE_WAIT are kept
+conntrack.tcpBeLiberal | flag! | false | 1.29 | let packets through that are outside of the TCP window
+conntrack.udpTimeout | span | 0s | 1.29 | how long UDP entries without answer are kept; 0s: as it is
+conntrack.udpStreamTimeout | span | 0s | 1.29 | how long UDP entries with answers are kept; 0s: as it is
+configSyncPeriod | span | 15m0s | | time between two full reads from the API server
+windowsRunAsService | flag | false | 1.32 | run as a service of Windows
+""",
+    logging=LOGGING,
 )
 """All fields but apiVersion and kind."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final
 
@@ -285,3 +286,18 @@ class Amount(Kind):
 
 
 AMOUNT: Final = Amount()
+
+SCALARS: Final[Mapping[str, Kind]] = {
+    "text": TEXT,
+    "flag": FLAG,
+    "int32": INT32,
+    "int64": INT64,
+    "uint32": UINT32,
+    "float32": FLOAT32,
+    "float64": FLOAT64,
+    "span": SPAN,
+    "logspan": LOG_SPAN,
+    "amount": AMOUNT,
+    "moment": MOMENT,
+}
+"""The kinds by the names that tables of fields have for them."""

@@ -1,41 +1,90 @@
 """API structs as tables of fields, and the one walker that reads and writes all of them.
 
-A field has the name it has in JSON, a kind, and Go's `omitempty`. `Struct` reads into a record, `Plain` into a map of the same
-shape as the Go struct, zero values included. Upstream rules mirrored: encoding/json as sigs.k8s.io/json uses it (names are
-case-sensitive; null is the zero value; `omitempty` leaves out "", 0, false, null, empty lists and maps, but never a struct).
+A field has the name it has in JSON, a kind, Go's `omitempty`, and what `config explain` says about it. `Struct` reads into a record,
+whose class is the table: each attribute is made with `member`. `Plain` reads into a map of the same shape as the Go struct, zero values
+included. Upstream rules mirrored: encoding/json as sigs.k8s.io/json uses it (names are case-sensitive; null is the zero value; `omitempty`
+leaves out "", 0, false, null, empty lists and maps, but never a struct).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar, dataclass_transform
 
 from kubewright.apis.findings import Place
-from kubewright.apis.scalars import Kind
-from kubewright.base.patterns import Pattern
+from kubewright.apis.scalars import SCALARS, Kind
+from kubewright.base import records
 from kubewright.base.records import dataclass
 
 T = TypeVar("T")
-_HUMP: Final = Pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field. `attribute` is its name in the record, by default the JSON name in snake case."""
+    """One field. `attribute` is its name in the record that a `Struct` reads into."""
 
     name: str
     kind: Kind
     attribute: str = ""
     keep: bool = False
     """Written even when empty: Go's tag has no `omitempty`."""
-
-    @property
-    def target(self) -> str:
-        """The attribute that the field is read into."""
-        return self.attribute or _HUMP.sub("_", self.name).lower()
+    meaning: str = ""
+    default: str = ""
+    """What people are told where the default depends on the machine or on other fields, or is not ours; else the record holds it."""
+    since: str = ""
+    """The version that added it; empty: it is as old as the struct that holds it."""
 
 
 Fields = Sequence[Field]
+
+
+class _Member(records.Field):
+    """A field of a record that has a place in the documents."""
+
+    __slots__ = ("row",)
+
+    def __init__(self, *, default: Any, default_factory: Any, row: Callable[[str], Field]) -> None:
+        super().__init__(default=default, default_factory=default_factory, repr=True, compare=True, kw_only=True)
+        self.row = row
+
+
+def member(
+    kind: Kind,
+    meaning: str,
+    *,
+    default: Any = records.MISSING,
+    default_factory: Callable[[], Any] = records.MISSING,
+    name: str = "",
+    keep: bool = False,
+    since: str = "",
+    explained: str = "",
+) -> Any:
+    """Make an attribute of a struct a field of its documents: the one place of what is known about it.
+
+    `name` is its name there, by default the attribute's in camel case. `explained` is the default that people are told where the value alone does
+    not say it. The others as in `Field`.
+    """
+
+    def row(attribute: str) -> Field:
+        return Field(name or _camel(attribute), kind, attribute, keep, meaning, explained, since)
+
+    return _Member(default=default, default_factory=default_factory, row=row)
+
+
+def _camel(attribute: str) -> str:
+    first, *others = attribute.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(member, records.field))
+def struct(cls: type[T]) -> type[T]:
+    """Make a class a frozen record whose attributes may be made with `member`."""
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+def members(make: type) -> tuple[Field, ...]:
+    """Return the fields of the documents of a class that `struct` made, in the order of its attributes, inherited ones first."""
+    return tuple(one.row(one.name) for one in records.fields(make) if isinstance(one, _Member))
 
 
 class Pointer(Kind):
@@ -119,23 +168,25 @@ class _Object(Kind):
 
 
 class Struct(_Object, Generic[T]):
-    """A Go struct that is read into a record. Fields that are not given keep the Struct's own default."""
+    """A Go struct that is read into a record. Fields that are not given keep the record's own default.
 
-    def __init__(self, make: type[T], fields: Fields) -> None:
-        super().__init__(fields)
+    The fields are those of the class, or `fields` for another version of the API.
+    """
+
+    def __init__(self, make: type[T], fields: Fields | None = None) -> None:
+        super().__init__(members(make) if fields is None else fields)
         self.make = make
 
     def read(self, value: Any, at: Place) -> T:
         found = self._walk(value, at)
-        given = {field.target: found[field.name] for field in self.fields if field.name in found}
-        kinds = {field.target: field.kind for field in self.fields}
-        return self.make(**{target: element for target, element in given.items() if not kinds[target].unset(element)})
+        given = ((field, found[field.name]) for field in self.fields if field.name in found)
+        return self.make(**{field.attribute: element for field, element in given if not field.kind.unset(element)})
 
     def zero(self) -> T:
         return self.make()
 
     def encode(self, value: Any) -> dict[str, Any]:
-        pairs = ((field, getattr(value, field.target)) for field in self.fields)
+        pairs = ((field, getattr(value, field.attribute)) for field in self.fields)
         return {field.name: field.kind.encode(element) for field, element in pairs if field.keep or not field.kind.empty(element)}
 
 
@@ -151,6 +202,35 @@ class Plain(_Object):
     def encode(self, value: Any) -> dict[str, Any]:
         pairs = ((field, value[field.name]) for field in self.fields)
         return {field.name: field.kind.encode(element) for field, element in pairs if field.keep or not field.kind.empty(element)}
+
+
+def kind_of(type: str, named: Callable[[str], Kind]) -> Kind:
+    """Read a type in a table: `?` is a pointer, `[]` a list, `{}` a map; what is left is a name that `named` knows."""
+    for prefix, make in (("?", Pointer), ("[]", List), ("{}", Map)):
+        if type.startswith(prefix):
+            return make(kind_of(type.removeprefix(prefix), named))
+    return named(type)
+
+
+def table(rows: str, **structs: Plain) -> Plain:
+    """Read a table of fields. One line is one field: path | type | default | since | meaning.
+
+    Types are those of `kind_of`, with the names of scalars and of `structs`; a `struct` has its fields below it in the same table. A `!` says that the
+    field is written even when empty. An empty default is the zero value, an empty version that of the holder. Raises KeyError for unknown types.
+    """
+    below: dict[str, list[tuple[str, ...]]] = {}
+    for line in rows.strip().splitlines():
+        row = tuple(part.strip() for part in line.split("|", 4))
+        below.setdefault(row[0].rpartition(".")[0], []).append(row)
+
+    def plain(path: str) -> Plain:
+        return Plain(tuple(field(*row) for row in below[path]))
+
+    def field(path: str, type: str, default: str, since: str, meaning: str) -> Field:
+        kind = kind_of(type.removesuffix("!"), lambda name: plain(path) if name == "struct" else structs.get(name) or SCALARS[name])
+        return Field(path.rpartition(".")[2], kind, keep=type.endswith("!"), meaning=meaning, default=default, since=since)
+
+    return plain("")
 
 
 class Normalised(Kind):
@@ -171,15 +251,15 @@ class Normalised(Kind):
 class Only(Kind):
     """A pointer to a struct with a single string field that is kept as that string; the empty string is no struct at all."""
 
-    def __init__(self, field: Field) -> None:
-        self.field = field
-        self._plain = Plain([field])
+    def __init__(self, inner: Struct[Any]) -> None:
+        self.inner = inner
+        (self._field,) = inner.fields
 
     def read(self, value: Any, at: Place) -> str:
-        return str(self._plain.decode(value, at)[self.field.name])
+        return str(getattr(self.inner.decode(value, at), self._field.attribute))
 
     def encode(self, value: Any) -> dict[str, Any]:
-        return {self.field.name: value}
+        return {self._field.name: value}
 
     def zero(self) -> str:
         return ""

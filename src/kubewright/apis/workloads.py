@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubewright.apis.findings import Place
-from kubewright.apis.scalars import AMOUNT, FLAG, INT32, INT64, MOMENT, TEXT, Kind
-from kubewright.apis.schema import Field, List, Map, Plain, Pointer
+from kubewright.apis.scalars import INT32, SCALARS, Kind
+from kubewright.apis.schema import Field, Plain, kind_of
 from kubewright.base.records import dataclass
 
 _TABLE: Final = """
@@ -242,16 +242,7 @@ class _Port(Kind):
         return 0
 
 
-_SCALARS: Final[Mapping[str, Kind]] = {
-    "text": TEXT,
-    "flag": FLAG,
-    "int32": INT32,
-    "int64": INT64,
-    "amount": AMOUNT,
-    "moment": MOMENT,
-    "port": _Port(),
-    "any": _Any(),
-}
+_SCALARS: Final[Mapping[str, Kind]] = {**SCALARS, "port": _Port(), "any": _Any()}
 
 
 @dataclass(frozen=True)
@@ -273,14 +264,14 @@ def members(struct: str) -> Mapping[str, Member]:
 @functools.cache
 def kind(type: str) -> Kind:
     """Return what reads and writes a type such as `Pod` or `[]?Container`."""
-    for prefix, make in (("?", Pointer), ("[]", List), ("{}", Map)):
-        if type.startswith(prefix):
-            return make(kind(type.removeprefix(prefix)))
-    return (
-        _SCALARS[type]
-        if type in _SCALARS
-        else Plain(tuple(Field(one.name, kind(one.type), keep=one.keep) for one in members(type).values()))
-    )
+    return kind_of(type, _named)
+
+
+@functools.cache
+def _named(type: str) -> Kind:
+    if type in _SCALARS:
+        return _SCALARS[type]
+    return Plain(tuple(Field(one.name, kind(one.type), keep=one.keep) for one in members(type).values()))
 
 
 def is_struct(type: str) -> bool:

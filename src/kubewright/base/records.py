@@ -13,7 +13,8 @@ from typing import Any, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
-_MISSING: Any = object()
+MISSING: Any = object()
+"""In place of a default: there is none."""
 _SHAPE = "__record_shape__"
 
 
@@ -38,8 +39,8 @@ class Field:
 
 def field(
     *,
-    default: Any = _MISSING,
-    default_factory: Callable[[], Any] = _MISSING,
+    default: Any = MISSING,
+    default_factory: Callable[[], Any] = MISSING,
     repr: bool = True,
     compare: bool = True,
     kw_only: bool = False,
@@ -55,8 +56,8 @@ class _Shape:
 
     def __init__(self, fields: Mapping[str, Field], *, finish: bool) -> None:
         self.fields = fields
-        self.defaults = {name: one.default for name, one in fields.items() if one.default is not _MISSING}
-        self.factories = {name: one.default_factory for name, one in fields.items() if one.default_factory is not _MISSING}
+        self.defaults = {name: one.default for name, one in fields.items() if one.default is not MISSING}
+        self.factories = {name: one.default_factory for name, one in fields.items() if one.default_factory is not MISSING}
         self.positional = tuple(name for name, one in fields.items() if not one.kw_only)
         self.compared = tuple(name for name, one in fields.items() if one.compare)
         self.shown = tuple(name for name, one in fields.items() if one.repr)
@@ -97,13 +98,13 @@ def _own_fields(cls: type, *, kw_only: bool) -> dict[str, Field]:
             kw_only = True
         if annotation == "KW_ONLY" or annotation.startswith("ClassVar"):
             continue
-        given = cls.__dict__.get(name, _MISSING)
+        given = cls.__dict__.get(name, MISSING)
         one = given if isinstance(given, Field) else field(default=given)
         one.name, one.type, one.kw_only = name, annotation, one.kw_only or kw_only
-        if one.default is not _MISSING and type(one.default).__hash__ is None:
+        if one.default is not MISSING and type(one.default).__hash__ is None:
             raise ValueError(f"{cls.__name__}.{name}: a default that can change would be shared; use default_factory")
         if isinstance(given, Field):
-            if one.default is _MISSING:
+            if one.default is MISSING:
                 delattr(cls, name)
             else:
                 setattr(cls, name, one.default)

@@ -7,7 +7,7 @@ from apis_documents import KUBE_PROXY, KUBELET, cluster, field_errors, init, loa
 
 from kubewright.apis import kubelet, kubeproxy, scalars, schema
 from kubewright.apis.findings import Findings
-from kubewright.apis.kubelet_fields import KUBELET as KUBELET_FIELDS
+from kubewright.apis.kubelet import KUBELET as KUBELET_FIELDS
 from kubewright.apis.kubeproxy import KUBE_PROXY as KUBE_PROXY_FIELDS
 from kubewright.apis.scalars import Amount
 

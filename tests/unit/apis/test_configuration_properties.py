@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubewright.apis.findings import Findings
 from kubewright.apis.kubeadm import cluster_document, init_document, load_init
 from kubewright.apis.kubeadm.defaults import random_token
-from kubewright.apis.kubeadm.fields import CLUSTER, INIT
+from kubewright.apis.kubeadm.types import CLUSTER, INIT
 from kubewright.apis.scalars import is_token
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.randomness import SeededRandom

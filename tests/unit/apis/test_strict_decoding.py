@@ -6,7 +6,7 @@ import pytest
 from apis_documents import MACHINE, cluster, field_errors, init, load, load_text
 
 from kubewright.apis.findings import MOST_TOLD
-from kubewright.apis.kubeadm import explanations, fields, load_whole, node_fields
+from kubewright.apis.kubeadm import explanations, load_whole, node_types, types
 from kubewright.apis.schema import Struct
 from kubewright.base import records
 from kubewright.base.errors import ValidationError
@@ -51,7 +51,7 @@ _BESIDE = dict.fromkeys(
 
 def _table():
     found = []
-    pending = [fields.INIT, fields.CLUSTER, node_fields.JOIN, node_fields.RESET, node_fields.UPGRADE]
+    pending = [types.INIT, types.CLUSTER, node_types.JOIN, node_types.RESET, node_types.UPGRADE]
     while pending:
         struct = pending.pop()
         found.append(struct)
@@ -220,7 +220,7 @@ def test_the_tables_and_the_structs_have_the_same_fields():
     tables = _table()
     assert len({table.make for table in tables}) == 29
     for table in tables:
-        targets = [field.target for field in table.fields]
+        targets = [field.attribute for field in table.fields]
         attributes = {field.name for field in records.fields(table.make)} - {"ci_image_repository", "ci_kubernetes_version", "made_up"}
         assert len(targets) == len(attributes)
         assert set(targets) == attributes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from kubewright.apis import kubelet, kubeproxy
-from kubewright.apis.kubeadm import documents, fields, node_fields
+from kubewright.apis.kubeadm import documents, node_types, types
 from kubewright.apis.kubeadm.defaults import TOKEN_TTL
 from kubewright.apis.kubeadm.node_types import (
     BootstrapTokenDiscovery,
@@ -34,7 +34,7 @@ from kubewright.base.versions import OWN
 
 def cluster_document(cluster: ClusterConfiguration) -> dict[str, Any]:
     """Return the ClusterConfiguration document, keys not yet sorted. A CI build is named with its `ci/` prefix, as kubeadm stores it."""
-    body = fields.CLUSTER.encode(cluster)
+    body = types.CLUSTER.encode(cluster)
     if cluster.ci_kubernetes_version:
         body["kubernetesVersion"] = cluster.ci_kubernetes_version
     return {"apiVersion": documents.API_VERSION, "kind": documents.CLUSTER, **body}
@@ -42,22 +42,22 @@ def cluster_document(cluster: ClusterConfiguration) -> dict[str, Any]:
 
 def init_document(init: InitConfiguration) -> dict[str, Any]:
     """Return the InitConfiguration document, keys not yet sorted. It holds tokens and perhaps the certificate key: never log it."""
-    return {"apiVersion": documents.API_VERSION, "kind": documents.INIT, **fields.INIT.encode(init)}
+    return {"apiVersion": documents.API_VERSION, "kind": documents.INIT, **types.INIT.encode(init)}
 
 
 def join_document(join: JoinConfiguration) -> dict[str, Any]:
     """Return the JoinConfiguration document, keys not yet sorted. It holds tokens and perhaps the certificate key: never log it."""
-    return {"apiVersion": documents.API_VERSION, "kind": documents.JOIN, **node_fields.JOIN.encode(join)}
+    return {"apiVersion": documents.API_VERSION, "kind": documents.JOIN, **node_types.JOIN.encode(join)}
 
 
 def reset_document(reset: ResetConfiguration) -> dict[str, Any]:
     """Return the ResetConfiguration document, keys not yet sorted."""
-    return {"apiVersion": documents.API_VERSION, "kind": documents.RESET, **node_fields.RESET.encode(reset)}
+    return {"apiVersion": documents.API_VERSION, "kind": documents.RESET, **node_types.RESET.encode(reset)}
 
 
 def upgrade_document(upgrade: UpgradeConfiguration) -> dict[str, Any]:
     """Return the UpgradeConfiguration document, keys not yet sorted."""
-    return {"apiVersion": documents.API_VERSION, "kind": documents.UPGRADE, **node_fields.UPGRADE.encode(upgrade)}
+    return {"apiVersion": documents.API_VERSION, "kind": documents.UPGRADE, **node_types.UPGRADE.encode(upgrade)}
 
 
 PLACEHOLDER_TOKEN: Final = "abcdef.0123456789abcdef"  # noqa: S105 - an example that everybody knows

@@ -8,44 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubewright.apis import component_meanings, kubelet, kubeproxy
-from kubewright.apis.kubeadm import fields, node_fields, removed
-from kubewright.apis.kubeadm.meanings import MEANINGS, OLDER, SINCE
-from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
-from kubewright.apis.kubelet_fields import KUBELET
-from kubewright.apis.kubeproxy import KUBE_PROXY
+from kubewright.apis import kubelet, kubeproxy
+from kubewright.apis.kubeadm import node_types, removed, types
 from kubewright.apis.scalars import Kind
-from kubewright.apis.schema import Field, Fields, List, Map, Only, Plain, Pointer, Struct
+from kubewright.apis.schema import Field, List, Map, Only, Plain, Pointer, Struct
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
-ROOTS: Final[dict[str, Struct[Any]]] = {
-    struct.make.__name__: struct for struct in (fields.INIT, fields.CLUSTER, node_fields.JOIN, node_fields.RESET, node_fields.UPGRADE)
+ROOTS: Final[Mapping[str, Struct[Any]]] = {
+    struct.make.__name__: struct for struct in (types.INIT, types.CLUSTER, node_types.JOIN, node_types.RESET, node_types.UPGRADE)
 }
-COMPONENTS: Final = {
-    kubelet.KIND: (KUBELET, component_meanings.KUBELET),
-    kubeproxy.KIND: (KUBE_PROXY, component_meanings.KUBE_PROXY),
-}
+COMPONENTS: Final[Mapping[str, Plain]] = {kubelet.KIND: kubelet.KUBELET, kubeproxy.KIND: kubeproxy.KUBE_PROXY}
 KINDS: Final = (*ROOTS, *COMPONENTS)
 """Every kind whose fields can be explained."""
 
+_OLDER: Final = "v1beta3 or before"
+_OF_V1BETA3: Final = ("InitConfiguration", "ClusterConfiguration", "JoinConfiguration")
 _ALWAYS: Final = "Kubernetes 1.18 or before"
 _INDEX: Final = Pattern(r"\[[^\]]*\]")
-# Defaults that depend on the machine or on other fields, which the structs therefore do not hold.
-_COMPUTED: Final = {
-    "bootstrapTokens": "one random token",
-    "bootstrapTokens.token": "random",
-    "bootstrapTokens.ttl": "24h0m0s, unless expires is set",
-    "nodeRegistration.name": "the host's name",
-    "nodeRegistration.criSocket": "the socket that is found, else containerd's",
-    "criSocket": "the socket that is found, else containerd's",
-    "localAPIEndpoint.advertiseAddress": "the address of the default route",
-    "controlPlane.localAPIEndpoint.advertiseAddress": "the address of the default route",
-    "kubernetesVersion": "stable-1",
-    "etcd.local": "given, unless external is",
-    "etcd.external.httpEndpoints": "the endpoints",
-    "discovery.tlsBootstrapToken": "bootstrapToken.token",
-}
+_NUMBER: Final = Pattern(r"\d+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,70 +58,42 @@ def explain(text: str) -> list[Explanation]:
 def every(kind: str) -> Iterator[Explanation]:
     """Explain all fields of a kind, in the order of its table."""
     if kind in COMPONENTS:
-        fields, meanings = COMPONENTS[kind]
-        yield from _of_component(kind, fields, "", component_meanings.rows(meanings))
-    else:
-        yield from _below(kind, ROOTS[kind], "")
+        return _below(kind, COMPONENTS[kind], "", _ALWAYS)
+    return _below(kind, ROOTS[kind], "", _OLDER if kind in _OF_V1BETA3 else types.V1BETA4)
 
 
-def _of_component(kind: str, struct: Plain, prefix: str, rows: Mapping[str, tuple[str, str, str]]) -> Iterator[Explanation]:
+def _below(kind: str, struct: Struct[Any] | Plain, prefix: str, oldest: str) -> Iterator[Explanation]:
+    """Explain the fields of a struct and those below them. A field is no older than the one that holds it, which is `oldest`."""
+    record = struct.make() if isinstance(struct, Struct) else None
     for field in struct.fields:
-        path, inner = f"{prefix}{field.name}", _plain_of(field.kind)
-        default, since, meaning = rows[path]
+        path, inner = f"{prefix}{field.name}", _struct_of(field.kind)
+        since = max(oldest, _version(field.since), key=_numbers)
         yield Explanation(
             kind=kind,
             path=path,
             type=_type(field.kind),
-            default=default,
-            since=f"Kubernetes {since}" if since else _ALWAYS,
-            meaning=meaning,
-            children=tuple(child.name for child in inner.fields) if inner else (),
-        )
-        if inner:
-            yield from _of_component(kind, inner, f"{path}.", rows)
-
-
-def _plain_of(kind: Kind) -> Plain | None:
-    if isinstance(kind, Pointer | List | Map):
-        return _plain_of(kind.inner)
-    return kind if isinstance(kind, Plain) else None
-
-
-def _below(kind: str, struct: Struct[Any], prefix: str, older: str = OLDER) -> Iterator[Explanation]:
-    """Explain the fields of a struct and those below them. A field is no older than the one that holds it, which is `older`."""
-    zero = struct.make()
-    for field in struct.fields:
-        path = f"{prefix}{field.name}"
-        inner = Struct(Patches, _fields_of(field.kind)) if isinstance(field.kind, Only) else _struct_of(field.kind)
-        since = SINCE.get(struct.make, {}).get(field.name, older)
-        yield Explanation(
-            kind=kind,
-            path=path,
-            type=_type(field.kind),
-            default=_computed(kind, path) or _default(field, zero),
+            default=field.default or ("" if inner or record is None else _default(field, record)),
             since=since,
-            meaning=MEANINGS[struct.make][field.name],
-            children=tuple(child.name for child in _fields_of(field.kind)),
+            meaning=field.meaning,
+            children=tuple(child.name for child in inner.fields) if inner else (),
         )
         if inner:
             yield from _below(kind, inner, f"{path}.", since)
 
 
-def _computed(kind: str, path: str) -> str:
-    return _COMPUTED.get(path, "") if kind != UpgradeConfiguration.__name__ else ""
+def _version(since: str) -> str:
+    """Return what is said of a version; tables of components have its numbers only."""
+    return f"Kubernetes {since}" if since[:1].isdigit() else since
 
 
-def _struct_of(kind: Kind) -> Struct[Any] | None:
-    if isinstance(kind, Pointer | List | Map):
+def _numbers(since: str) -> list[int]:
+    return list(map(int, _NUMBER.findall(since)))
+
+
+def _struct_of(kind: Kind) -> Struct[Any] | Plain | None:
+    if isinstance(kind, Pointer | List | Map | Only):
         return _struct_of(kind.inner)
-    return kind if isinstance(kind, Struct) else None
-
-
-def _fields_of(kind: Kind) -> Fields:
-    if isinstance(kind, Only):
-        return (kind.field,)
-    inner = _struct_of(kind)
-    return inner.fields if inner else ()
+    return kind if isinstance(kind, Struct | Plain) else None
 
 
 def _type(kind: Kind) -> str:
@@ -153,10 +106,10 @@ def _type(kind: Kind) -> str:
     return kind.expected.removeprefix("a ").removeprefix("an ") or "map"
 
 
-def _default(field: Field, zero: object) -> str:
-    """Write the default that a struct holds; '' for none, and for what has fields of its own."""
-    value = getattr(zero, field.target)
-    if value is None or _fields_of(field.kind):
+def _default(field: Field, record: object) -> str:
+    """Write the default that a record holds; '' for none."""
+    value = getattr(record, field.attribute)
+    if value is None:
         return ""
     encoded = field.kind.encode(value)
     if isinstance(encoded, bool):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents as files
-from kubewright.apis.kubeadm import fields, node_fields, v1beta3
+from kubewright.apis.kubeadm import node_types, types, v1beta3
 from kubewright.apis.kubeadm.defaults import Machine, cluster_defaults, init_defaults, join_defaults, reset_defaults
 from kubewright.apis.kubeadm.documents import Reading
 from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
@@ -139,12 +139,12 @@ def read_init(
 
 
 def _decoded_cluster(reading: Reading) -> ClusterConfiguration:
-    decoder = v1beta3.decode_cluster if files.CLUSTER in reading.selection.old else fields.CLUSTER.decode
+    decoder = v1beta3.decode_cluster if files.CLUSTER in reading.selection.old else types.CLUSTER.decode
     return reading.decode(files.CLUSTER, decoder) or ClusterConfiguration()
 
 
 def _init(reading: Reading, overrides: InitOverrides, machine: Machine, *, flags_only: bool) -> InitConfiguration:
-    decoder = v1beta3.decode_init if files.INIT in reading.selection.old else fields.INIT.decode
+    decoder = v1beta3.decode_init if files.INIT in reading.selection.old else types.INIT.decode
     given = reading.decode(files.INIT, decoder) or InitConfiguration()
     return init_defaults(apply_to_init(given, overrides, from_file=not flags_only), machine, reading.place(files.INIT))
 
@@ -236,7 +236,7 @@ def read_join(
     exists: Callable[[str], bool],
 ) -> JoinConfiguration:
     """Decode, default and check. What is wrong stays in the reading."""
-    decoder = v1beta3.decode_join if files.JOIN in reading.selection.old else node_fields.JOIN.decode
+    decoder = v1beta3.decode_join if files.JOIN in reading.selection.old else node_types.JOIN.decode
     given = reading.decode(files.JOIN, decoder) or JoinConfiguration()
     found = join_defaults(change(given), machine, reading.place(files.JOIN))
     validate_join(found, reading.place(files.JOIN), runs=runs, exists=exists)
@@ -251,7 +251,7 @@ def read_reset(
     runs: bool,
 ) -> ResetConfiguration:
     """Decode, default and check. What is wrong stays in the reading."""
-    given = reading.decode(files.RESET, node_fields.RESET.decode) or ResetConfiguration()
+    given = reading.decode(files.RESET, node_types.RESET.decode) or ResetConfiguration()
     found = reset_defaults(change(given), machine, reading.place(files.RESET))
     validate_reset(found, reading.place(files.RESET), runs=runs)
     return found
@@ -261,7 +261,7 @@ def read_upgrade(
     reading: Reading, *, change: Callable[[UpgradeConfiguration], UpgradeConfiguration] = lambda given: given
 ) -> UpgradeConfiguration:
     """Decode, default and check. What is wrong stays in the reading."""
-    found = change(reading.decode(files.UPGRADE, node_fields.UPGRADE.decode) or UpgradeConfiguration())
+    found = change(reading.decode(files.UPGRADE, node_types.UPGRADE.decode) or UpgradeConfiguration())
     validate_upgrade(found, reading.place(files.UPGRADE))
     return found
 

@@ -1,147 +1,174 @@
 """The kinds of the commands that work on a machine of an existing cluster: join, reset, upgrade (spec/kubeadm.md 3.5, 3.6).
 
-As in `types`: internal form, every default filled in after loading, frozen.
+As in `types`: internal form, an attribute is one row, every default filled in after loading, frozen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from kubewright.apis.kubeadm.types import LocalAPIEndpoint, NodeRegistration, Timeouts
-from kubewright.base.records import dataclass
+from kubewright.apis.kubeadm.types import (
+    CHECKS,
+    DRY_RUN,
+    ENDPOINT,
+    FOUND_SOCKET,
+    NODE,
+    PATCHED,
+    PATCHES,
+    PULL_POLICY,
+    SERIAL_PULLS,
+    SKIPPED,
+    TEXTS,
+    V1BETA4,
+    WAITS,
+    LocalAPIEndpoint,
+    NodeRegistration,
+    Patches,
+    Timeouts,
+)
+from kubewright.apis.scalars import FLAG, INT64, SECRET, TEXT
+from kubewright.apis.schema import Pointer, Struct, member, struct
+
+_SWITCH: Final = Pointer(FLAG)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class BootstrapTokenDiscovery:
     """Find and trust a cluster by a bootstrap token. `ca_cert_hashes` are pins of the form `sha256:HEX`."""
 
-    token: str = ""
-    api_server_endpoint: str = ""
-    """`host:port`."""
-    ca_cert_hashes: Sequence[str] = ()
-    unsafe_skip_ca_verification: bool = False
+    token: str = member(SECRET, "the token, `id.secret`", default="", keep=True)
+    api_server_endpoint: str = member(TEXT, "host:port of an API server of the cluster", default="")
+    ca_cert_hashes: Sequence[str] = member(TEXTS, "pins of the cluster's CA, sha256:HEX", default=())
+    unsafe_skip_ca_verification: bool = member(FLAG, "trust the cluster without pins", default=False, name="unsafeSkipCAVerification")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class FileDiscovery:
     """Find and trust a cluster by a kubeconfig: a path, or an https URL."""
 
-    kube_config_path: str = ""
+    kube_config_path: str = member(TEXT, "path or https URL of a kubeconfig", default="", keep=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class Discovery:
     """Exactly one of the first two is set after loading. `tls_bootstrap_token` is then set too, unless the file holds the credential."""
 
-    bootstrap_token: BootstrapTokenDiscovery | None = None
-    file: FileDiscovery | None = None
-    tls_bootstrap_token: str = ""
+    bootstrap_token: BootstrapTokenDiscovery | None = member(
+        Pointer(Struct(BootstrapTokenDiscovery)), "find the cluster by a token", default=None
+    )
+    file: FileDiscovery | None = member(Pointer(Struct(FileDiscovery)), "find the cluster by a kubeconfig", default=None)
+    tls_bootstrap_token: str = member(
+        SECRET,
+        "token that the kubelet gets its certificate with; empty: the one of bootstrapToken",
+        default="",
+        explained="bootstrapToken.token",
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class JoinControlPlane:
     """What a further control plane needs beside a worker."""
 
-    local_api_endpoint: LocalAPIEndpoint = LocalAPIEndpoint()
-    certificate_key: str = ""
+    local_api_endpoint: LocalAPIEndpoint = member(Struct(LocalAPIEndpoint), ENDPOINT, default=LocalAPIEndpoint(), name="localAPIEndpoint")
+    certificate_key: str = member(SECRET, "key that the uploaded certificates were sealed with", default="")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class JoinConfiguration:
     """What `join` does on this machine. `control_plane` None means a worker."""
 
-    dry_run: bool = False
-    node_registration: NodeRegistration = NodeRegistration()
-    ca_cert_path: str = "/etc/kubernetes/pki/ca.crt"
-    discovery: Discovery = Discovery()
-    control_plane: JoinControlPlane | None = None
-    skip_phases: Sequence[str] = ()
-    patches_directory: str = ""
-    timeouts: Timeouts = Timeouts()
+    dry_run: bool = member(FLAG, DRY_RUN, default=False, since=V1BETA4)
+    node_registration: NodeRegistration = member(Struct(NodeRegistration), NODE, default=NodeRegistration())
+    ca_cert_path: str = member(TEXT, "where the cluster's CA is written", default="/etc/kubernetes/pki/ca.crt")
+    discovery: Discovery = member(Struct(Discovery), "how the cluster is found and trusted", default=Discovery(), keep=True)
+    control_plane: JoinControlPlane | None = member(
+        Pointer(Struct(JoinControlPlane)), "given: this machine becomes a further control plane", default=None
+    )
+    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
+    patches_directory: str = member(PATCHES, PATCHED, default="", name="patches")
+    timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts(), since=V1BETA4)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class ResetConfiguration:
     """What `reset` does on this machine."""
 
-    cleanup_tmp_dir: bool = False
-    certificates_dir: str = "/etc/kubernetes/pki"
-    cri_socket: str = ""
-    dry_run: bool = False
-    force: bool = False
-    ignore_preflight_errors: Sequence[str] = ()
-    skip_phases: Sequence[str] = ()
-    unmount_flags: Sequence[str] = ()
-    timeouts: Timeouts = Timeouts()
+    cleanup_tmp_dir: bool = member(FLAG, "also empty the directory of backups and dry runs", default=False)
+    certificates_dir: str = member(TEXT, "directory of certificates that is emptied", default="/etc/kubernetes/pki")
+    cri_socket: str = member(TEXT, "socket of the container runtime; empty: the one that is found", default="", explained=FOUND_SOCKET)
+    dry_run: bool = member(FLAG, DRY_RUN, default=False)
+    force: bool = member(FLAG, "do not ask", default=False)
+    ignore_preflight_errors: Sequence[str] = member(TEXTS, CHECKS, default=())
+    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
+    unmount_flags: Sequence[str] = member(TEXTS, "flags of unmount: MNT_FORCE, MNT_DETACH, MNT_EXPIRE, UMOUNT_NOFOLLOW", default=())
+    timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patches:
-    """Where patches are."""
+@struct
+class _VersionChoice:
+    kubernetes_version: str = member(TEXT, "version to go to, or a label", default="")
+    allow_experimental_upgrades: bool | None = member(_SWITCH, "allow alpha, beta and release candidate versions", default=None)
+    allow_rc_upgrades: bool | None = member(_SWITCH, "allow release candidates", default=None, name="allowRCUpgrades")
+    print_config: bool | None = member(_SWITCH, "print the configuration that the upgrade uses", default=None)
 
-    directory: str = ""
+
+@struct
+class _Upgrade:
+    dry_run: bool | None = member(_SWITCH, DRY_RUN, default=None)
+    etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd where it runs as a static pod", default=True)
+    ignore_preflight_errors: Sequence[str] = member(TEXTS, CHECKS, default=())
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpgradeApply:
+@struct
+class _Phases:
+    certificate_renewal: bool = member(_SWITCH, "renew the certificates of the components that are upgraded", default=True)
+    patches: Patches | None = member(
+        Pointer(Struct(Patches)), "directory of patches for what is written; its path must be absolute here", default=None
+    )
+    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
+    image_pull_policy: str = member(TEXT, PULL_POLICY, default="IfNotPresent")
+    image_pull_serial: bool = member(_SWITCH, SERIAL_PULLS, default=True)
+
+
+@struct
+class UpgradeApply(_Phases, _Upgrade, _VersionChoice):
     """What `upgrade apply` does. Of the switches, None means that the file leaves the decision to the flag."""
 
-    kubernetes_version: str = ""
-    allow_experimental_upgrades: bool | None = None
-    allow_rc_upgrades: bool | None = None
-    certificate_renewal: bool = True
-    dry_run: bool | None = None
-    etcd_upgrade: bool = True
-    force_upgrade: bool | None = None
-    ignore_preflight_errors: Sequence[str] = ()
-    patches: Patches | None = None
-    print_config: bool | None = None
-    skip_phases: Sequence[str] = ()
-    image_pull_policy: str = "IfNotPresent"
-    image_pull_serial: bool = True
+    force_upgrade: bool | None = member(_SWITCH, "go on although checks fail", default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpgradeNode:
+@struct
+class UpgradeNode(_Phases, _Upgrade):
     """What `upgrade node` does."""
 
-    certificate_renewal: bool = True
-    dry_run: bool | None = None
-    etcd_upgrade: bool = True
-    ignore_preflight_errors: Sequence[str] = ()
-    skip_phases: Sequence[str] = ()
-    patches: Patches | None = None
-    image_pull_policy: str = "IfNotPresent"
-    image_pull_serial: bool = True
 
-
-@dataclass(frozen=True, kw_only=True)
-class UpgradePlan:
+@struct
+class UpgradePlan(_Upgrade, _VersionChoice):
     """What `upgrade plan` shows."""
 
-    kubernetes_version: str = ""
-    allow_experimental_upgrades: bool | None = None
-    allow_rc_upgrades: bool | None = None
-    dry_run: bool | None = None
-    etcd_upgrade: bool = True
-    ignore_preflight_errors: Sequence[str] = ()
-    print_config: bool | None = None
+    etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd where it runs as a static pod", default=True, since="v1beta4, Kubernetes 1.33")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class UpgradeDiff:
     """What `upgrade diff` shows."""
 
-    kubernetes_version: str = ""
-    context_lines: int = 0
+    kubernetes_version: str = member(TEXT, "version to go to, or a label", default="")
+    context_lines: int = member(INT64, "lines around each difference", default=0)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class UpgradeConfiguration:
     """What the four upgrade commands do."""
 
-    apply: UpgradeApply = UpgradeApply()
-    diff: UpgradeDiff = UpgradeDiff()
-    node: UpgradeNode = UpgradeNode()
-    plan: UpgradePlan = UpgradePlan()
-    timeouts: Timeouts = Timeouts()
+    apply: UpgradeApply = member(Struct(UpgradeApply), "what `upgrade apply` does", default=UpgradeApply())
+    diff: UpgradeDiff = member(Struct(UpgradeDiff), "what `upgrade diff` shows", default=UpgradeDiff())
+    node: UpgradeNode = member(Struct(UpgradeNode), "what `upgrade node` does", default=UpgradeNode())
+    plan: UpgradePlan = member(Struct(UpgradePlan), "what `upgrade plan` shows", default=UpgradePlan())
+    timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts())
+
+
+JOIN: Final = Struct(JoinConfiguration)
+RESET: Final = Struct(ResetConfiguration)
+UPGRADE: Final = Struct(UpgradeConfiguration)

@@ -1,13 +1,18 @@
-"""kubeadm's configuration kinds in their internal form: what all phases and renderers read.
+"""kubeadm's configuration kinds in their internal form: what all phases and renderers read, and the table that documents are read by.
 
-The shape is v1beta4's (spec/kubeadm.md 3.2 to 3.8). After loading, every default is filled in: a `None` means what the field's comment says.
+The shape is v1beta4's (spec/kubeadm.md 3.2 to 3.8). An attribute is one row: its name, kind and default, what it means, and since when it exists;
+documents, explanations and v1beta3 are made of these rows. After loading, every default is filled in: a `None` means what the comment says.
 Values are frozen; an altered copy is made with `base.records.replace`. They are never written back to a cluster: the codec renders documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from kubewright.apis.embedded import ENV_SOURCE, TAINT
+from kubewright.apis.scalars import FLAG, INT32, MOMENT, SECRET, SPAN, TEXT, TOKEN
+from kubewright.apis.schema import List, Map, Normalised, Only, Pointer, Struct, member, struct
 from kubewright.base.durations import HOUR, MINUTE, Duration
 from kubewright.base.records import dataclass, field
 
@@ -16,198 +21,288 @@ CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 DEFAULT_CERTIFICATE_VALIDITY = Duration(8760 * HOUR)
 DEFAULT_CA_VALIDITY = Duration(87600 * HOUR)
 
+V1BETA4: Final = "v1beta4 (Kubernetes 1.31)"
+"""Since when most fields exist that v1beta3 lacks (spec/kubeadm.md 3.12)."""
+TEXTS: Final = List(TEXT)
+_PERIOD: Final = Pointer(SPAN)
 
-@dataclass(frozen=True, kw_only=True)
+# Said of fields of several kinds.
+CHECKS: Final = "names of preflight checks whose errors become warnings; `all` for all of them"
+SKIPPED: Final = "phases that are left out, as `group/phase`"
+DRY_RUN: Final = "show what would be done and change nothing"
+PULL_POLICY: Final = "when images are pulled before the work begins: Always, IfNotPresent or Never"
+SERIAL_PULLS: Final = "pull images one after the other"
+WAITS: Final = "how long each kind of wait may take"
+NODE: Final = "how this machine becomes a Node"
+ENDPOINT: Final = "where this machine's API server is reached"
+PATCHED: Final = "directory of patches for the static pods and files that are written"
+FOUND_SOCKET: Final = "the socket that is found, else containerd's"
+_REPOSITORY: Final = "where this image comes from; empty: the cluster's imageRepository"
+_TAG: Final = "tag of the image; empty: the one that goes with the Kubernetes version"
+
+
+@struct
 class Arg:
     """One extra argument of a component, without leading dashes. The same name may be given several times."""
 
-    name: str = ""
-    value: str = ""
+    name: str = member(TEXT, "name of the flag, without leading dashes", default="", keep=True, since=V1BETA4)
+    value: str = member(TEXT, "its value", default="", keep=True, since=V1BETA4)
 
 
-@dataclass(frozen=True, kw_only=True)
+class _Arguments(List):
+    expected = "a list of name and value (v1beta3 had a map)"
+
+
+ARGUMENTS: Final = _Arguments(Struct(Arg))
+
+
+@struct
 class HostPathMount:
     """A directory or file of the host that is mounted into a static pod."""
 
-    name: str = ""
-    host_path: str = ""
-    mount_path: str = ""
-    read_only: bool = False
-    path_type: str = ""
+    name: str = member(TEXT, "name of the volume in the pod", default="", keep=True)
+    host_path: str = member(TEXT, "path on the host", default="", keep=True)
+    mount_path: str = member(TEXT, "path in the container", default="", keep=True)
+    read_only: bool = member(FLAG, "mount it for reading only", default=False)
+    path_type: str = member(TEXT, "what must be there, as in a Pod's hostPath volume", default="")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class EnvVar:
     """A core/v1 EnvVar. `value_from` is the raw map, with fieldRef.apiVersion defaulted to v1."""
 
-    name: str = ""
-    value: str = ""
-    value_from: Mapping[str, object] | None = None
+    name: str = member(TEXT, "name of the variable", default="", keep=True)
+    value: str = member(TEXT, "its value", default="")
+    value_from: Mapping[str, object] | None = member(
+        Pointer(Normalised(ENV_SOURCE)), "where its value comes from, as in a Pod", default=None
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+_ENVIRONMENT: Final = List(Struct(EnvVar))
+
+
+@struct
 class ControlPlaneComponent:
     """What may be set for kube-controller-manager and kube-scheduler."""
 
-    extra_args: Sequence[Arg] = ()
-    extra_volumes: Sequence[HostPathMount] = ()
-    extra_envs: Sequence[EnvVar] = ()
+    extra_args: Sequence[Arg] = member(ARGUMENTS, "further flags; they win over those that are written by default", default=())
+    extra_volumes: Sequence[HostPathMount] = member(
+        List(Struct(HostPathMount)), "directories and files of the host that are mounted into the static pod", default=()
+    )
+    extra_envs: Sequence[EnvVar] = member(
+        _ENVIRONMENT, "environment variables of the container; they win over the proxy variables", default=(), since=V1BETA4
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class APIServer(ControlPlaneComponent):
     """What may be set for kube-apiserver."""
 
-    cert_sans: Sequence[str] = ()
+    cert_sans: Sequence[str] = member(TEXTS, "further names and addresses in the API server's certificate", default=(), name="certSANs")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class LocalEtcd:
     """An etcd member as a static pod of this machine."""
 
-    image_repository: str = ""
-    image_tag: str = ""
-    data_dir: str = "/var/lib/etcd"
-    extra_args: Sequence[Arg] = ()
-    extra_envs: Sequence[EnvVar] = ()
-    server_cert_sans: Sequence[str] = ()
-    peer_cert_sans: Sequence[str] = ()
+    image_repository: str = member(TEXT, _REPOSITORY, default="")
+    image_tag: str = member(TEXT, _TAG, default="")
+    data_dir: str = member(TEXT, "directory of etcd's data", default="/var/lib/etcd", keep=True)
+    extra_args: Sequence[Arg] = member(ARGUMENTS, "further flags of etcd", default=())
+    extra_envs: Sequence[EnvVar] = member(_ENVIRONMENT, "environment variables of etcd", default=(), since=V1BETA4)
+    server_cert_sans: Sequence[str] = member(
+        TEXTS, "further names and addresses in the server certificate", default=(), name="serverCertSANs"
+    )
+    peer_cert_sans: Sequence[str] = member(TEXTS, "further names and addresses in the peer certificate", default=(), name="peerCertSANs")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class ExternalEtcd:
     """An etcd cluster that somebody else runs."""
 
-    endpoints: Sequence[str] = ()
-    http_endpoints: Sequence[str] = ()
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    endpoints: Sequence[str] = member(TEXTS, "URLs of the members", default=(), keep=True)
+    http_endpoints: Sequence[str] = member(
+        TEXTS,
+        "URLs for health and metrics, where they are others than endpoints",
+        default=(),
+        since="v1beta4, Kubernetes 1.35",
+        explained="the endpoints",
+    )
+    ca_file: str = member(TEXT, "CA of the members", default="", keep=True)
+    cert_file: str = member(TEXT, "client certificate of the API server", default="", keep=True)
+    key_file: str = member(TEXT, "its key", default="", keep=True)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class Etcd:
     """Exactly one of the two is set after loading."""
 
-    local: LocalEtcd | None = None
-    external: ExternalEtcd | None = None
+    local: LocalEtcd | None = member(
+        Pointer(Struct(LocalEtcd)), "etcd as a static pod of each control plane", default=None, explained="given, unless external is"
+    )
+    external: ExternalEtcd | None = member(Pointer(Struct(ExternalEtcd)), "etcd that somebody else runs", default=None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class Networking:
     """Subnets as written: one CIDR, or two of different families joined by a comma."""
 
-    service_subnet: str = "10.96.0.0/12"
-    pod_subnet: str = ""
-    dns_domain: str = "cluster.local"
+    service_subnet: str = member(
+        TEXT, "range of service addresses: one CIDR, or two of different families joined by a comma", default="10.96.0.0/12"
+    )
+    pod_subnet: str = member(TEXT, "range of pod addresses, likewise; empty: nodes get no ranges", default="")
+    dns_domain: str = member(TEXT, "DNS domain of services", default="cluster.local")
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class DNS:
     """The CoreDNS add-on."""
 
-    image_repository: str = ""
-    image_tag: str = ""
-    disabled: bool = False
+    image_repository: str = member(TEXT, _REPOSITORY, default="")
+    image_tag: str = member(TEXT, _TAG, default="")
+    disabled: bool = member(FLAG, "do not install CoreDNS", default=False, since=V1BETA4)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class Proxy:
     """The kube-proxy add-on."""
 
-    disabled: bool = False
+    disabled: bool = member(FLAG, "do not install kube-proxy", default=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class ClusterConfiguration:
-    """What is the same on all machines of a cluster."""
+    """What is the same on all machines of a cluster.
 
-    kubernetes_version: str = ""
-    """`vX.Y.Z` after loading."""
-    cluster_name: str = "kubernetes"
-    control_plane_endpoint: str = ""
-    """`host:port` after loading, or empty."""
-    certificates_dir: str = "/etc/kubernetes/pki"
-    image_repository: str = "registry.k8s.io"
+    `kubernetes_version` is `vX.Y.Z` after loading, `control_plane_endpoint` is `host:port` or empty. `ci_kubernetes_version` is `ci/VERSION` of a CI
+    build, which is what kubeadm-config stores, and `ci_image_repository` is where its control plane images come from; else they are empty.
+    """
+
+    etcd: Etcd = member(Struct(Etcd), "etcd as a static pod (local), or one that somebody else runs (external)", default=Etcd())
+    networking: Networking = member(Struct(Networking), "ranges of addresses, and the DNS domain", default=Networking())
+    kubernetes_version: str = member(TEXT, "version of the control plane, or a label such as stable-1", default="", explained="stable-1")
+    control_plane_endpoint: str = member(
+        TEXT, "stable address of the control plane, host or host:port; needed for more than one", default=""
+    )
+    api_server: APIServer = member(Struct(APIServer), "what may be set for kube-apiserver", default=APIServer())
+    controller_manager: ControlPlaneComponent = member(
+        Struct(ControlPlaneComponent), "what may be set for kube-controller-manager", default=ControlPlaneComponent()
+    )
+    scheduler: ControlPlaneComponent = member(
+        Struct(ControlPlaneComponent), "what may be set for kube-scheduler", default=ControlPlaneComponent()
+    )
+    dns: DNS = member(Struct(DNS), "the CoreDNS add-on", default=DNS())
+    proxy: Proxy = member(Struct(Proxy), "the kube-proxy add-on", default=Proxy(), since=V1BETA4)
+    certificates_dir: str = member(TEXT, "directory of the certificates and keys", default="/etc/kubernetes/pki")
+    image_repository: str = member(TEXT, "where the images come from", default="registry.k8s.io")
+    feature_gates: Mapping[str, bool] = member(Map(FLAG), "feature gates of kubeadm", default_factory=dict)
+    cluster_name: str = member(TEXT, "name of the cluster in kubeconfig files", default="kubernetes")
+    encryption_algorithm: str = member(
+        TEXT, "algorithm of keys: RSA-2048, RSA-3072, RSA-4096, ECDSA-P256, ECDSA-P384", default="RSA-2048", since=V1BETA4
+    )
+    certificate_validity_period: Duration = member(
+        _PERIOD, "how long certificates are valid that are not authorities", default=DEFAULT_CERTIFICATE_VALIDITY, since=V1BETA4
+    )
+    ca_certificate_validity_period: Duration = member(
+        _PERIOD, "how long the certificates of authorities are valid", default=DEFAULT_CA_VALIDITY, since=V1BETA4
+    )
     ci_image_repository: str = ""
-    """Where control plane images of a `ci/` version come from; else empty."""
     ci_kubernetes_version: str = ""
-    """`ci/VERSION` of a CI build, which is what kubeadm-config stores; else empty."""
-    feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    encryption_algorithm: str = "RSA-2048"
-    certificate_validity_period: Duration = DEFAULT_CERTIFICATE_VALIDITY
-    ca_certificate_validity_period: Duration = DEFAULT_CA_VALIDITY
-    networking: Networking = Networking()
-    api_server: APIServer = APIServer()
-    controller_manager: ControlPlaneComponent = ControlPlaneComponent()
-    scheduler: ControlPlaneComponent = ControlPlaneComponent()
-    etcd: Etcd = Etcd()
-    dns: DNS = DNS()
-    proxy: Proxy = Proxy()
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class BootstrapToken:
     """A bootstrap token as configured. `token` is `id.secret`; `ttl` 0 or None means that it does not expire.
 
     `made_up` says that nobody chose the token: another one of the same rights does as well.
     """
 
-    token: str = ""
-    description: str = ""
-    ttl: Duration | None = None
-    expires: str = ""
-    usages: Sequence[str] = ("signing", "authentication")
-    groups: Sequence[str] = (DEFAULT_GROUP,)
+    token: str = member(TOKEN, "the token, `id.secret`; empty: made at random", default="", keep=True, explained="random")
+    description: str = member(TEXT, "why the token exists, for people", default="")
+    ttl: Duration | None = member(
+        _PERIOD, "how long the token lives; 0s for ever; excludes expires", default=None, explained="24h0m0s, unless expires is set"
+    )
+    expires: str = member(MOMENT, "when the token ends, in RFC 3339; excludes ttl", default="")
+    usages: Sequence[str] = member(TEXTS, "what the token is good for: signing, authentication", default=("signing", "authentication"))
+    groups: Sequence[str] = member(
+        TEXTS, "groups of whoever authenticates with it; they begin with system:bootstrappers:", default=(DEFAULT_GROUP,)
+    )
     made_up: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class NodeRegistration:
     """How this machine becomes a Node. `taints` None means the default of its role."""
 
-    name: str = ""
-    cri_socket: str = ""
-    taints: Sequence[Mapping[str, object]] | None = None
-    kubelet_extra_args: Sequence[Arg] = ()
-    ignore_preflight_errors: Sequence[str] = ()
-    image_pull_policy: str = "IfNotPresent"
-    image_pull_serial: bool = True
+    name: str = member(TEXT, "name of the Node; empty: the host's name, in lower case", default="", explained="the host's name")
+    cri_socket: str = member(TEXT, "socket of the container runtime; empty: the one that is found", default="", explained=FOUND_SOCKET)
+    taints: Sequence[Mapping[str, object]] | None = member(
+        List(Normalised(TAINT)), "taints of the Node; null: those of its role, []: none", default=None, keep=True
+    )
+    kubelet_extra_args: Sequence[Arg] = member(ARGUMENTS, "further flags of the kubelet", default=())
+    ignore_preflight_errors: Sequence[str] = member(TEXTS, CHECKS, default=())
+    image_pull_policy: str = member(TEXT, PULL_POLICY, default="IfNotPresent")
+    image_pull_serial: bool = member(Pointer(FLAG), SERIAL_PULLS, default=True, since=V1BETA4)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class LocalAPIEndpoint:
     """Where this machine's API server is reached."""
 
-    advertise_address: str = ""
-    bind_port: int = 6443
+    advertise_address: str = member(
+        TEXT,
+        "IP address that others reach this API server by; empty: that of the default route",
+        default="",
+        explained="the address of the default route",
+    )
+    bind_port: int = member(INT32, "port of this API server", default=6443)
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
 class Timeouts:
     """How long each kind of wait may take."""
 
-    control_plane_component_health_check: Duration = Duration(4 * MINUTE)
-    kubelet_health_check: Duration = Duration(4 * MINUTE)
-    kubernetes_api_call: Duration = Duration(1 * MINUTE)
-    etcd_api_call: Duration = Duration(2 * MINUTE)
-    tls_bootstrap: Duration = Duration(5 * MINUTE)
-    discovery: Duration = Duration(5 * MINUTE)
-    upgrade_manifests: Duration = Duration(5 * MINUTE)
+    control_plane_component_health_check: Duration = member(
+        _PERIOD, "wait for a component of the control plane to be healthy", default=Duration(4 * MINUTE)
+    )
+    kubelet_health_check: Duration = member(_PERIOD, "wait for the kubelet to be healthy", default=Duration(4 * MINUTE))
+    kubernetes_api_call: Duration = member(
+        _PERIOD, "go on trying a request to the Kubernetes API", default=Duration(1 * MINUTE), name="kubernetesAPICall"
+    )
+    etcd_api_call: Duration = member(_PERIOD, "go on trying a request to etcd", default=Duration(2 * MINUTE), name="etcdAPICall")
+    tls_bootstrap: Duration = member(_PERIOD, "wait for the kubelet to get its client certificate", default=Duration(5 * MINUTE))
+    discovery: Duration = member(_PERIOD, "wait for the cluster's information while joining", default=Duration(5 * MINUTE))
+    upgrade_manifests: Duration = member(_PERIOD, "wait for a static pod to be upgraded", default=Duration(5 * MINUTE))
 
 
-@dataclass(frozen=True, kw_only=True)
+@struct
+class Patches:
+    """Where patches are."""
+
+    directory: str = member(TEXT, "the directory", default="")
+
+
+PATCHES: Final = Only(Struct(Patches))
+
+
+@struct
 class InitConfiguration:
     """What `init` does on this machine; never stored in the cluster."""
 
-    bootstrap_tokens: Sequence[BootstrapToken] = ()
-    dry_run: bool = False
-    node_registration: NodeRegistration = NodeRegistration()
-    local_api_endpoint: LocalAPIEndpoint = LocalAPIEndpoint()
-    certificate_key: str = ""
-    skip_phases: Sequence[str] = ()
-    patches_directory: str = ""
-    timeouts: Timeouts = Timeouts()
+    bootstrap_tokens: Sequence[BootstrapToken] = member(
+        List(Struct(BootstrapToken)), "tokens that other machines join with", default=(), explained="one random token"
+    )
+    dry_run: bool = member(FLAG, DRY_RUN, default=False, since=V1BETA4)
+    node_registration: NodeRegistration = member(Struct(NodeRegistration), NODE, default=NodeRegistration())
+    local_api_endpoint: LocalAPIEndpoint = member(Struct(LocalAPIEndpoint), ENDPOINT, default=LocalAPIEndpoint(), name="localAPIEndpoint")
+    certificate_key: str = member(SECRET, "key that seals the uploaded certificates: 32 bytes in hexadecimal digits", default="")
+    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
+    patches_directory: str = member(PATCHES, PATCHED, default="", name="patches")
+    timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts(), since=V1BETA4)
+
+
+CLUSTER: Final = Struct(ClusterConfiguration)
+INIT: Final = Struct(InitConfiguration)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubewright.apis.findings import Place
-from kubewright.apis.kubeadm import fields, node_fields, types
+from kubewright.apis.kubeadm import types
 from kubewright.apis.kubeadm.node_types import Discovery, JoinConfiguration
 from kubewright.apis.kubeadm.types import APIServer, Arg, ClusterConfiguration, InitConfiguration
 from kubewright.apis.scalars import SPAN, TEXT, Kind
-from kubewright.apis.schema import Field, List, Map, Pointer, Struct
+from kubewright.apis.schema import Map, Pointer, Struct, member, members, struct
 from kubewright.base.durations import MINUTE, Duration
-from kubewright.base.records import dataclass, replace, shallow
+from kubewright.base.records import replace, shallow
 
 VERSION: Final = "v1beta3"
 COMPONENT_TIMEOUT: Final = Duration(4 * MINUTE)
@@ -34,60 +34,43 @@ class _Arguments(Kind):
         return tuple(Arg(name=name, value=found[name]) for name in sorted(found))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _TimedAPIServer(APIServer):
-    timeout_for_control_plane: Duration = Duration(0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _TimedDiscovery(Discovery):
-    timeout: Duration | None = None
-
-
 _ARGUMENTS: Final = _Arguments()
 _PERIOD: Final = Pointer(SPAN)
-_NEW: Final[Mapping[type, set[str]]] = {
-    types.ClusterConfiguration: {"proxy", "encryptionAlgorithm", "certificateValidityPeriod", "caCertificateValidityPeriod"},
-    types.ControlPlaneComponent: {"extraEnvs"},
-    types.LocalEtcd: {"extraEnvs"},
-    types.ExternalEtcd: {"httpEndpoints"},
-    types.DNS: {"disabled"},
-    types.NodeRegistration: {"imagePullSerial"},
-    types.InitConfiguration: {"dryRun", "timeouts"},
-    JoinConfiguration: {"dryRun", "timeouts"},
-}
-"""What v1beta4 added, by the struct that holds it."""
 
 
-def _older(struct: Struct[Any], **changed: Kind) -> Struct[Any]:
+@struct
+class _TimedAPIServer(APIServer):
+    timeout_for_control_plane: Duration = member(_PERIOD, "wait for a component of the control plane to be healthy", default=Duration(0))
+
+
+@struct
+class _TimedDiscovery(Discovery):
+    timeout: Duration | None = member(_PERIOD, "wait for the cluster's information while joining", default=None)
+
+
+def _older(make: type, **changed: Kind) -> Struct[Any]:
     """Return a struct as v1beta3 had it: without what was added, and with other kinds of some fields."""
-    added = _NEW.get(struct.make, set())
-    kept = (field for field in struct.fields if field.name not in added)
-    return Struct(struct.make, [Field(field.name, changed.get(field.name, field.kind), field.attribute, field.keep) for field in kept])
+    kept = [field for field in members(make) if not field.since]
+    return Struct(make, [replace(field, kind=changed.get(field.name, field.kind)) for field in kept])
 
 
-_COMPONENT: Final = _older(fields.CONTROL_PLANE_COMPONENT, extraArgs=_ARGUMENTS)
-_API_SERVER: Final = Struct(
-    _TimedAPIServer,
-    (*_COMPONENT.fields, Field("certSANs", List(TEXT), "cert_sans"), Field("timeoutForControlPlane", _PERIOD)),
-)
+_COMPONENT: Final = _older(types.ControlPlaneComponent, extraArgs=_ARGUMENTS)
 _ETCD: Final = _older(
-    fields.ETCD,
-    local=Pointer(_older(fields.LOCAL_ETCD, extraArgs=_ARGUMENTS)),
-    external=Pointer(_older(fields.EXTERNAL_ETCD)),
+    types.Etcd,
+    local=Pointer(_older(types.LocalEtcd, extraArgs=_ARGUMENTS)),
+    external=Pointer(_older(types.ExternalEtcd)),
 )
 CLUSTER: Final = _older(
-    fields.CLUSTER,
+    ClusterConfiguration,
     etcd=_ETCD,
-    apiServer=_API_SERVER,
+    apiServer=_older(_TimedAPIServer, extraArgs=_ARGUMENTS),
     controllerManager=_COMPONENT,
     scheduler=_COMPONENT,
-    dns=_older(fields.DNS),
+    dns=_older(types.DNS),
 )
-_NODE_REGISTRATION: Final = _older(fields.NODE_REGISTRATION, kubeletExtraArgs=_ARGUMENTS)
-INIT: Final = _older(fields.INIT, nodeRegistration=_NODE_REGISTRATION)
-_DISCOVERY: Final = Struct(_TimedDiscovery, (*node_fields.DISCOVERY_FIELDS, Field("timeout", _PERIOD)))
-JOIN: Final = _older(node_fields.JOIN, nodeRegistration=_NODE_REGISTRATION, discovery=_DISCOVERY)
+_NODE_REGISTRATION: Final = _older(types.NodeRegistration, kubeletExtraArgs=_ARGUMENTS)
+INIT: Final = _older(InitConfiguration, nodeRegistration=_NODE_REGISTRATION)
+JOIN: Final = _older(JoinConfiguration, nodeRegistration=_NODE_REGISTRATION, discovery=Struct(_TimedDiscovery))
 
 
 def decode_init(value: object, at: Place) -> InitConfiguration:

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from kubewright.apis.kubeadm import rules
 from kubewright.apis.kubeadm.loading import LoadedKind, load_upgrade
-from kubewright.apis.kubeadm.node_types import Patches, UpgradeConfiguration
+from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
+from kubewright.apis.kubeadm.types import Patches
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field, replace
 from kubewright.base.yaml import Document
