@@ -1,7 +1,7 @@
 """The kubeadm.k8s.io configuration kinds: internal form, defaults, validation, codec.
 
-`load_init` is the one way from documents and flags to a configuration. The names below are imported when they are first used, so that
-importing `types` stays cheap.
+`load_init` is the one way from documents and flags to a machine's configuration, `load_cluster` where no machine is asked. The names
+below are imported when they are first used, so that importing `types` stays cheap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.codec import cluster_document, init_document, join_document, reset_document, upgrade_document
-    from kubewright.apis.kubeadm.loading import Loaded, LoadedKind, load_init, load_join, load_reset, load_upgrade
+    from kubewright.apis.kubeadm.loading import (
+        Loaded,
+        LoadedCluster,
+        LoadedKind,
+        load_cluster,
+        load_init,
+        load_join,
+        load_reset,
+        load_upgrade,
+    )
     from kubewright.apis.kubeadm.overrides import InitOverrides
     from kubewright.apis.kubeadm.versions import component_image, images
     from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "InitOverrides": "overrides",
     "Loaded": "loading",
+    "LoadedCluster": "loading",
     "LoadedKind": "loading",
     "WholeFile": "whole_files",
     "cluster_document": "codec",
@@ -26,6 +36,7 @@ _MODULES = {
     "images": "versions",
     "init_document": "codec",
     "join_document": "codec",
+    "load_cluster": "loading",
     "load_init": "loading",
     "load_join": "loading",
     "load_reset": "loading",
@@ -38,6 +49,7 @@ _MODULES = {
 __all__ = [
     "InitOverrides",
     "Loaded",
+    "LoadedCluster",
     "LoadedKind",
     "WholeFile",
     "cluster_document",
@@ -45,6 +57,7 @@ __all__ = [
     "images",
     "init_document",
     "join_document",
+    "load_cluster",
     "load_init",
     "load_join",
     "load_reset",

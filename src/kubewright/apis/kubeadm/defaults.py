@@ -33,6 +33,7 @@ from kubewright.base.durations import HOUR, Duration
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
+from kubewright.base.versions import OWN
 
 TOKEN_TTL: Final = Duration(24 * HOUR)
 TOKEN_USAGES: Final = ("signing", "authentication")
@@ -47,19 +48,25 @@ _FAIR: Final = 256 - 256 % len(_ALPHABET)
 class Machine:
     """What defaulting has to know about a machine.
 
-    `look` tells about it; it is called at most once, and only if something was left open. `allow_loopback`: a loopback advertise address is
-    meant as it is. `detect_cri`: an unset socket is looked for among those that exist; else it is containerd's.
+    `look` tells about it; it is called at most once, and only if something was left open. None: no machine is asked, so its name and its
+    address stay open, and an open version is our own. `allow_loopback`: a loopback advertise address is meant as it is. `detect_cri`: an
+    unset socket is looked for among those that exist; else it is containerd's.
     """
 
-    look: Callable[[], Detected]
+    look: Callable[[], Detected] | None
     random: Random
     allow_loopback: bool = False
     detect_cri: bool = True
 
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a machine to ask."""
+        return self.look is not None
+
     @cached_property
     def detected(self) -> Detected:
         """What the machine tells."""
-        return self.look()
+        return Detected(host_name="", version_labels={versions.DEFAULT_LABEL: str(OWN)}) if self.look is None else self.look()
 
 
 def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitConfiguration:
@@ -129,10 +136,12 @@ def _advertise_address(given: str, machine: Machine, at: Place) -> str:
     address = formats.address(given) if given else None
     if given and address is None:
         return given  # validation says so
-    if address is not None and address.is_loopback and not machine.allow_loopback:
+    if address is not None and address.is_loopback and not machine.allow_loopback and machine.is_known:
         return _from_loopback(given, machine.detected, at)
     if address is not None and not address.is_unspecified:
         return str(address)
+    if not machine.is_known:
+        return given
     return _from_default_route(machine.detected, prefer_six=address is not None and address.version == 6, at=at)
 
 

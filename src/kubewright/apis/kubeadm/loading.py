@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents as files
 from kubewright.apis.kubeadm import node_types, types, v1beta3
-from kubewright.apis.kubeadm.defaults import Machine, cluster_defaults, init_defaults, join_defaults, reset_defaults
+from kubewright.apis.kubeadm.defaults import NO_ADDRESS, Machine, cluster_defaults, init_defaults, join_defaults, reset_defaults
 from kubewright.apis.kubeadm.documents import Reading
 from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
 from kubewright.apis.kubeadm.overrides import InitOverrides, apply_to_cluster, apply_to_init, with_attribute
-from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, InitConfiguration, LocalEtcd
+from kubewright.apis.kubeadm.types import (
+    BootstrapToken,
+    ClusterConfiguration,
+    ComponentConfig,
+    Configuration,
+    InitConfiguration,
+    LocalAPIEndpoint,
+    LocalEtcd,
+)
 from kubewright.apis.kubeadm.validation import validate_cluster, validate_init, validate_join, validate_reset, validate_upgrade
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.durations import Duration
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
 
 _NO_FLAGS: Final = InitOverrides()
 _KUBEADM_LAYOUT: Final = Layout()
+_ANY_ENDPOINT: Final = LocalAPIEndpoint(advertise_address=NO_ADDRESS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +54,20 @@ class Loaded:
 
     configuration: Configuration
     warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedCluster:
+    """What is the same on all machines of a cluster, complete and valid, and what the user should know about it."""
+
+    cluster: ClusterConfiguration
+    kubelet: ComponentConfig
+    kube_proxy: ComponentConfig
+    warnings: list[str]
+
+    def on_machine(self, init: InitConfiguration) -> Configuration:
+        """Return the configuration of one machine of the cluster."""
+        return Configuration(init=init, cluster=self.cluster, kubelet=self.kubelet, kube_proxy=self.kube_proxy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +109,7 @@ def load_init(
     Raises DocumentError when the documents cannot be told apart (no kind, a kind twice, an old version, neither InitConfiguration nor
     ClusterConfiguration), and ValidationError with every field error at once.
     """
-    reading = Reading(selection=files.select(documents, strict=strict), strict=strict)
-    flags_only = not (documents if from_file is None else from_file)
-    if not flags_only:
-        files.require_init(reading.selection, source=documents[0].source if documents else "")
+    reading, flags_only = _reading_of_init(documents, strict=strict, from_file=from_file)
     machine = Machine(
         look=lambda: detected,
         random=random or SystemRandom(),
@@ -99,6 +119,70 @@ def load_init(
     places = Places(layout=layout, health_address=health_address, health_port=health_port)
     found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=not validate_only, places=places)
     return Loaded(configuration=found.configuration, warnings=[*reading.finish(), *found.warnings])
+
+
+def load_cluster(
+    documents: Sequence[Document],
+    *,
+    endpoint: LocalAPIEndpoint = _ANY_ENDPOINT,
+    cert_dir: str = "",
+    strict: bool = False,
+    from_file: bool | None = None,
+    layout: Layout = _KUBEADM_LAYOUT,
+) -> LoadedCluster:
+    """Make what is the same on all machines of a cluster, out of a file's documents, or of those that the cluster keeps.
+
+    No machine is asked. An InitConfiguration among the documents is judged by what it says, and its open fields are left open; a version that
+    is left open is our own.
+
+    - `endpoint` is where an API server is reached if the documents do not tell: its port completes controlPlaneEndpoint, and its address says of which
+      family kube-proxy's default is.
+    - `cert_dir` wins over certificatesDir if it is given.
+    - the others, and errors, as for `load_init`.
+    """
+    found = _without_machine(documents, SystemRandom(), endpoint, cert_dir, strict=strict, from_file=from_file, layout=layout)
+    made = found.configuration
+    return LoadedCluster(cluster=made.cluster, kubelet=made.kubelet, kube_proxy=made.kube_proxy, warnings=found.warnings)
+
+
+def load_tokens(documents: Sequence[Document], *, random: Random) -> Sequence[BootstrapToken]:
+    """Return the bootstrap tokens of a file's InitConfiguration, defaulted: a random one if it has none. The whole file has to be valid.
+
+    No machine is asked, as for `load_cluster`. Raises as `load_init` does; unknown fields are passed over.
+    """
+    found = _without_machine(documents, random, _ANY_ENDPOINT, "", strict=False, from_file=True, layout=_KUBEADM_LAYOUT)
+    return found.configuration.init.bootstrap_tokens
+
+
+def _without_machine(
+    documents: Sequence[Document],
+    random: Random,
+    endpoint: LocalAPIEndpoint,
+    cert_dir: str,
+    *,
+    strict: bool,
+    from_file: bool | None,
+    layout: Layout,
+) -> Loaded:
+    reading, flags_only = _reading_of_init(documents, strict=strict, from_file=from_file)
+    init = reading.selection.get(files.INIT)
+    overrides = InitOverrides(
+        advertise_address=None if files.given(init, "localAPIEndpoint.advertiseAddress") else endpoint.advertise_address,
+        bind_port=None if files.given(init, "localAPIEndpoint.bindPort") else endpoint.bind_port,
+        cert_dir=cert_dir or None,
+    )
+    machine = Machine(look=None, random=random, detect_cri=False)
+    found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=False, places=Places(layout=layout))
+    return Loaded(configuration=found.configuration, warnings=[*reading.finish(), *found.warnings])
+
+
+def _reading_of_init(documents: Sequence[Document], *, strict: bool, from_file: bool | None) -> tuple[Reading, bool]:
+    """Select what `init` reads, and tell whether flags alone count. Raises DocumentError for a file without it."""
+    reading = Reading(selection=files.select(documents, strict=strict), strict=strict)
+    flags_only = not (documents if from_file is None else from_file)
+    if not flags_only:
+        files.require_init(reading.selection, source=documents[0].source if documents else "")
+    return reading, flags_only
 
 
 def read_init(
@@ -117,7 +201,7 @@ def read_init(
         init = with_attribute(init, "timeouts.control_plane_component_health_check", timeout)
     placed = _placed(given, reading.selection.get(files.CLUSTER), places.layout)
     cluster = cluster_defaults(apply_to_cluster(placed, overrides), init, machine, reading.place(files.CLUSTER))
-    validate_init(init, reading.place(files.INIT), runs=runs)
+    validate_init(init, reading.place(files.INIT), runs=runs, is_complete=machine.is_known)
     validate_cluster(cluster, reading.place(files.CLUSTER))
     kubelet_config, kubelet_warnings = kubelet.defaulted(
         reading.decode(files.KUBELET, kubelet.decode),

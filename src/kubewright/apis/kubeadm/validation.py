@@ -129,10 +129,14 @@ RUN_RULES: Final = (
 """What kubeadm asks for only when `init` runs, not in `config validate`."""
 
 
-def validate_init(init: InitConfiguration, at: Place, *, runs: bool) -> None:
-    """Note everything that is wrong with this machine's configuration; `runs`: also what matters only when `init` runs."""
+def validate_init(init: InitConfiguration, at: Place, *, runs: bool, is_complete: bool = True) -> None:
+    """Note everything that is wrong with this machine's configuration.
+
+    `runs`: also what matters only when `init` runs. Without `is_complete` what is left open is not judged.
+    """
+    init_rules = INIT_RULES if is_complete else [rule for rule in INIT_RULES if rule.value(init) not in ("", None)]
     tokens = (_found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index)) for index, token in enumerate(init.bootstrap_tokens))
-    _note(chain(_found(INIT_RULES, init, at), chain.from_iterable(tokens)), at)
+    _note(chain(_found(init_rules, init, at), chain.from_iterable(tokens)), at)
     warn(REGISTRATION_WARNINGS, init, at)
     if runs:
         check(RUN_RULES, init, at)
