@@ -16,7 +16,6 @@ from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
 from kubewright.base.records import asdict
-from kubewright.base.yaml.preloading import preload
 from kubewright.cli.output import documents_text, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.lifecycle.configuration import read_documents
@@ -71,7 +70,6 @@ def print_upgrade(parsed: Parsed) -> int:
 
 def validate(parsed: Parsed) -> int:
     """Check every document of a file. With json and yaml what is wrong is the result, not an error."""
-    preload()
     path, form, machine = _mandatory(parsed, "config"), parsed.text("output"), functools.cache(detected)
     try:
         found = load_whole(read_documents(path), detected=machine, exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
@@ -112,7 +110,6 @@ def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[
 
 def migrate(parsed: Parsed) -> int:
     """Rewrite a file as v1beta4, with everything that defaulting has computed."""
-    preload()
     documents = read_documents(_mandatory(parsed, "old-config"))
     found = load_whole(documents, detected=detected, exists=_exists, detect_runtime=True, allow_deprecated=True)
     warn(found.warnings)

@@ -13,7 +13,6 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, UsageError
 from kubewright.base.versions import supported
-from kubewright.base.yaml.preloading import preload
 from kubewright.binaries import Sources
 from kubewright.cli.cluster_text import status_text, up_text
 from kubewright.cli.output import painter, table, write_result
@@ -32,7 +31,6 @@ def up(parsed: Parsed) -> int:
     from kubewright.local.up import UpOptions
     from kubewright.local.up import up as bring_up
 
-    preload()
     where = _where(parsed)
     options = UpOptions(
         nodes=_within(parsed, "nodes", 0, MOST_NODES),

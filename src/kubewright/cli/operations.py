@@ -13,7 +13,6 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
-from kubewright.base.yaml.preloading import preload
 from kubewright.cli import inputs
 from kubewright.cli.inputs import is_on
 from kubewright.cli.output import write_plan, write_result
@@ -67,7 +66,6 @@ ROWS: Final = {
 
 def run(parsed: Parsed) -> int:
     """Do what a command of a row says, or one of its phases, or show what that would take."""
-    preload()
     row = ROWS[parsed.command.words[0]]
     if is_on(parsed, "plan") and is_on(parsed, "dry-run"):
         raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")

@@ -22,7 +22,6 @@ from typing import Final
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, Locked
-from kubewright.base.yaml.preloading import preload
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http import loop
@@ -39,7 +38,6 @@ _PORT_CHECK_EVERY: Final = 0.02
 
 def main() -> int:
     """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log."""
-    preload()
     logs.configure()
     paths = ClusterPaths(Path(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: no memory image of us on a disk
