@@ -27,6 +27,7 @@ from kubewright.lifecycle.settling import SettlingKube
 from kubewright.local.daemon_client import ControlClient, Daemon, Reply, remedy_for
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord
 
 _CHECK_EVERY: Final = 0.5
@@ -35,7 +36,7 @@ _CHECK_EVERY: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class UpRun:
-    """One `up`: what is to be brought up, and with what."""
+    """One `up`: what is to be brought up, and with what. `waiter` waits without looking at the components; `start` is when `up` began."""
 
     paths: ClusterPaths
     cluster: ClusterRecord
@@ -141,7 +142,13 @@ def _status(control: ControlClient) -> Reply:
         return {}
 
 
-def healthy(control: ControlClient, machine: str, name: str) -> str | None:
+def health_checks(run: UpRun, machine: str) -> dict[str, Condition]:
+    """Return how to see that a component of a machine is ready, by its name."""
+    control = ControlClient(run.paths)
+    return {name: functools.partial(_unready, control, machine, name) for name in COMPONENTS}
+
+
+def _unready(control: ControlClient, machine: str, name: str) -> str | None:
     """Say what a component of a machine lacks, None if it is ready."""
     for component in _status(control).get("components", []):
         if (component["machine"], component["name"]) == (machine, name):
@@ -182,26 +189,16 @@ class ControlPlaneJoins(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalContext(InitContext):
-    """One `up`. `plain` waits without looking at the components, for the daemon itself; `start` is when `up` began.
-
-    `look` raises where the daemon or a component is in such a state that waiting is pointless. `free_leases` says that whoever holds the
-    leases of leader election has ended.
-    """
+    """The first machine in a run of `up`. `look` raises where the daemon or a component is in such a state that waiting is pointless."""
 
     look: Callable[[], None]
     health_checks: Mapping[str, Condition]
-    record: ClusterRecord
-    paths: ClusterPaths
-    daemon: Daemon
-    plain: Waiter
-    within: float
-    start: float
+    run: UpRun
     joins: ControlPlaneJoins | None = None
-    free_leases: bool = False
     milestones: dict[str, float] = field(default_factory=dict)
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
-        """Make a client from a kubeconfig of the machine."""
+        """Make a client from a kubeconfig of the machine, which is never planned: what plans need is not loaded."""
         return self.bound.connections.kube(load_access(self.layout.kubeconfig(name), read=self.host.read), timeout=timeout)
 
     @functools.cached_property
@@ -213,7 +210,7 @@ class LocalContext(InitContext):
     @functools.cached_property
     def control(self) -> ControlClient:
         """The daemon's control socket; waits for it at first use."""
-        return self.daemon.serving(waiter=self.plain)
+        return self.run.daemon.serving(waiter=self.run.waiter)
 
     def reasons(self, names: Sequence[str]) -> Reasons:
         """Return last lines only: `look` says what becomes of the processes."""
@@ -221,5 +218,5 @@ class LocalContext(InitContext):
 
     def mark(self, name: str) -> None:
         """Note that a milestone is reached now."""
-        self.milestones[name] = round(self.clock.monotonic() - self.start, 3)
+        self.milestones[name] = round(self.clock.monotonic() - self.run.start, 3)
         self.reporter.emit(State(subject=name, state="reached", elapsed=self.milestones[name]))

@@ -41,11 +41,9 @@ from kubewright.lifecycle.join.operation import SOURCES
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
 from kubewright.local import configuration, flags, record
-from kubewright.local.context import JoinCredentials, LocalContext, LocalMachine, UpRun, healthy, machine_of
-from kubewright.local.daemon_client import ControlClient
+from kubewright.local.context import JoinCredentials, LocalContext, LocalMachine, UpRun, health_checks, machine_of
 from kubewright.local.join_phases import JOIN_PHASES, LocalJoinContext
 from kubewright.local.machine import machine_host
-from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord, MachineRecord
 
 if TYPE_CHECKING:
@@ -128,7 +126,7 @@ class MachineJoinRequest:
         return load_access(self.run.host.layout.kubeconfig("admin"), read=self.run.host.read)
 
     def configuration(self, ctx: JoinContext) -> Configuration:
-        """Return the cluster's configuration with this machine's places.
+        """Return the cluster's configuration with this machine's directories and addresses.
 
         It is read as the administrator: whoever joins waits for the rights to read what comes with kube-proxy, which `up` makes later. Of
         what there is to warn, `up` has warned for the first machine.
@@ -155,7 +153,7 @@ def prepare(request: MachineJoinRequest, _: BaseMachine) -> Prepared[JoinConfigu
 
 def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) -> LocalJoinContext:
     """Make the context of the phases."""
-    run, machine, control = request.run, request.machine, ControlClient(request.run.paths)
+    run, machine = request.run, request.machine
     return LocalJoinContext(
         bound=bound,
         join=join,
@@ -166,7 +164,7 @@ def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) 
             configuration=request.configuration,
             etcd=lambda ctx: _etcd(ctx, run.cluster),
         ),
-        health_checks={name: functools.partial(healthy, control, machine.name, name) for name in COMPONENTS},
+        health_checks=health_checks(run, machine.name),
         overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
         first=run.cluster.control_plane.addresses.api_server,
         joined_before=_has_joined(request.host),
@@ -219,9 +217,9 @@ def _discovery(credentials: JoinCredentials | None) -> Discovery:
 
 
 def adapted(found: Configuration, *, mine: Configuration) -> Configuration:
-    """Put a machine's own places into the cluster's configuration, which names those of the first one."""
-    paths = replace(found.cluster, certificates_dir=mine.cluster.certificates_dir, etcd=mine.cluster.etcd)
-    return replace(found, cluster=paths, kubelet=mine.kubelet)
+    """Put a machine's own directories into the cluster's configuration, which names those of the first one."""
+    cluster = replace(found.cluster, certificates_dir=mine.cluster.certificates_dir, etcd=mine.cluster.etcd)
+    return replace(found, cluster=cluster, kubelet=mine.kubelet)
 
 
 def _has_all(host: RealHost, *, now: datetime) -> bool:
@@ -287,12 +285,12 @@ def leave(ctx: InitContext) -> Iterable[Change]:
     Those go first whose etcd does not answer, and of the others the last one: whenever one goes, most of those that are left are up.
     """
     local = cast("LocalContext", ctx)
-    for machine in sorted(local.record.leaving, key=lambda machine: _answers(local, machine)):
+    for machine in sorted(local.run.cluster.leaving, key=lambda machine: _answers(local, machine)):
         yield _remove_member(local, machine)
         local.control.end(machines=[machine.name])
         yield from _remove_node(local, machine)
         yield _remove_files(local, machine)
-    record.save(local.record.settled(), local.paths.record)
+    record.save(local.run.cluster.settled(), local.run.paths.record)
 
 
 def _answers(local: LocalContext, machine: MachineRecord) -> bool:
@@ -302,8 +300,8 @@ def _answers(local: LocalContext, machine: MachineRecord) -> bool:
 
 def _remove_member(local: LocalContext, machine: MachineRecord) -> Change:
     """Remove the member while its etcd still runs: of two, both are needed to agree on it."""
-    with closing(_etcd_of(local, local.record.control_plane)) as etcd:
-        return membership.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.within)
+    with closing(_etcd_of(local, local.run.cluster.control_plane)) as etcd:
+        return membership.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.run.within)
 
 
 def _remove_node(local: LocalContext, machine: MachineRecord) -> Iterable[Change]:
@@ -315,9 +313,9 @@ def _remove_node(local: LocalContext, machine: MachineRecord) -> Iterable[Change
 
 
 def _remove_files(local: LocalContext, machine: MachineRecord) -> Change:
-    directory = PurePosixPath(local.paths.machine(machine.name))
-    there = local.paths.machine(machine.name).exists()
-    Files().remove(directory, below=[PurePosixPath(local.paths.machines)])
+    directory = PurePosixPath(local.run.paths.machine(machine.name))
+    there = local.run.paths.machine(machine.name).exists()
+    Files().remove(directory, below=[PurePosixPath(local.run.paths.machines)])
     return Change(target=f"machine {machine.name}", action=Action.DELETE if there else Action.NONE)
 
 

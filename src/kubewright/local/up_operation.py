@@ -5,7 +5,6 @@ Loaded while the daemon starts. The order is that of `init` but for one thing: n
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,9 +22,7 @@ from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.local import configuration, flags
-from kubewright.local.context import ControlPlaneJoins, LocalContext, LocalMachine, UpRun, healthy, machine_of
-from kubewright.local.daemon_client import ControlClient
-from kubewright.local.programs import COMPONENTS
+from kubewright.local.context import ControlPlaneJoins, LocalContext, LocalMachine, UpRun, health_checks, machine_of
 from kubewright.local.up_phases import UP_PHASES
 
 
@@ -75,7 +72,7 @@ def _skipped(names: Sequence[str]) -> list[str]:
 def context(request: UpRequest, configured: Configuration, bound: Bound) -> LocalContext:
     """Make the context of the phases."""
     run, joins = request.run, request.joins
-    machine, control = run.cluster.control_plane, ControlClient(run.paths)
+    machine = run.cluster.control_plane
     return LocalContext(
         bound=bound,
         configuration=configured,
@@ -83,16 +80,10 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
         addresses=machine.addresses,
         look=cast("LocalMachine", bound.machine).look,
         overrides=lambda component: flags.overrides(component, machine.addresses, alone=run.cluster.alone),
-        health_checks={name: functools.partial(healthy, control, machine.name, name) for name in COMPONENTS},
+        health_checks=health_checks(run, machine.name),
         request=InitRequest(upload_certs=joins is not None, show_certificate_key=False),
-        record=run.cluster,
-        paths=run.paths,
-        daemon=run.daemon,
+        run=run,
         joins=joins,
-        free_leases=run.free_leases,
-        plain=run.waiter,
-        within=run.within,
-        start=run.start,
     )
 
 

@@ -67,22 +67,22 @@ def serving(ctx: InitContext) -> Iterable[Waited]:
 
 def end_back_offs(ctx: InitContext) -> Iterable[Change]:
     """Let components try again at once that failed before, now that every file is there."""
-    cast("LocalContext", ctx).daemon.retry()
+    cast("LocalContext", ctx).run.daemon.retry()
     return ()
 
 
 def join_nodes(ctx: InitContext) -> Iterable[Step]:
     """Let nodes join that have not yet, with a token of their own; let those go that are too many; bring those back that were deleted."""
     local = cast("LocalContext", ctx)
-    within = min(local.within, BEGUN_WITHIN)
+    within = min(local.run.within, BEGUN_WITHIN)
     yield ctx.waiter.until(lambda: _unknown(local), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
-    wanted = local.record.workers
+    wanted = local.run.cluster.workers
     nodes = retry(local.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)["nodes"]
     agents = {row["name"]: row["phase"] for row in nodes["list"]}
     there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
     # Those that are outside were invited by a run that was interrupted: their token may have gone.
     fresh = [name for name in wanted if name not in agents or name in nodes["outside"]]
-    surplus = sorted(name for name in {*agents, *there} if local.record.is_worker(name) and name not in wanted)
+    surplus = sorted(name for name in {*agents, *there} if local.run.cluster.is_worker(name) and name not in wanted)
     if surplus:
         local.control.leave(nodes=surplus)
         for name in surplus:
@@ -134,12 +134,12 @@ def only_joins(ctx: InitContext) -> str | None:
 
 def only_leaving(ctx: InitContext) -> str | None:
     """Leave the phase out where no machine leaves."""
-    return None if cast("LocalContext", ctx).record.leaving else "no control plane leaves"
+    return None if cast("LocalContext", ctx).run.cluster.leaving else "no control plane leaves"
 
 
 def only_free_leases(ctx: InitContext) -> str | None:
     """Leave the phase out where the leases are those of processes that run, or there are none."""
-    return None if cast("LocalContext", ctx).free_leases else "whoever holds the leases runs"
+    return None if cast("LocalContext", ctx).run.free_leases else "whoever holds the leases runs"
 
 
 def _unknown(local: LocalContext) -> str | None:
@@ -166,13 +166,13 @@ def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
             nodes = local.control.nodes(within=_ASK)
         except Unreachable as error:
             return str(error)
-        if nodes["ready"] < nodes["total"] or nodes["total"] < local.record.total:
-            return f"{nodes['ready']} of {local.record.total} are ready{nodes.get('reason', '')}"
+        if nodes["ready"] < nodes["total"] or nodes["total"] < local.run.cluster.total:
+            return f"{nodes['ready']} of {local.run.cluster.total} are ready{nodes.get('reason', '')}"
         return None
 
-    yield ctx.waiter.until(ready, within=local.within, saying="all nodes to be ready", every=0.01, at_most=0.01)
+    yield ctx.waiter.until(ready, within=local.run.within, saying="all nodes to be ready", every=0.01, at_most=0.01)
     yield ctx.waiter.until(
-        lambda: _service_account(ctx), within=local.within, saying="the default service account", every=0.02, at_most=0.1
+        lambda: _service_account(ctx), within=local.run.within, saying="the default service account", every=0.02, at_most=0.1
     )
     yield from remove_tokens(ctx)
     local.mark("nodesReady")

@@ -36,11 +36,10 @@ def context(*, nodes: Any, status: Any = None, account: Any = None) -> Any:
     return SimpleNamespace(
         clock=clock,
         waiter=PollingWaiter(clock=clock, reporter=SilentReporter()),
-        within=60.0,
+        run=SimpleNamespace(within=60.0, cluster=SimpleNamespace(total=1, workers=(), is_worker=lambda _: False)),
         control=SimpleNamespace(nodes=nodes, status=status),
         probe=SimpleNamespace(get=account),
         api=SimpleNamespace(list=lambda *_, **__: []),
-        record=SimpleNamespace(total=1, workers=(), is_worker=lambda _: False),
         joins=None,
         mark=lambda _: None,
     )

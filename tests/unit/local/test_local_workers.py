@@ -54,10 +54,9 @@ def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) 
     ensure.ensure_all(certificates, specs.certificates_for(loaded, FIRST.addresses)[:1], clock=clock, random=random)
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in there]
     context = SimpleNamespace(
-        within=1.0,
+        run=SimpleNamespace(within=1.0, cluster=ClusterRecord(name="one", id="1" * 32, machines=(FIRST,), nodes=workers)),
         waiter=InstantWaiter(),
         control=daemon,
-        record=ClusterRecord(name="one", id="1" * 32, machines=(FIRST,), nodes=workers),
         api=RecordingKube(stand_ins=nodes),
         joins=None,
         random=random,
