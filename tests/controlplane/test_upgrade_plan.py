@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import socket
 import subprocess
+import threading
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -25,6 +27,7 @@ from kubewright.cli import upgrade
 from kubewright.cli.main import main
 from kubewright.host.real import RealHost
 from kubewright.kube import resources
+from kubewright.manifests.coredns import corefile
 
 SPACE = "kube-system"
 HOST = socket.gethostname().lower()
@@ -238,6 +241,122 @@ def test_a_cluster_that_is_not_fit_stops_the_plan(cluster, ready, written, faili
     assert len(names[0]) == failing
 
 
+BLOCK = ".:53 {{\n    errors\n{}\n}}\n"
+COREFILES = {
+    "kubeadm's own": ("v1.13.1", corefile("cluster.local")),
+    "an own domain, comments, quotes": (
+        "v1.12.0",
+        '# DNS\nexample.org:53 .:53 { # ours\n log\n forward . 1.1.1.1 {\n policy "round robin"\n }\n}\n',
+    ),
+    "nothing": ("v1.13.1", ""),
+    "no Corefile at all": ("v1.13.1", None),
+    "an unknown plugin": ("v1.13.1", BLOCK.format("    template IN A {\n answer x\n }\n    whoami")),
+    "an unknown plugin in the release of the target": ("v1.14.2", BLOCK.format("    whoami")),
+    "an unknown option": ("v1.11.3", BLOCK.format("    cache 30 {\n keepttl\n verify 3\n }")),
+    "options that came and went": (
+        "v1.11.4",
+        BLOCK.format("    forward . 1.1.1.1 {\n next SERVFAIL\n fail_fast\n }\n    rewrite {\n ttl\n }"),
+    ),
+    "options that are gone": ("v1.6.2", BLOCK.format("    kubernetes cluster.local {\n upstream\n ttl 30\n transfer to *\n }")),
+    "a plugin that is gone": ("v1.4.0", BLOCK.format("    proxy . /etc/resolv.conf {\n spray\n }\n    ready")),
+    "hosts": ("v1.13.1", BLOCK.format("    hosts {\n 10.0.0.1 a\n fd00::1 b\n ttl 5\n fallthrough\n other\n }")),
+    "braces in odd places": ("v1.13.1", "a { b { c { d\n } } }\ne {\n cache { success 1\n }\n }\nf\n{\n chaos }\n}\n"),
+    "a zone of its own": ("v1.3.1", BLOCK.format("    forward . 1.1.1.1\n    forward example.org 10.0.0.1")),
+    "a zone in a block of another": ("v1.3.1", "example.com {\n forward example.org 10.0.0.1\n}\n"),
+    "a zone that is not named": ("v1.2.6", BLOCK.format("    proxy")),
+    "a zone in a block of another, later": ("v1.5.0", "example.com {\n forward example.org 10.0.0.1\n}\n"),
+    "a release that nobody knows": ("v1.13.1-own", corefile("cluster.local")),
+    "a newer release": ("v1.14.6", corefile("cluster.local")),
+    "a release between two": ("v1.11.2", corefile("cluster.local")),
+}
+
+
+@contextlib.contextmanager
+def coredns(cluster, tag: str, text: str | None):
+    """Have the cluster run CoreDNS of a version with a Corefile."""
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": SPACE}}
+    cluster.client.create({**made, "data": {"other": ""} if text is None else {"Corefile": text}})
+    deployment = cluster.client.get(resources.DEPLOYMENT, "coredns", SPACE)
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = f"registry.k8s.io/coredns/coredns:{tag}"
+    cluster.client.update(deployment)
+    try:
+        yield
+    finally:
+        cluster.client.delete(resources.CONFIG_MAP, "coredns", SPACE)
+
+
+@pytest.mark.parametrize("case", COREFILES)
+def test_the_configuration_of_coredns_is_judged_as_kubeadm_does(cluster, case):
+    words = ("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest")
+    with coredns(cluster, *COREFILES[case]):
+        theirs, ours = cluster.kubeadm(*words), cluster.kubewright(*words)
+    failing = [
+        [name for name in ("CoreDNSUnsupportedPlugins", "CoreDNSMigration") if f"[ERROR {name}]" in run.err] for run in (ours, theirs)
+    ]
+    assert failing[0] == failing[1], ours.err + theirs.err
+    assert (ours.code, theirs.code) == (bool(failing[0]), bool(failing[0])), ours.err + theirs.err
+    told = {
+        (name or plugin, option)
+        for name, option, plugin in re.findall(r'Plugin "([^"]*)"|Option "([^"]*)" in plugin "([^"]*)"', theirs.err)
+    }
+    assert told == {(plugin, option) for option, plugin in re.findall(r"whether the (?:option (\S+) of the )?plugin (\S+) in", ours.err)}
+
+
+def test_a_cluster_without_kubeadms_dns_has_nothing_to_carry_over(cluster):
+    """kubeadm fails, also where the configuration says that there is none."""
+    words = ("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest")
+    assert cluster.kubewright(*words).code == 0
+    assert "[ERROR CoreDNSMigration]" in cluster.kubeadm(*words).err
+
+
+def finish_jobs(cluster, ended: threading.Event, found: list[dict], *, outcome: str) -> None:
+    """Do what kube-controller-manager and a kubelet would do: end each Job as soon as it is there."""
+    first = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[outcome]
+    now = "2026-01-01T00:00:00Z"
+    conditions = [{"type": kind, "status": "True", "reason": "Tried", "message": "so it is"} for kind in (first, outcome)]
+    status = {"startTime": now, "conditions": conditions, **({"completionTime": now, "succeeded": 1} if outcome == "Complete" else {})}
+    while not ended.wait(0.05):
+        for job in cluster.client.list(resources.named("Job"), SPACE):
+            if not job.get("status", {}).get("conditions"):
+                cluster.client.update({**job, "status": status}, subresource="status")
+                found.append(job)
+
+
+@contextlib.contextmanager
+def jobs(cluster, *, outcome: str):
+    """Have a Node that takes pods, and end the Jobs that are made for it, which are yielded."""
+    node = cluster.client.get(resources.NODE, HOST)
+    cluster.client.update({**node, "spec": {**node["spec"], "unschedulable": False}})
+    ended, found = threading.Event(), []
+    worker = threading.Thread(target=finish_jobs, args=(cluster, ended, found), kwargs={"outcome": outcome})
+    worker.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        worker.join(10)
+
+
+def test_the_cluster_does_the_same_job_for_both(cluster):
+    words = ("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest,CoreDNSUnsupportedPlugins,CoreDNSMigration")
+    with jobs(cluster, outcome="Complete") as found:
+        theirs, ours = cluster.kubeadm(*words), cluster.kubewright(*words)
+    assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
+    assert len(found) == 2
+    assert all(re.fullmatch(r"upgrade-health-check-\d{13}", job["metadata"]["name"]) for job in found)
+    unique = re.compile("|".join(job["metadata"][key] for job in found for key in ("name", "uid")))
+    assert unique.sub("", str(found[0]["spec"])) == unique.sub("", str(found[1]["spec"]))
+
+
+def test_a_job_that_fails_is_told_at_once(cluster):
+    """kubeadm waits its minute, and does not say why."""
+    with jobs(cluster, outcome="Failed") as found:
+        ours = cluster.kubewright("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest")
+    assert (ours.code, len(found)) == (1, 1)
+    assert "[ERROR CreateJob]" in ours.err
+    assert "failed: so it is" in ours.err
+
+
 def manifests(cluster, version: str) -> None:
     """Put manifests of another version where both programs look for them."""
     config = cluster.root / "kubeadm.yaml"
@@ -283,6 +402,17 @@ def test_the_differences_are_data_too(cluster, form):
     assert (ours.code, ours.err, found["differs"]) == (0, "", True)
     assert [one["manifest"] for one in found["manifests"]] == [line[4:] for line in text.splitlines() if line.startswith("--- /")]
     assert "".join(one["diff"] for one in found["manifests"]) == text
+
+
+def test_an_address_with_leading_zeros_leads_nowhere(cluster):
+    """For Go it is a name, which nobody has; the C library would read its numbers as octal ones."""
+    text = cluster.kubeconfig.read_text()
+    [address] = re.findall(r"https://(127[0-9.]+):", text)
+    cluster.kubeconfig.write_text(text.replace(f"//{address}:", f"//{'.'.join(f'{int(one):03}' for one in address.split('.'))}:"))
+    theirs, ours = cluster.kubeadm("plan", "v1.36.3"), cluster.kubewright("plan", "v1.36.3")
+    assert (ours.code, theirs.code) == (1, 1)
+    assert "no such host" in theirs.err
+    assert "does not resolve" in ours.err
 
 
 def test_without_manifests_there_is_nothing_to_compare(cluster):

@@ -1,6 +1,7 @@
-"""The `upgrade` commands and their phases. `plan` and `diff` only read: what a cluster can be upgraded to, and what that changes here.
+"""The `upgrade` commands and their phases.
 
-Those that change a machine check what they are asked for and leave it alone in this release.
+`plan` and `diff` change nothing: what a cluster can be upgraded to, and what that changes here. The plan has the cluster do a Job, which goes
+away by itself. Those that change a machine check what they are asked for and leave it alone in this release.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from kubewright.apis.kubeadm.documents import CLUSTER
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
+from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
+from kubewright.base.wait import PollingWaiter
 from kubewright.cli import cluster_access, inputs, output
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed, as_called
+from kubewright.cli.reporters import KubeadmText
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_sides
-from kubewright.lifecycle.upgrade import differing, health, planning, policy
+from kubewright.lifecycle.upgrade import differing, planning, policy
+from kubewright.lifecycle.upgrade.health import Health
 from kubewright.lifecycle.upgrade.observing import observe
 from kubewright.lifecycle.upgrade.phases import APPLY, NODE
 from kubewright.lifecycle.upgrade.planning import Plan, Upgrade, Wish
@@ -124,10 +129,13 @@ def plan(parsed: Parsed) -> int:
     """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
     wanted = _loaded(_request(parsed, "plan")).plan
     printed = printer(parsed)
+    clock = SystemClock()
+    waiter = PollingWaiter(clock=clock, reporter=KubeadmText())
     with closing(_client(parsed)) as api:
+        fitness = Health(api=api, host=machine(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
+        _tell(fitness.check_dns())
         stored = config_sides.read_stored(api)
-        report = health.check(api, machine(Layout()), ignored=wanted.ignore_preflight_errors)
-        _tell(report)
+        _tell(fitness.check(stored[CLUSTER].value))
         observed = observe(api)
     wish = Wish(
         version=_argument(parsed) or wanted.kubernetes_version,

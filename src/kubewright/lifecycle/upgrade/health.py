@@ -1,32 +1,178 @@
-"""Is the cluster fit to be upgraded? The checks of `upgrade plan` that only read (kubeadm v1.36: phases/upgrade/health.go)."""
+"""Is the cluster fit to be upgraded? The checks of `upgrade plan` (kubeadm v1.36: phases/upgrade/preflight.go and health.go)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
+from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, ClusterConfiguration
+from kubewright.apis.kubeadm.versions import DEFAULT_REPOSITORY, component_image
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, NotFound, ServerError, TooManyRequests, Unreachable, WaitTimeout
+from kubewright.base.level import KUBERNETES
+from kubewright.base.records import dataclass
+from kubewright.base.versions import OWN, release_for
+from kubewright.base.wait import Backoff, Waiter, retry
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.resources import NODE
-from kubewright.lifecycle.upgrade.observing import CONTROL_PLANE
-from kubewright.preflight.checks import ALL, Finding, Report, Result
+from kubewright.kube.resources import CONFIG_MAP, NODE, POD, named
+from kubewright.lifecycle.upgrade import corefile
+from kubewright.lifecycle.upgrade.observing import CONTROL_PLANE, NAMESPACE, dns_version
+from kubewright.preflight.checks import ALL, Finding, Report, Result, warning
 
-LABEL: Final = "node-role.kubernetes.io/control-plane"
+JOB: Final = "upgrade-health-check"
+JOB_WITHIN: Final = 60.0
+"""Seconds for the Job to complete, and for the API server to take it."""
+_JOB_LIVES: Final = 65
+_USER: Final = 999
+_PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
+_PASSING: Final = (Unreachable, ServerError, TooManyRequests)
+_COREFILE: Final = "look at the ConfigMap kube-system/coredns; if it fits the new release of CoreDNS, ignore this check"
+
+T = TypeVar("T")
+_Row = tuple[str, Callable[[], Iterator[Finding]]]
 
 
-def check(api: KubeAPI, host: Host, *, ignored: Iterable[str]) -> Report:
-    """Run the checks. `ignored` holds names in any case, or `all`. Raises APIError where the cluster cannot be read."""
-    names = {name.lower() for name in ignored}
-    rows: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("ControlPlaneNodesReady", lambda: _not_ready(api)),
-        ("StaticPodManifest", lambda: _missing(host)),
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """What the checks look at, and how they wait. `ignored` holds names in any case, or `all`."""
+
+    api: KubeAPI
+    host: Host
+    clock: Clock
+    waiter: Waiter
+    ignored: Iterable[str] = ()
+
+    def check_dns(self) -> Report:
+        """Judge the configuration of CoreDNS. Raises APIError where the cluster cannot be read."""
+        return self._run(("CoreDNSUnsupportedPlugins", lambda: _unknown(self.api)), ("CoreDNSMigration", lambda: _obstacles(self.api)))
+
+    def check(self, cluster: object) -> Report:
+        """Try whether the cluster runs a Job, and look at its control planes. `cluster` is its ClusterConfiguration as a document."""
+        return self._run(
+            ("CreateJob", lambda: self._no_job(cluster)),
+            ("ControlPlaneNodesReady", lambda: _not_ready(self.api)),
+            ("StaticPodManifest", lambda: _missing(self.host)),
+        )
+
+    def _run(self, *rows: _Row) -> Report:
+        names = {name.lower() for name in self.ignored}
+        return Report(
+            results=[Result(name=name, findings=list(find()), ignored=ALL in names or name.lower() in names) for name, find in rows]
+        )
+
+    def _no_job(self, cluster: object) -> Iterator[Finding]:
+        """Have a Job done whose only container says its version. It goes away by itself."""
+        name = f"{JOB}-{int(self.clock.now().timestamp() * 1000)}"
+        remedy = "see that a Node takes pods and that kube-controller-manager, kube-scheduler and the image registry work"
+        try:
+            if not self._patiently(lambda: self.api.list(NODE, field_selector="spec.unschedulable=false")):
+                yield warning("no Job was tried, because no Node takes pods", remedy="uncordon one before the upgrade")
+                return
+            self._patiently(lambda: self.api.create(_job(name, _pause_image(cluster))))
+            self.waiter.until(
+                lambda: self._unfinished(name), within=JOB_WITHIN, saying=f"the Job {NAMESPACE}/{name} to complete", every=0.1, at_most=1.0
+            )
+        except _JobFailed as failed:
+            yield Finding(text=f"the Job {NAMESPACE}/{name} failed: {failed}", remedy=remedy)
+        except WaitTimeout as error:
+            yield Finding(text=f"the Job {NAMESPACE}/{name} did not complete in {JOB_WITHIN:.0f} s: {error.detail}", remedy=remedy)
+        except APIError as error:
+            yield Finding(text=f"the cluster takes no Job: {error}", remedy=remedy)
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        return retry(call, clock=self.clock, on=_PASSING, within=JOB_WITHIN, backoff=_PAUSES)
+
+    def _unfinished(self, name: str) -> str | None:
+        """Tell why the Job is not done yet. kubeadm waits its whole minute also for one that has failed."""
+        try:
+            conditions = self.api.get(named("Job"), name, NAMESPACE).get("status", {}).get("conditions", ())
+            for one in conditions:
+                if one.get("status") == "True" and one.get("type") == "Complete":
+                    return None
+                if one.get("status") == "True" and one.get("type") == "Failed":
+                    raise _JobFailed(one.get("message") or one.get("reason") or "it does not say why")
+            pods = self.api.list(POD, NAMESPACE, label_selector=f"batch.kubernetes.io/job-name={name}")
+        except _PASSING as error:
+            return str(error)
+        return "; ".join(map(_state, pods)) or "it has no pod yet"
+
+
+class _JobFailed(Exception):
+    """The Job ended without success."""
+
+
+def _job(name: str, image: str) -> dict[str, Any]:
+    """Return the Job. It runs without privileges, also on control planes, and only for as long as somebody may be waiting for it."""
+    container = {"name": JOB, "image": image, "args": ["-v"]}
+    pod = {
+        "restartPolicy": "Never",
+        "securityContext": {"runAsUser": _USER, "runAsGroup": _USER, "runAsNonRoot": True},
+        "tolerations": [{"key": CONTROL_PLANE_LABEL, "effect": "NoSchedule"}],
+        "containers": [container],
+    }
+    spec = {"backoffLimit": 0, "ttlSecondsAfterFinished": _JOB_LIVES, "activeDeadlineSeconds": _JOB_LIVES, "template": {"spec": pod}}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def _pause_image(cluster: object) -> str:
+    named = cluster.get("imageRepository") if isinstance(cluster, Mapping) else None
+    repository = named if isinstance(named, str) and named else DEFAULT_REPOSITORY
+    return component_image(ClusterConfiguration(kubernetes_version=KUBERNETES, image_repository=repository), "pause")
+
+
+def _state(pod: Mapping[str, Any]) -> str:
+    """Say how far a pod is: what its container waits for, else what its conditions say, else its phase."""
+    status = pod.get("status", {})
+    waiting = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses", ())]
+    conditions = [one for one in status.get("conditions", ()) if one.get("status") == "False"]
+    said = next(
+        (": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in (*waiting, *conditions) if one.get("reason")), ""
     )
-    return Report(results=[Result(name=name, findings=list(find()), ignored=ALL in names or name.lower() in names) for name, find in rows])
+    return f"its pod is {status.get('phase', 'unknown')}{f' ({said})' if said else ''}"
+
+
+def _corefile(api: KubeAPI) -> tuple[str, str] | None:
+    """Return the configuration of CoreDNS and its release; None where there is none that could be carried over."""
+    try:
+        data = api.get(CONFIG_MAP, "coredns", NAMESPACE).get("data") or {}
+    except NotFound:
+        return None
+    text = data.get("Corefile")
+    return (text, dns_version(api).lstrip("v")) if isinstance(text, str) else ("", "")
+
+
+def _unknown(api: KubeAPI) -> Iterator[Finding]:
+    """Find plugins and options that nobody has looked at between the release that is there and ours."""
+    found, target = _corefile(api), _target()
+    if found is None or found[1] == target:
+        return
+    text, installed = found
+    problem = corefile.no_way(installed, target)
+    if problem:
+        yield Finding(text=problem, remedy=_COREFILE)
+        return
+    for one in dict.fromkeys(corefile.unknown(text, installed, target)):
+        yield Finding(text=f"nobody knows whether {one} works with CoreDNS {target}", remedy=_COREFILE)
+
+
+def _obstacles(api: KubeAPI) -> Iterator[Finding]:
+    found, target = _corefile(api), _target()
+    if found is None or found[1] == target:
+        return
+    text, installed = found
+    problem = corefile.no_way(installed, target) or corefile.obstacle(text, installed)
+    if problem:
+        yield Finding(text=f"CoreDNS will not be upgraded: {problem}", remedy=_COREFILE)
+
+
+def _target() -> str:
+    return release_for(OWN).coredns_tag.lstrip("v")
 
 
 def _not_ready(api: KubeAPI) -> Iterator[Finding]:
     """Find control planes that say they are not ready; one that says nothing yet is none of them."""
-    for node in api.list(NODE, label_selector=LABEL):
+    for node in api.list(NODE, label_selector=CONTROL_PLANE_LABEL):
         conditions = node.get("status", {}).get("conditions", ())
         if any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions):
             yield Finding(text=f"the control plane {node['metadata']['name']} is not Ready", remedy="mend it before the upgrade")

@@ -49,7 +49,7 @@ def observe(api: KubeAPI) -> Observed:
     for node in api.list(NODE):
         version = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
         kubelets.setdefault(version, []).append(node["metadata"]["name"])
-    return Observed(components={name: _static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=_dns(api))
+    return Observed(components={name: _static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=dns_version(api))
 
 
 def _static_pods(api: KubeAPI, name: str) -> ByVersion:
@@ -61,7 +61,8 @@ def _static_pods(api: KubeAPI, name: str) -> ByVersion:
     return found
 
 
-def _dns(api: KubeAPI) -> str:
+def dns_version(api: KubeAPI) -> str:
+    """Return the tag of CoreDNS's image, '' where there is no CoreDNS. Raises APIError for several Deployments of DNS."""
     found = api.list(DEPLOYMENT, NAMESPACE, label_selector="k8s-app=kube-dns")
     if len(found) > 1:
         names = ", ".join(one["metadata"]["name"] for one in found)
