@@ -28,6 +28,8 @@ from testbed.store import copy_store, ensure_store
 
 ENDPOINT = "cluster.test"
 """A name that all machines know for the control plane's endpoint: that of the first machine."""
+_SYSCTLS = locks() / "sysctls.json"
+"""What this host had set before the first kubelet: on a file system that, like the settings, is made anew at boot."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class Bed:
             _sweep(self.name)
             self._place.mkdir(parents=True, exist_ok=True)
             host.prepare()
+            with _locked(_SYSCTLS.with_suffix(".lock")):
+                host.remember(_SYSCTLS)
             self.network = network = self._make_network()
             for index, name in enumerate(self._names, start=1):
                 network.attach(index, machines=len(self._names))
@@ -114,6 +118,7 @@ class Bed:
         _sweep(self.name)
         self.machines.clear()
         shutil.rmtree(self._place, ignore_errors=True)
+        _restore()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -166,7 +171,16 @@ def sweep() -> list[str]:
             shutil.rmtree(place, ignore_errors=True)
             os.close(lock)
             swept.append(place.name)
+    _restore()
     return swept
+
+
+def _restore() -> None:
+    """Give the host its own settings back once no bed is left. A bed makes its place before it has the settings written down."""
+    if _SYSCTLS.exists():
+        with _locked(_SYSCTLS.with_suffix(".lock")):
+            if not any(beds().glob("*/")):
+                host.restore(_SYSCTLS)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -32,16 +33,23 @@ def missing_packages() -> list[str]:
     return [name for name in PACKAGES if f"{name} installed" not in said]
 
 
-def sysctls() -> dict[str, str]:
-    """Return those that a kubelet changes for the whole host."""
-    return {name: Path("/proc/sys", name).read_text(encoding="ascii").strip() for name in KUBELET_SYSCTLS}
+def remember(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
+    """Write down what kubelets change for the whole host, unless it is written down already: then they have changed it."""
+    if not record.exists():
+        found = {name: (proc / name).read_text(encoding="ascii").strip() for name in KUBELET_SYSCTLS}
+        part = record.with_suffix(".part")
+        part.write_text(json.dumps(found), encoding="ascii")
+        part.rename(record)
 
 
-def restore(saved: dict[str, str]) -> None:
-    """Set them back to what they were."""
-    for name, value in saved.items():
-        if Path("/proc/sys", name).read_text(encoding="ascii").strip() != value:
-            Path("/proc/sys", name).write_text(value, encoding="ascii")
+def restore(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
+    """Set back what was written down, and forget it; does nothing where nothing was."""
+    if not record.exists():
+        return
+    for name, value in json.loads(record.read_text(encoding="ascii")).items():
+        if (proc / name).read_text(encoding="ascii").strip() != value:
+            (proc / name).write_text(value, encoding="ascii")
+    record.unlink()
 
 
 def unfit() -> str:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from testbed import host
 from testbed.bed import Bed, Parts, ensure_parts, sweep
 from testbed.machine import Machine
 from testbed.running import BedError
@@ -174,17 +173,13 @@ class Field:
 
 @contextlib.contextmanager
 def field() -> Iterator[Field]:
-    """Prepare this host for machines, and put back what they change. Raises BenchmarkFailed without root."""
+    """Prepare this host for machines. Raises BenchmarkFailed without root."""
     if os.geteuid() != 0:
         raise BenchmarkFailed("whole machines need root")
     for directory in SHARED.values():  # machines cannot write byte code beside what they only see
         compileall.compile_dir(directory, quiet=2, workers=os.cpu_count() or 1)
     sweep()
-    saved = host.sysctls()
-    try:
-        yield Field(_parts())
-    finally:
-        host.restore(saved)
+    yield Field(_parts())
 
 
 def _parts() -> Parts:

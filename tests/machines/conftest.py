@@ -13,18 +13,6 @@ from kill_kit import SEED, SEED_NAME  # of a whole run: chosen before its other 
 from testbed import host
 from testbed.bed import Parts, ensure_parts, sweep
 
-_SYSCTLS = pytest.StashKey[dict[str, str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Note what kubelets change for the whole host: once for a run, however many processes it has."""
-    if not hasattr(config, "workerinput") and not host.unfit():
-        config.stash[_SYSCTLS] = host.sysctls()
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    host.restore(config.stash.get(_SYSCTLS, {}))
-
 
 def pytest_report_header() -> str:
     """Tell where tests are killed that are killed at random."""

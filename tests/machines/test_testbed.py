@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from testbed import host
 from testbed.bed import Bed, Parts, sweep
 from testbed.cgroups import PARENT, hierarchies
 from testbed.network import Network, bridges, namespaces
@@ -47,6 +48,21 @@ def test_machines_are_whole_and_reach_each_other(parts: Parts) -> None:
         for machine in (one, two):
             machine.run("mkdir", "/sys/fs/cgroup/memory/kubepods" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup/kubepods")
     assert left(bed.name, bridge=bridge) == []
+
+
+def test_what_kubelets_set_for_the_whole_host_is_set_back_also_after_a_run_that_was_killed(tmp_path: Path) -> None:
+    record, settings = tmp_path / "sysctls.json", [tmp_path / name for name in host.KUBELET_SYSCTLS]
+    for path in settings:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("0\n")
+    host.restore(record, proc=tmp_path)
+    host.remember(record, proc=tmp_path)
+    for path in settings:
+        path.write_text("1\n")
+    host.remember(record, proc=tmp_path)  # the next run, that did not see it
+    host.restore(record, proc=tmp_path)
+    assert [path.read_text().strip() for path in settings] == ["0", "0", "0"]
+    assert not record.exists()
 
 
 def test_a_power_cut_keeps_the_disk_and_nothing_else(parts: Parts) -> None:
