@@ -41,7 +41,8 @@ class Table:
 
 
 _ROWS: Final = tuple(sorted(f"cli/{path.name}" for path in (PACKAGE / "cli").glob("*_rows.py")))
-_KUBEADMS_ROWS: Final = (*_ROWS, "cli/commands.py")
+_TREES: Final = tuple(f"lifecycle/{name}/phases.py" for name in ("init", "join", "reset", "upgrade"))
+_KUBEADMS_ROWS: Final = (*_ROWS, "cli/commands.py", *_TREES)
 _COMMAND_TREE: Final = "tests/compat/test_command_tree.py::test_"
 _TREE: Final = (
     f"{_COMMAND_TREE}a_command_has_what_kubeadms_has",
@@ -53,7 +54,7 @@ _TREE: Final = (
 _INIT_CASES: Final = "tests/compat/test_init_cases.py"
 _STATIC_PODS: Final = ("manifests/static_pods.py",)
 TABLES: Final = {
-    "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "PhaseRow"}), _TREE),
+    "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "Phase"}), _TREE),
     "flags": Table((*_KUBEADMS_ROWS, "cli/model.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
     "certificates": Table(
         ("pki/table.py",),
@@ -74,9 +75,9 @@ TABLES: Final = {
 
 _COMMON: Final = "the common flag of that name takes its place: only the help text differs"
 KNOWN: Final = {
-    "cli/init_rows.py: Flag dry-run": _COMMON,
-    "cli/join_rows.py: Flag certificate-key": _COMMON,
-    "cli/reset_rows.py: Flag cert-dir": _COMMON,
+    "cli/machine_rows.py: Flag dry-run": _COMMON,
+    "cli/machine_rows.py: Flag certificate-key": _COMMON,
+    "cli/machine_rows.py: Flag cert-dir": _COMMON,
 }
 """Rows that may go without a test, with the reason."""
 
@@ -113,11 +114,11 @@ class Rows(ast.NodeVisitor):
             for index, child in enumerate(node.value.elts):
                 if isinstance(child, ast.Name | ast.Starred):
                     self.found.append((f"{child.lineno}: {ast.unparse(child)}", node.value, "elts", index, ""))
-        if self._table.words and isinstance(node, ast.Assign) and _lists_flags(node.value):
+        if self._table.words and isinstance(node, ast.Assign | ast.keyword) and _holds_flags(node):
             for text in ast.walk(node.value):
                 if isinstance(text, ast.Constant):
                     for index, word in enumerate(text.value.split()):
-                        self.found.append((f"{text.lineno}: {ast.unparse(node.targets[0])} {word}", text, "value", index, word))
+                        self.found.append((f"{text.lineno}: {_target(node)} {word}", text, "value", index, word))
         super().generic_visit(node)
 
     def drop(self, number: int) -> None:
@@ -137,6 +138,14 @@ def _name(node: ast.expr) -> str:
 def _label(call: ast.Call) -> str:
     texts = [node.value for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return f"{call.lineno}: {_name(call.func)} {texts[0] if texts else ''}"
+
+
+def _target(node: ast.Assign | ast.keyword) -> str:
+    return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else str(node.arg)
+
+
+def _holds_flags(node: ast.Assign | ast.keyword) -> bool:
+    return (isinstance(node, ast.Assign) or node.arg == "flags") and _lists_flags(node.value)
 
 
 def _lists_flags(value: ast.expr) -> bool:

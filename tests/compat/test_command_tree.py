@@ -38,7 +38,7 @@ ADDITIONS = [
 
 
 def command_of(row: dict[str, Any]) -> Command:
-    return commands.command(*row["command"].split()[1:])
+    return commands.TABLE.command(*row["command"].split()[1:])
 
 
 def flags_of(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -64,7 +64,7 @@ def test_a_command_has_what_kubeadms_has(row, monkeypatch, capsys):
         }, name
     assert helptext.usage(ours, program="kubeadm") == row["usage"]
     assert [ours.words[-1], *ours.aliases] == row["aliases"] if ours.aliases else "aliases" not in row
-    kubeadms = {child.words[-1] for child in commands.children(ours) if not added(child.path)}
+    kubeadms = {child.words[-1] for child in commands.TABLE.children(ours) if not added(child.path)}
     assert kubeadms == set(row["subcommands"])
     monkeypatch.setattr("sys.argv", ["/usr/bin/kubeadm"])
     assert main([*ours.words, "--help"]) == row["help_exit_code"]
@@ -81,7 +81,7 @@ def added(path: str, flag: str = "") -> bool:
 
 
 def test_what_kubeadm_lacks_is_in_the_table_of_additions():
-    every = commands.every()
+    every = commands.TABLE.every()
     assert [row.path for row in every if row.path not in BY_PATH and row.path not in OF_COBRA | HIDDEN and not added(row.path)] == []
     surplus = [
         (row.path, flag.name)
@@ -96,7 +96,7 @@ def test_what_kubeadm_lacks_is_in_the_table_of_additions():
 
 
 def test_the_table_of_additions_has_no_dead_row():
-    paths = {row.path: {flag.name for flag in row.flags} for row in commands.every()}
+    paths = {row.path: {flag.name for flag in row.flags} for row in commands.TABLE.every()}
     assert len(ADDITIONS) > 8
     dead = []
     for word, where in ADDITIONS:
@@ -111,15 +111,20 @@ def test_the_table_of_additions_has_no_dead_row():
 
 def test_hidden_commands_exist_and_are_hidden():
     assert BY_PATH[""]["hidden_commands"] == sorted(HIDDEN)
-    assert [row.path for row in commands.every() if row.hidden] == sorted(HIDDEN)
-    assert [flag.name for row in commands.every() for flag in row.flags if flag.hidden] == [
+    assert [row.path for row in commands.TABLE.every() if row.hidden] == sorted(HIDDEN)
+    assert [flag.name for row in commands.TABLE.every() for flag in row.flags if flag.hidden] == [
         flag["name"] for row in ROWS for flag in row.get("hidden_deprecated_flags", ())
     ]
 
 
 @pytest.mark.parametrize("path", ["init", "join", "reset", "upgrade apply", "upgrade node"])
 def test_the_phases_are_shown_as_kubeadm_shows_them(path):
-    shown = helptext.render(commands.command(*path.split()), program="kubeadm").partition("Phases")[2].partition("\n\n")[0].splitlines()[1:]
+    shown = (
+        helptext.render(commands.TABLE.command(*path.split()), program="kubeadm")
+        .partition("Phases")[2]
+        .partition("\n\n")[0]
+        .splitlines()[1:]
+    )
     tree = BY_PATH[path]["phase_tree_printed"]
     assert len(tree) >= 3
     names = [line[2:].split("  ")[0] if line[2] != " " else "  " + line.split()[0] for line in shown if re.match(r"  (?:  /)?[a-z]", line)]

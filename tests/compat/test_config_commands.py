@@ -196,7 +196,7 @@ def test_a_field_that_does_not_exist_is_an_error_with_a_suggestion(run, asked, m
 
 
 def test_commands_have_all_flags_of_kubeadm_with_its_defaults():
-    ours = {row.words: row for row in commands.every() if row.words[:1] == ("config",)}
+    ours = {row.words: row for row in commands.TABLE.every() if row.words[:1] == ("config",)}
     theirs = {words: row for words, row in KUBEADMS.items() if words[:1] == ("config",)}
     assert len(theirs) == 11
     assert set(theirs) <= set(ours)

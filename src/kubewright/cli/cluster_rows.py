@@ -24,23 +24,15 @@ _OWN_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, t
 _CERT_DIR = Flag("cert-dir", _OWN_CERT_DIR.summary, default=CERT_DIR.default, metavar="dir")
 _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with", default="/etc/kubernetes/admin.conf", metavar="file")
 
-# What `certs renew` renews: names and long names, as pki's table has them (spec/kubeadm.md 10.1). A test compares the two.
-RENEWED = (
-    ("admin.conf", "certificate embedded in the kubeconfig file for the admin to use and for kubeadm itself"),
-    ("apiserver", "certificate for serving the Kubernetes API"),
-    ("apiserver-etcd-client", "certificate the apiserver uses to access etcd"),
-    ("apiserver-kubelet-client", "certificate for the API server to connect to kubelet"),
-    ("controller-manager.conf", "certificate embedded in the kubeconfig file for the controller manager to use"),
-    ("etcd-healthcheck-client", "certificate for liveness probes to healthcheck etcd"),
-    ("etcd-peer", "certificate for etcd nodes to communicate with each other"),
-    ("etcd-server", "certificate for serving etcd"),
-    ("front-proxy-client", "certificate for the front proxy client"),
-    ("scheduler.conf", "certificate embedded in the kubeconfig file for the scheduler manager to use"),
-    ("super-admin.conf", "certificate embedded in the kubeconfig file for the super-admin"),
-)
+
+def renewals() -> list[Command]:
+    """Return the commands below `certs renew`: one for each certificate that is renewed (spec/kubeadm.md 10.1)."""
+    from kubewright.lifecycle.certs import rows
+
+    return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in rows.everything())]
 
 
-def _renew_command(name: str, text: str) -> Command:
+def _renewal(name: str, text: str) -> Command:
     flags = (_CERT_DIR, CONFIG, _ADMIN, ALL_FORMATS)
     return Command(f"certs renew {name}", text, handler="kubewright.cli.certs:renew", flags=flags, exit_scheme=KUBEADM)
 
@@ -81,9 +73,7 @@ _CERTS = (
         ),
         exit_scheme=KUBEADM,
     ),
-    Command("certs renew", "Renew certificates", exit_scheme=KUBEADM),
-    _renew_command("all", "Renew all certificates"),
-    *(_renew_command(name, f"Renew the {long_name}") for name, long_name in RENEWED),
+    Command("certs renew", "Renew certificates", exit_scheme=KUBEADM, makes=f"{__name__}:renewals"),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands
+from kubewright.cli.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
 from kubewright.cli.model import BOOL, Command, Flag
 from kubewright.cli.parser import HELP, Parsed, program_name
 
@@ -30,39 +30,39 @@ def completion(parsed: Parsed) -> int:
         raise UsageError("too many arguments. expected only the shell type", remedy=remedy)
     if given[0] not in SHELLS:
         raise UsageError(f'unsupported shell type "{given[0]}", the supported shell types are [{" ".join(SHELLS)}]', remedy=remedy)
-    sys.stdout.write(script(given[0], program=program_name()))
+    sys.stdout.write(script(given[0], program=program_name(), table=parsed.table))
     return 0
 
 
-def script(shell: str, *, program: str) -> str:
+def script(shell: str, *, program: str, table: Table = TABLE) -> str:
     """Return the script that completes the program's commands and flags."""
     if shell == "fish":
-        return fish_script(commands.every(), program=program)
+        return fish_script(table, program=program)
     import shtab
 
-    found: str = shtab.complete(_tree(commands.ROOT, program), shell=shell)
+    found: str = shtab.complete(_tree(table, program), shell=shell)
     return found
 
 
-def _tree(command: Command, program: str) -> argparse.ArgumentParser:
+def _tree(table: Table, program: str) -> argparse.ArgumentParser:
     """Build the whole parser for shtab: our own parser needs no more than one row of the table."""
     import argparse
 
-    parser = argparse.ArgumentParser(prog=program, description=command.summary)
-    _fill(parser, command, program)
+    parser = argparse.ArgumentParser(prog=program, description=ROOT.summary)
+    _fill(parser, ROOT, program, table)
     return parser
 
 
-def _fill(parser: argparse.ArgumentParser, command: Command, program: str) -> None:
-    for flag in (*commands.GLOBAL_FLAGS, *command.flags_as(program)):
+def _fill(parser: argparse.ArgumentParser, command: Command, program: str, table: Table) -> None:
+    for flag in (*GLOBAL_FLAGS, *command.flags_as(program)):
         if not flag.hidden:
             _add(parser, flag)
-    below = commands.children(command)
+    below = table.children(command)
     if below:
         group = parser.add_subparsers()
         for child in below:
-            row = commands.below(command, child.words[-1]) or child
-            _fill(group.add_parser(row.words[-1], help=row.summary), row, program)
+            row = table.below(command, child.words[-1]) or child
+            _fill(group.add_parser(row.words[-1], help=row.summary), row, program, table)
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
@@ -96,11 +96,11 @@ end
 """
 
 
-def fish_script(rows: Sequence[Command], *, program: str) -> str:
+def fish_script(table: Table, *, program: str) -> str:
     """Return the script for a program that is called by this name."""
     name = "".join(character if character.isalnum() else "_" for character in program)
-    shown = [row for row in rows if not row.hidden]
-    flags = [flag for row in shown for flag in (*commands.GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]
+    shown = [row for row in table.every() if not row.hidden]
+    flags = [flag for row in shown for flag in (*GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]
     valued = sorted({word for flag in flags if flag.kind != BOOL for word in _words(flag)})
     lines = [
         f"set -g __{name}_paths {' '.join(_quoted(row.path) for row in shown if row.path)}",
@@ -109,14 +109,16 @@ def fish_script(rows: Sequence[Command], *, program: str) -> str:
         f"complete -c {program} -f",
     ]
     for row in shown:
-        lines += _of_command(row, row.flags_as(program), f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}")
+        lines += _of_command(
+            table.children(row), row.flags_as(program), f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}"
+        )
     return "\n".join(lines) + "\n"
 
 
-def _of_command(row: Command, flags: Sequence[Flag], start: str) -> Iterator[str]:
-    for child in commands.children(row):
+def _of_command(children: Sequence[Command], flags: Sequence[Flag], start: str) -> Iterator[str]:
+    for child in children:
         yield f"{start} -a {child.words[-1]} -d {_quoted(child.summary)}"
-    for flag in (*commands.GLOBAL_FLAGS, *flags, HELP):
+    for flag in (*GLOBAL_FLAGS, *flags, HELP):
         if not flag.hidden:
             yield f"{start} {_of_flag(flag)}"
 

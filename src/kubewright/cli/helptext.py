@@ -5,27 +5,28 @@ from __future__ import annotations
 import sys
 import textwrap
 
-from kubewright.cli import commands, parser
+from kubewright.cli import parser
+from kubewright.cli.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
 from kubewright.cli.model import BOOL, Command, Flag
 from kubewright.cli.parser import HELP, as_called
 
 WIDTH = 100
 
 
-def render(command: Command, *, program: str) -> str:
+def render(command: Command, *, program: str, table: Table = TABLE) -> str:
     """Return the help text of a command."""
     parts = [_paragraph(as_called(command.description) or f"{command.summary}.")]
-    parts += ["Usage:\n" + "".join(f"  {line}\n" for line in usage(command, program=program)).rstrip()]
-    below = commands.children(command)
+    parts += ["Usage:\n" + "".join(f"  {line}\n" for line in usage(command, program=program, table=table)).rstrip()]
+    below = table.children(command)
     if below:
         parts.append("Commands:\n" + _columns([(row.words[-1], row.summary) for row in below]))
-    parts += _phases(command)
+    parts += _phases(command, table)
     if command.argument and command.argument.shown:
         parts.append("Arguments:\n" + _columns([(command.argument.shown, command.argument.summary)]))
     flags = [_flag_row(flag) for flag in command.flags_as(program) if not flag.hidden]
     if flags:
         parts.append("Flags:\n" + _columns(flags))
-    parts.append("Global flags:\n" + _columns([_flag_row(flag) for flag in (*commands.GLOBAL_FLAGS, HELP)]))
+    parts.append("Global flags:\n" + _columns([_flag_row(flag) for flag in (*GLOBAL_FLAGS, HELP)]))
     if command.examples:
         parts.append("Examples:\n" + "\n".join(f"  {_example(line, program)}" for line in command.examples))
     if below:
@@ -33,27 +34,27 @@ def render(command: Command, *, program: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def usage(command: Command, *, program: str) -> list[str]:
+def usage(command: Command, *, program: str, table: Table = TABLE) -> list[str]:
     """Return the usage lines of a command, as cobra makes them, without a leading word."""
     called = " ".join((program, *command.words))
     lines = []
     if not command.shows_help:
         shown = command.argument.shown if command.argument else ""
         lines.append(" ".join(filter(None, (called, shown, "[flags]" if command.flags_in_usage else ""))))
-    if commands.children(command):
+    if table.children(command):
         lines.append(f"{called} [command]")
     return lines or [called]
 
 
-def _phases(command: Command) -> list[str]:
+def _phases(command: Command, table: Table) -> list[str]:
     """Return the tree of phases of a workflow, as kubeadm's help has it: children indented and led by `/`, no `all`."""
-    top = next((row for row in commands.children(command) if row.words[-1] == "phase"), None)
+    top = next((row for row in table.children(command) if row.words[-1] == "phase"), None)
     if top is None:
         return []
     rows = []
-    for phase in commands.children(top):
+    for phase in table.children(top):
         rows.append((phase.words[-1], phase.summary))
-        rows += [(f"  /{row.words[-1]}", row.summary) for row in commands.children(phase) if row.words[-1] != "all"]
+        rows += [(f"  /{row.words[-1]}", row.summary) for row in table.children(phase) if row.words[-1] != "all"]
     return [f"Phases, in the order in which {command.words[-1]} runs them:\n{_columns(rows)}"]
 
 
@@ -92,11 +93,11 @@ def explain(parsed: parser.Parsed) -> int:
     An unknown first word is told on stderr, with the commands that there are, and is no failure: kubeadm has it so (spec/kubeadm.md 15.2).
     """
     words = parsed.strings("command")
-    found = parser.find(words)
+    found = parser.find(words, table=parsed.table)
     program = parser.program_name()
     if not found.command.words and found.left:
         shown = " ".join(f"`{word}`" for word in words)
-        sys.stderr.write(f"Unknown help topic [{shown}]\n{render(commands.ROOT, program=program)}")
+        sys.stderr.write(f"Unknown help topic [{shown}]\n{render(ROOT, program=program, table=parsed.table)}")
         return 0
-    sys.stdout.write(render(found.command, program=program))
+    sys.stdout.write(render(found.command, program=program, table=parsed.table))
     return 0

@@ -13,7 +13,7 @@ from _weakref import ref
 
 from kubewright.base.errors import SIGHUP, SIGINT, SIGTERM, Interrupted, KubewrightError, Stopped, interruption
 from kubewright.cli import parser, streams
-from kubewright.cli.commands import ROOT, VERSION
+from kubewright.cli.commands import ROOT, TABLE, VERSION, Table, imported
 from kubewright.cli.model import DIFF, KUBEADM
 
 TYPE_CHECKING = False
@@ -71,14 +71,14 @@ BUG = 70
 """EX_SOFTWARE of sysexits.h: an error that should have been one of ours."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
+    """Run one command of a table and return its exit code."""
     program = parser.program_name()
     verbosity = 0
     scheme = ""
     try:
         streams.secure()
-        found = parser.find(sys.argv[1:] if argv is None else argv)
+        found = parser.find(sys.argv[1:] if argv is None else argv, table=table)
         scheme = found.command.exit_scheme
         parsed = parser.read(found, program=program)
         verbosity = parsed.number("v") or 0
@@ -92,7 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _help(parsed, program=program)
         if parsed.text("rootfs"):
             _change_root(parsed.text("rootfs"), handler=parsed.command.handler)
-        return _handler(parsed.command.handler)(parsed)
+        handler: Callable[[parser.Parsed], int] = imported(parsed.command.handler)
+        return handler(parsed)
     except KubewrightError as error:
         return _fail(error, scheme=scheme, verbosity=verbosity)
     except KeyboardInterrupt as stop:
@@ -128,7 +129,7 @@ def _help(parsed: parser.Parsed, *, program: str) -> int:
     """Print help; a group that was called without a sub-command fails after it, as kubeadm's do."""
     from kubewright.cli import helptext
 
-    sys.stdout.write(helptext.render(parsed.command, program=program))
+    sys.stdout.write(helptext.render(parsed.command, program=program, table=parsed.table))
     if parsed.wants_help or parsed.command.shows_help:
         return 0
     called = " ".join((program, *parsed.command.words))
@@ -140,14 +141,6 @@ def _change_root(path: str, *, handler: str) -> None:
     from kubewright.cli import rootfs
 
     rootfs.enter(path, handler=handler)
-
-
-def _handler(name: str) -> Callable[[parser.Parsed], int]:
-    import importlib
-
-    module, _, function = name.partition(":")
-    found: Callable[[parser.Parsed], int] = getattr(importlib.import_module(module), function)
-    return found
 
 
 def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Kinds of flags, by the names that pflag has for them.
 STRING = "string"
@@ -32,6 +32,9 @@ KUBEADM = "kubeadm"
 """Exit code 1 for every error, as kubeadm has it."""
 DIFF = "diff"
 """1 is the command's own answer (there are differences), as with `diff`; errors whose class says 1 exit 2, all others as with OWN."""
+
+OPERATION = "kubewright.cli.operations:run"
+"""The handler of whatever is done to a machine."""
 
 ANY = -1
 """As `Argument.most`: no limit."""
@@ -97,12 +100,46 @@ class Argument:
         self.most = most
 
 
+class Workflow:
+    """A tree of phases that a command runs, and how its phases become commands. What is named is `module:name`, imported when it is needed.
+
+    `phases` is the tree: names, summaries, and the names of flags and arguments stand there; `flags` and `arguments` say what these are. `ours`
+    names flags that every phase has besides. `handler` is that of the phases. `operation` is the row of the engine, and `request` the function
+    that turns flags into what the operation is asked for. `silent` are reasons of skipped phases that are not told, None: all. `batches`: what is
+    written is synchronised once, at the end.
+    """
+
+    def __init__(
+        self,
+        phases: str,
+        *,
+        flags: Mapping[str, Flag],
+        handler: str = OPERATION,
+        ours: str = "",
+        arguments: Mapping[str, Argument] | None = None,
+        operation: str = "",
+        request: str = "",
+        silent: frozenset[str] | None = frozenset(),
+        batches: bool = False,
+    ) -> None:
+        self.phases = phases
+        self.flags = flags
+        self.handler = handler
+        self.ours = ours
+        self.arguments = arguments or {}
+        self.operation = operation
+        self.request = request
+        self.silent = silent
+        self.batches = batches
+
+
 class Command:
     """One command, a row of the table.
 
     `path` is the words that call it, `aliases` other words for the last one. `handler` is `module:function`, imported only when the command
-    runs; a row without one is a group. `shows_help`: a group that succeeds when it is called alone, as kubeadm's `kubeconfig` does.
-    `flags_in_usage` is False where kubeadm's usage line ends without `[flags]`.
+    runs; a row without one is a group, or has that of its workflow. `shows_help`: a group that succeeds when it is called alone, as kubeadm's `kubeconfig` does.
+    `flags_in_usage` is False where kubeadm's usage line ends without `[flags]`. `workflow`: the command runs a tree of phases, each of which is a
+    command `… phase NAME` as well. `makes` is `module:function`, which returns further rows below this one; it is called when they are looked at.
     """
 
     def __init__(
@@ -120,10 +157,12 @@ class Command:
         hidden: bool = False,
         shows_help: bool = False,
         flags_in_usage: bool = True,
+        workflow: Workflow | None = None,
+        makes: str = "",
     ) -> None:
         self.path = path
         self.summary = summary
-        self.handler = handler
+        self.handler = handler or (workflow.handler if workflow else "")
         self.flags = tuple(flags)
         self.argument = argument
         self.description = description
@@ -133,6 +172,8 @@ class Command:
         self.hidden = hidden
         self.shows_help = shows_help
         self.flags_in_usage = flags_in_usage
+        self.workflow = workflow
+        self.makes = makes
 
     def flags_as(self, program: str) -> tuple[Flag, ...]:
         """Return the flags that the command has when we are called by this name."""

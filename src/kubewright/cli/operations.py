@@ -1,19 +1,21 @@
-"""One handler for everything that is done to a machine: `init`, `join`, `reset`, and each of their phases."""
+"""One handler for everything that is done to a machine: `init`, `join`, `reset`, and each of their phases.
+
+Which operation a command is stands in its row (`Workflow`).
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.base.records import dataclass
 from kubewright.cli import inputs
+from kubewright.cli.commands import imported
 from kubewright.cli.inputs import is_on
 from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
@@ -24,54 +26,22 @@ from kubewright.host.seam import Host
 from kubewright.lifecycle import operation as engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
-from kubewright.workflow.phases import resolved
 
 if TYPE_CHECKING:
     from kubewright.base.events import Reporter
+    from kubewright.cli.model import Workflow
     from kubewright.lifecycle.operation import Operation, Result
-
-RequestOf = Callable[..., Any]
-"""Turns the flags and the phases that were asked for into the request of an operation."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """An operation and what makes requests of it, both as `module:name`. `silent` are reasons of skipped phases that are not told, None: all.
-
-    `batches`: what is written is made sure of once, at the end.
-    """
-
-    operation: str
-    request: str
-    silent: frozenset[str] | None = frozenset()
-    batches: bool = False
-
-
-ROWS: Final = {
-    "init": Row(operation="kubewright.lifecycle.init.operation:INIT", request="kubewright.cli.operation_requests:init_request"),
-    "join": Row(
-        operation="kubewright.lifecycle.join.operation:JOIN",
-        request="kubewright.cli.operation_requests:join_request",
-        silent=frozenset({"this machine joins as a worker"}),
-    ),
-    "reset": Row(
-        operation="kubewright.lifecycle.reset.operation:RESET",
-        request="kubewright.cli.operation_requests:reset_request",
-        silent=None,
-        batches=True,
-    ),
-}
-"""By the word that calls it."""
 
 
 def run(parsed: Parsed) -> int:
     """Do what a command of a row says, or one of its phases, or show what that would take."""
-    row = ROWS[parsed.command.words[0]]
+    row = parsed.command.workflow
+    assert row is not None  # every command that has this handler has one
     if is_on(parsed, "plan") and is_on(parsed, "dry-run"):
         raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
-    operation = cast("Operation[Any, Any, Any]", resolved(row.operation))
+    operation: Operation[Any, Any, Any] = imported(row.operation)
     only = inputs.phase_of(parsed, operation.phases) if "phase" in parsed.command.words else ()
-    request = cast("RequestOf", resolved(row.request))(parsed, only=only)
+    request = imported(row.request)(parsed, only=only)
     form, mode = parsed.text("output"), Mode.PLAN if is_on(parsed, "plan") else Mode.APPLY
     result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
     return _tell(result, form=form, mode=mode)
@@ -119,7 +89,7 @@ def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:
     return 0
 
 
-def _reporter(row: Row, form: str, mode: Mode) -> Reporter:
+def _reporter(row: Workflow, form: str, mode: Mode) -> Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if mode is Mode.PLAN:
         return logged(PlainLines())

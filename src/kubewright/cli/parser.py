@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands, pflag
+from kubewright.cli import pflag
+from kubewright.cli.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
 from kubewright.cli.model import ANY, BOOL, LIST, PAIRS, Argument, Command, Flag
 
 TYPE_CHECKING = False
@@ -19,13 +20,21 @@ class Parsed:
     """A command with its values. `given` holds the names of the flags that the user typed, `notices` is to be told about them."""
 
     def __init__(
-        self, command: Command, values: dict[str, object], given: frozenset[str], *, wants_help: bool = False, notices: Sequence[str] = ()
+        self,
+        command: Command,
+        values: dict[str, object],
+        given: frozenset[str],
+        *,
+        wants_help: bool = False,
+        notices: Sequence[str] = (),
+        table: Table = TABLE,
     ) -> None:
         self.command = command
         self.values = values
         self.given = given
         self.wants_help = wants_help
         self.notices = tuple(notices)
+        self.table = table
 
     def __getitem__(self, name: str) -> object:
         return self.values[name.replace("-", "_")]
@@ -53,8 +62,9 @@ class Parsed:
 class Found:
     """The command that a command line means, and what is left to read: the words behind it, and those among them that are flags."""
 
-    def __init__(self, command: Command, left: Sequence[str], rest: Sequence[str]) -> None:
+    def __init__(self, command: Command, left: Sequence[str], rest: Sequence[str], *, table: Table) -> None:
         self.command = command
+        self.table = table
         self.left = tuple(left)
         self.rest = tuple(rest)
 
@@ -67,20 +77,20 @@ def parse(argv: Sequence[str], *, program: str) -> Parsed:
     return read(find(argv), program=program)
 
 
-def find(argv: Sequence[str]) -> Found:
+def find(argv: Sequence[str], *, table: Table = TABLE) -> Found:
     """Take the words of the longest known command out of the line; flags may stand between them. Never fails.
 
     As in cobra, each command on the way looks at the whole rest of the line with its own flags, and a flag that it does not know takes the
     next word with it; so does `--help`.
     """
-    command, rest = commands.ROOT, list(argv)
+    command, rest = ROOT, list(argv)
     while (index := _first_word(rest, _flags(command))) is not None:
-        row = commands.below(command, rest[index])
+        row = table.below(command, rest[index])
         if row is None:
-            return Found(command, rest[index:], rest)
+            return Found(command, rest[index:], rest, table=table)
         del rest[index]
         command = row
-    return Found(command, (), rest)
+    return Found(command, (), rest, table=table)
 
 
 def _first_word(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
@@ -98,22 +108,22 @@ def read(found: Found, *, program: str) -> Parsed:
     """Read the flags and arguments of the command that was found. Raises UsageError."""
     command = found.command
     if not command.words and found.left:
-        raise _unknown(command, found.left, program=program)
+        raise _unknown(command, found.left, program=program, table=found.table)
     flags = (*_flags(command), HELP)
     scanned = pflag.scan(found.rest, flags, see=_see_help(command, program), gone=lambda name: _gone_flag(command, name))
     wants_help = scanned.values.pop("help", False) is True
     if not wants_help:
-        _check_arguments(command, scanned.arguments, program=program)
+        _check_arguments(found, scanned.arguments, program=program)
         _check_choices(flags, scanned)
     values: dict[str, object] = {flag.dest: _default(flag) for flag in flags}
     values |= {name.replace("-", "_"): value for name, value in scanned.values.items()}
     if command.argument is not None:
         values[command.argument.name.replace("-", "_")] = _value(command.argument, scanned.arguments)
-    return Parsed(command, values, frozenset(scanned.values), wants_help=wants_help, notices=scanned.notices)
+    return Parsed(command, values, frozenset(scanned.values), wants_help=wants_help, notices=scanned.notices, table=found.table)
 
 
 def _flags(command: Command) -> tuple[Flag, ...]:
-    return (*commands.GLOBAL_FLAGS, *command.flags_as(program_name()))
+    return (*GLOBAL_FLAGS, *command.flags_as(program_name()))
 
 
 def _default(flag: Flag) -> object:
@@ -126,12 +136,13 @@ def _value(argument: Argument, words: Sequence[str]) -> object:
     return tuple(words)
 
 
-def _check_arguments(command: Command, words: Sequence[str], *, program: str) -> None:
+def _check_arguments(found: Found, words: Sequence[str], *, program: str) -> None:
     """Refuse a wrong number of arguments, in cobra's words. Raises UsageError."""
+    command = found.command
     see = _see_help(command, program)
     if command.argument is None:
         if words and command.words:
-            raise _unknown(command, words, program=program)
+            raise _unknown(command, words, program=program, table=found.table)
         return
     least, most = command.argument.least, command.argument.most
     if most == ANY or least <= len(words) <= most:
@@ -147,12 +158,12 @@ def _check_choices(flags: Sequence[Flag], scanned: pflag.Scanned) -> None:
             pflag.check_choice(flag, str(scanned.values[flag.name]))
 
 
-def _unknown(command: Command, words: Sequence[str], *, program: str) -> UsageError:
+def _unknown(command: Command, words: Sequence[str], *, program: str, table: Table) -> UsageError:
     """Return the error for words behind a command that does not take them; what kubeadm once had is told."""
     from kubewright.cli.removed_flags import command_hint
 
     called = " ".join((program, *command.words))
-    known = [row.words[-1] for row in commands.children(command)]
+    known = [row.words[-1] for row in table.children(command)]
     remedy = command_hint([*command.words, *words]) or _did_you_mean(words[0], known) or _see_help(command, program)
     return UsageError(f'unknown command {pflag.quoted(words[0])} for "{called}"', remedy=remedy)
 
@@ -185,6 +196,6 @@ def as_called(text: str) -> str:
     program = program_name()
     if program == "kubewright" or "kubewright" not in text:
         return text
-    for row in commands.children(commands.ROOT, hidden=True):
+    for row in TABLE.children(ROOT, hidden=True):
         text = text.replace(f"kubewright {row.path}", f"{program} {row.path}")
     return text

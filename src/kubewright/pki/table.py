@@ -45,18 +45,13 @@ def no_names(_: Configuration, __: Addresses) -> Names:
 
 @dataclass(frozen=True, kw_only=True)
 class Authority:
-    """A certificate authority. `base` is the file name without ending, below the certificate directory."""
+    """A certificate authority. `base` is the file name without ending, below the certificate directory; `summary` is the help of its phase."""
 
     name: str
     base: str
     common_name: str
     summary: str
     owner: Owner = Owner.KUBERNETES
-
-    @property
-    def help(self) -> str:
-        """The one-line help of its phase."""
-        return f"Generate the {self.summary}"
 
     @property
     def files(self) -> tuple[str, str]:
@@ -66,7 +61,10 @@ class Authority:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
-    """A certificate that an authority signs. `common_name` may hold `{node}`; `summary` is also its long name in `certs renew`."""
+    """A certificate that an authority signs. `common_name` may hold `{node}`.
+
+    `summary` is the help of its phase, `long_name` what `certs renew` calls it.
+    """
 
     name: str
     base: str
@@ -74,14 +72,10 @@ class Leaf:
     common_name: str
     usages: tuple[Usage, ...]
     summary: str
+    long_name: str
     organizations: tuple[str, ...] = ()
     names: Callable[[Configuration, Addresses], Names] = no_names
     owner: Owner = Owner.KUBERNETES
-
-    @property
-    def help(self) -> str:
-        """The one-line help of its phase."""
-        return f"Generate the {self.summary}"
 
     @property
     def files(self) -> tuple[str, str]:
@@ -91,17 +85,12 @@ class Leaf:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """A key without certificate: the private half in `base`.key, the public one in `base`.pub."""
+    """A key without certificate: the private half in `base`.key, the public one in `base`.pub. `summary` is the help of its phase."""
 
     name: str
     base: str
     summary: str
     owner: Owner = Owner.KUBERNETES
-
-    @property
-    def help(self) -> str:
-        """The one-line help of its phase."""
-        return f"Generate a {self.summary}"
 
     @property
     def files(self) -> tuple[str, str]:
@@ -116,7 +105,7 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         name="ca",
         base="ca",
         common_name="kubernetes",
-        summary="self-signed Kubernetes CA to provision identities for other Kubernetes components",
+        summary="Generate the cluster's CA",
     ),
     Leaf(
         name="apiserver",
@@ -125,7 +114,8 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         common_name="kube-apiserver",
         usages=SERVER,
         names=names.api_server,
-        summary="certificate for serving the Kubernetes API",
+        summary="Generate the certificate that serves the Kubernetes API",
+        long_name="certificate for serving the Kubernetes API",
     ),
     Leaf(
         name="apiserver-kubelet-client",
@@ -133,13 +123,14 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         signer="ca",
         common_name="kube-apiserver-kubelet-client",
         usages=CLIENT,
-        summary="certificate for the API server to connect to kubelet",
+        summary="Generate the certificate with which the API server calls kubelets",
+        long_name="certificate for the API server to connect to kubelet",
     ),
     Authority(
         name="front-proxy-ca",
         base="front-proxy-ca",
         common_name="front-proxy-ca",
-        summary="self-signed CA to provision identities for front proxy",
+        summary="Generate the CA of the front proxy",
     ),
     Leaf(
         name="front-proxy-client",
@@ -147,13 +138,14 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         signer="front-proxy-ca",
         common_name="front-proxy-client",
         usages=CLIENT,
-        summary="certificate for the front proxy client",
+        summary="Generate the front proxy's client certificate",
+        long_name="certificate for the front proxy client",
     ),
     Authority(
         name="etcd-ca",
         base="etcd/ca",
         common_name="etcd-ca",
-        summary="self-signed CA to provision identities for etcd",
+        summary="Generate etcd's CA",
         owner=Owner.ETCD,
     ),
     Leaf(
@@ -163,7 +155,8 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         common_name="{node}",
         usages=BOTH,
         names=names.etcd_server,
-        summary="certificate for serving etcd",
+        summary="Generate the certificate that serves etcd",
+        long_name="certificate for serving etcd",
         owner=Owner.ETCD,
     ),
     Leaf(
@@ -173,7 +166,8 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         common_name="{node}",
         usages=BOTH,
         names=names.etcd_peer,
-        summary="certificate for etcd nodes to communicate with each other",
+        summary="Generate the certificate with which etcd members talk to each other",
+        long_name="certificate for etcd nodes to communicate with each other",
         owner=Owner.ETCD,
     ),
     Leaf(
@@ -182,7 +176,8 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         signer="etcd-ca",
         common_name="kube-etcd-healthcheck-client",
         usages=CLIENT,
-        summary="certificate for liveness probes to healthcheck etcd",
+        summary="Generate the certificate of etcd's health checks",
+        long_name="certificate for liveness probes to healthcheck etcd",
         owner=Owner.ETCD,
     ),
     Leaf(
@@ -191,10 +186,11 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
         signer="etcd-ca",
         common_name="kube-apiserver-etcd-client",
         usages=CLIENT,
-        summary="certificate the apiserver uses to access etcd",
+        summary="Generate the certificate with which the API server calls etcd",
+        long_name="certificate the apiserver uses to access etcd",
         owner=Owner.ETCD,
     ),
-    KeyPair(name="sa", base="sa", summary="private key for signing service account tokens along with its public key"),
+    KeyPair(name="sa", base="sa", summary="Generate the key pair that signs service account tokens"),
 )
 
 
@@ -209,7 +205,7 @@ class Endpoint(enum.Enum):
 class Kubeconfig:
     """A kubeconfig with an embedded client certificate, signed by `ca`.
 
-    `summary` is the text of its phase, `long_name` its long name in `certs renew`; '' for one that is never renewed.
+    `summary` is the help of its phase, `long_name` what `certs renew` calls it; '' for one that is never renewed.
     """
 
     name: str
@@ -219,11 +215,6 @@ class Kubeconfig:
     long_name: str = ""
     organizations: tuple[str, ...] = ()
     on_join: bool = True
-
-    @property
-    def help(self) -> str:
-        """The one-line help of its phase."""
-        return f"Generate a {self.summary}"
 
     @property
     def file(self) -> str:
@@ -237,7 +228,7 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         common_name="kubernetes-admin",
         organizations=("kubeadm:cluster-admins",),
         server=Endpoint.CONTROL_PLANE,
-        summary="kubeconfig file for the admin to use and for kubeadm itself",
+        summary="Generate the administrator's kubeconfig",
         long_name="certificate embedded in the kubeconfig file for the admin to use and for kubeadm itself",
     ),
     Kubeconfig(
@@ -245,7 +236,7 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         common_name="kubernetes-super-admin",
         organizations=("system:masters",),
         server=Endpoint.CONTROL_PLANE,
-        summary="kubeconfig file for the super-admin",
+        summary="Generate the kubeconfig that no authorizer can refuse",
         long_name="certificate embedded in the kubeconfig file for the super-admin",
         on_join=False,
     ),
@@ -254,21 +245,21 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
         common_name="system:node:{node}",
         organizations=("system:nodes",),
         server=Endpoint.LOCAL,
-        summary="kubeconfig file for the kubelet to use *only* for cluster bootstrapping purposes",
+        summary="Generate the kubelet's kubeconfig",
         on_join=False,
     ),
     Kubeconfig(
         name="controller-manager",
         common_name="system:kube-controller-manager",
         server=Endpoint.LOCAL,
-        summary="kubeconfig file for the controller manager to use",
+        summary="Generate the controller manager's kubeconfig",
         long_name="certificate embedded in the kubeconfig file for the controller manager to use",
     ),
     Kubeconfig(
         name="scheduler",
         common_name="system:kube-scheduler",
         server=Endpoint.LOCAL,
-        summary="kubeconfig file for the scheduler to use",
+        summary="Generate the scheduler's kubeconfig",
         long_name="certificate embedded in the kubeconfig file for the scheduler manager to use",
     ),
 )

@@ -28,11 +28,12 @@ Step = Change | Waited
 class Phase(Generic[Context]):
     """One step of a workflow, or a group of them.
 
-    `name` may be followed by a blank and a hint. `run` takes the context of the workflow and yields its steps, before the children run;
+    `run` takes the context of the workflow and yields its steps, before the children run;
     written as `module:function` it is imported only then.
     `condition` returns None if the phase applies, else the reason why it and its children are left out.
     `depends` are full names of phases without which this one makes no sense in the same run.
-    `flags` names the flags of the phase's own command. A `hidden` phase has no command and no line in the help.
+    `flags` names the flags of the phase's own command, separated by blanks, `argument` its positional argument: the command table says what
+    these are. A `hidden` phase has no command and no line in the help.
     `every` marks a leaf `all`: as a command it runs its parent with all children; in a run of the workflow it does not exist.
     """
 
@@ -44,14 +45,15 @@ class Phase(Generic[Context]):
     children: tuple[Phase[Context], ...] = ()
     condition: Callable[[Context], str | None] | str | None = None
     depends: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
+    flags: str = ""
+    argument: str = ""
     hidden: bool = False
     every: bool = False
 
     @property
     def word(self) -> str:
-        """The name as it is typed: in lower case, without the hint."""
-        return self.name.lower().partition(" ")[0]
+        """The name as it is typed: in lower case."""
+        return self.name.lower()
 
     def action(self) -> Callable[[Context], Iterable[Step]] | None:
         """Return what runs, imported now if it is only named."""
@@ -104,6 +106,11 @@ class Phases(Generic[Context]):
         """Everything that a run of the workflow goes through, in order: parents before children, hidden phases too, no `all`."""
         return tuple(node for node in self._all.values() if not node.phase.every)
 
+    @property
+    def commands(self) -> tuple[Node[Context], ...]:
+        """Everything that has a command of its own, in order: groups and their `all` too, nothing hidden."""
+        return tuple(node for node in self._all.values() if not any(above.phase.hidden for above in node.line))
+
     def find(self, name: str) -> Node[Context]:
         """Return the node with a full name. Raises UsageError if there is none; aliases and other spellings do not count."""
         if name not in self._all:
@@ -152,14 +159,6 @@ class Phases(Generic[Context]):
         count = sum(1 for phase in self.roots for _ in Node(phase).below())
         if count != len(self._all):
             raise ValueError("two phases have the same full name")
-
-
-def help_lines(phases: Phases[Context]) -> list[str]:
-    """Render the tree as kubeadm's help shows it: children indented by two blanks and led by `/`, summaries aligned per level."""
-    shown = [node for node in phases.nodes if not any(above.phase.hidden for above in node.line)]
-    names = ["/" * bool(node.above) + node.phase.word for node in shown]
-    width = max(map(len, names), default=0) + 2
-    return [f"{'  ' * len(node.above)}{name:{width}}{node.phase.summary}" for node, name in zip(shown, names, strict=True)]
 
 
 def _check_dependencies(chosen: Sequence[Node[Context]]) -> None:

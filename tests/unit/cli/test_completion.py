@@ -44,7 +44,7 @@ def test_the_script_is_printed_under_the_name_of_the_program(shell, monkeypatch,
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
 def test_every_command_and_flag_that_is_not_hidden_is_in_the_script(shell, scripts):
-    rows = [row for row in commands.every() if row.words]
+    rows = [row for row in commands.TABLE.every() if row.words]
     assert [row.path for row in rows if not row.hidden and row.words[-1] not in scripts[shell]] == []
     names = {flag.name for row in rows for flag in row.flags}
     assert len(names) > 60

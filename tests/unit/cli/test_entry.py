@@ -60,7 +60,7 @@ def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(err
     def fail(_):
         raise error
 
-    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    monkeypatch.setattr(entry, "imported", lambda _: fail)
     assert entry.main(["local", "status"]) == own
     assert entry.main(["version"]) == kubeadms
     assert "Traceback" not in capsys.readouterr().err
@@ -78,7 +78,7 @@ def test_an_error_outside_of_the_tree_is_a_bug_without_a_traceback(monkeypatch, 
     def fail(_):
         raise RuntimeError("surprise")
 
-    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    monkeypatch.setattr(entry, "imported", lambda _: fail)
     assert entry.main(["version"]) == 70
     err = capsys.readouterr().err
     assert "internal error: RuntimeError: surprise" in err
@@ -139,7 +139,7 @@ def test_ctrl_c_exits_130(monkeypatch, capsys):
     def fail(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    monkeypatch.setattr(entry, "imported", lambda _: fail)
     assert entry.main(["version"]) == 130
     assert "interrupted" in capsys.readouterr().err
 
@@ -192,7 +192,7 @@ def test_an_unknown_first_word_fails_even_with_help(capsys):
 
 def test_a_deprecated_flag_works_and_says_what_to_use(monkeypatch, capsys):
     seen = []
-    monkeypatch.setattr(entry, "_handler", lambda _: lambda parsed: seen.append(parsed.strings("apiserver-extra-args")) or 0)
+    monkeypatch.setattr(entry, "imported", lambda _: lambda parsed: seen.append(parsed.strings("apiserver-extra-args")) or 0)
     words = ["init", "phase", "control-plane", "apiserver", "--apiserver-extra-args", "v=4,a=b", "--apiserver-extra-args=c="]
     assert entry.main(words) == 0
     assert seen == [("v=4", "a=b", "c=")]
@@ -205,7 +205,7 @@ def test_commands_in_errors_are_named_as_the_program_was_called(monkeypatch, cap
     def fail(_):
         raise CheckFailed("no", remedy="run `kubewright up` again; kubewright keeps its files in ~/.cache/kubewright")
 
-    monkeypatch.setattr(entry, "_handler", lambda _: fail)
+    monkeypatch.setattr(entry, "imported", lambda _: fail)
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     assert entry.main(["version"]) == 1
     assert capsys.readouterr().err == "error: no\nto mend it: run `kubeadm up` again; kubewright keeps its files in ~/.cache/kubewright\n"

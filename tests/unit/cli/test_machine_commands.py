@@ -83,7 +83,7 @@ def test_what_is_right_ends_with_one_error_that_says_later(words, run):
 
 
 @pytest.mark.parametrize(
-    "path", [row.path for row in commands.every() if " phase " in row.path and row.words[0] == "upgrade" and row.handler]
+    "path", [row.path for row in commands.TABLE.every() if " phase " in row.path and row.words[0] == "upgrade" and row.handler]
 )
 def test_every_phase_ends_with_that_error(path, run):
     given = ["v1.36.3"] if path.startswith("upgrade apply") else []
@@ -108,8 +108,8 @@ def test_every_phase_of_a_tree_has_its_command_with_the_same_words(path):
     tree = TREES[path]
     rows = {
         tuple(words): row
-        for words in ((row.words[len(path.split()) + 1 :]) for row in commands.every() if row.path.startswith(f"{path} phase "))
-        for row in [commands.command(*path.split(), "phase", *words)]
+        for words in ((row.words[len(path.split()) + 1 :]) for row in commands.TABLE.every() if row.path.startswith(f"{path} phase "))
+        for row in [commands.TABLE.command(*path.split(), "phase", *words)]
     }
     assert rows
     for words, row in rows.items():

@@ -31,10 +31,10 @@ def formats(command) -> tuple[str, ...]:
 
 
 def test_every_command_that_prints_has_json_and_yaml():
-    lacking = [row.path for row in commands.every() if row.handler and not {"json", "yaml"} <= set(formats(row))]
+    lacking = [row.path for row in commands.TABLE.every() if row.handler and not {"json", "yaml"} <= set(formats(row))]
     assert [path for path in lacking if not any(fnmatch.fnmatch(path, pattern) for pattern in WITHOUT)] == []
     assert [pattern for pattern in WITHOUT if not any(fnmatch.fnmatch(path, pattern) for path in lacking)] == []
-    assert len([row for row in commands.every() if formats(row)]) > 70
+    assert len([row for row in commands.TABLE.every() if formats(row)]) > 70
 
 
 @pytest.fixture

@@ -49,13 +49,13 @@ MORE = {
 
 
 def test_the_commands_that_kubeadm_lacks_have_these_flags():
-    found = {row.path: " ".join(sorted(flag.name for flag in row.flags)) for row in commands.every() if row.path not in KUBEADMS}
+    found = {row.path: " ".join(sorted(flag.name for flag in row.flags)) for row in commands.TABLE.every() if row.path not in KUBEADMS}
     assert found == OWN
 
 
 def test_so_many_of_kubeadms_commands_have_more_flags():
     found: Counter[str] = Counter()
-    for row in commands.every():
+    for row in commands.TABLE.every():
         if row.words and row.path in KUBEADMS:
             kubeadms = KUBEADMS[row.path]
             known = {flag["name"] for kind in ("flags", "hidden_deprecated_flags") for flag in kubeadms.get(kind, ())}

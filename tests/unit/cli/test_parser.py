@@ -18,14 +18,14 @@ def read(*argv: str) -> Parsed:
 def test_every_command_that_runs_names_a_handler_that_exists():
     import importlib
 
-    handlers = [command.handler for command in commands.every() if command.handler]
+    handlers = [command.handler for command in commands.TABLE.every() if command.handler]
     found = [getattr(importlib.import_module(module), function) for module, _, function in (name.partition(":") for name in handlers)]
     assert len(found) == len(handlers) > 50
     assert all(callable(handler) for handler in found)
 
 
 def test_paths_are_unique_and_their_parents_exist():
-    paths = [command.words for command in commands.every()]
+    paths = [command.words for command in commands.TABLE.every()]
     assert len(set(paths)) == len(paths)
     assert [path for path in paths if path and path[:-1] not in paths] == []
 
@@ -130,7 +130,7 @@ def test_any_words_are_read_or_refused_with_a_usage_error(words):
         assert error.what
 
 
-@given(st.sampled_from([command for command in commands.every() if command.handler]), st.data())
+@given(st.sampled_from([command for command in commands.TABLE.every() if command.handler]), st.data())
 def test_what_is_given_is_what_is_parsed(command, data):
     flags = data.draw(st.lists(st.sampled_from(command.flags), unique_by=lambda flag: flag.name)) if command.flags else []
     values = {"string": "x", "bool": "true", "int": "7", "int32": "7", "strings": "a,b", "duration": "1m", "mapStringString": "a=b"}
@@ -143,16 +143,16 @@ def test_what_is_given_is_what_is_parsed(command, data):
 
 @pytest.mark.parametrize(("alias", "path"), [("certificates", "certs"), ("reset phase pre-flight", "reset phase preflight")])
 def test_an_alias_means_the_same_command(alias, path):
-    assert commands.command(*alias.split()) is commands.command(*path.split())
+    assert commands.TABLE.command(*alias.split()) is commands.TABLE.command(*path.split())
 
 
 def test_a_command_that_does_not_exist_is_a_key_error():
     with pytest.raises(KeyError):
-        commands.command("certs", "nonsense")
+        commands.TABLE.command("certs", "nonsense")
 
 
 def test_every_word_of_the_top_level_has_its_rows_and_its_summary():
-    for row in commands.children(commands.ROOT, hidden=True):
-        full = commands.command(row.path)
+    for row in commands.TABLE.children(commands.ROOT, hidden=True):
+        full = commands.TABLE.command(row.path)
         assert (full.path, full.summary, full.hidden) == (row.path, row.summary, row.hidden)
-    assert len(commands.every()) > 134
+    assert len(commands.TABLE.every()) > 134

@@ -15,7 +15,7 @@ import pytest
 from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 from kubewright.base import yaml
-from kubewright.cli import certs, cluster_rows, commands
+from kubewright.cli import certs, commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import rows
 from kubewright.lifecycle.machine import LOCK
@@ -34,10 +34,11 @@ def plane(tmp_path, capsys, monkeypatch):
 
 
 def test_the_commands_are_the_rows_of_the_table():
-    assert [(row.name, row.long_name) for row in rows.everything()] == list(cluster_rows.RENEWED)
-    assert len(rows.everything()) == 11
+    found = [row.words[-1] for row in commands.TABLE.children(commands.TABLE.command("certs", "renew"))]
+    assert found == ["all", *(row.name for row in rows.everything())]
+    assert len(found) == 12
     for alias in ("certs", "certificates"):
-        assert all(commands.command(alias, "renew", row.name).handler for row in rows.everything())
+        assert all(commands.TABLE.command(alias, "renew", row.name).handler for row in rows.everything())
 
 
 COMMANDS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
@@ -47,7 +48,7 @@ OURS = {"output", "fail-within", "token-file", "print-bootstrap-kubeconfig"}
 
 @pytest.mark.parametrize("row", MINE, ids=lambda row: row["command"])
 def test_commands_and_flags_are_kubeadms(row):
-    command = commands.command(*row["command"].split()[1:])
+    command = commands.TABLE.command(*row["command"].split()[1:])
     wanted = {flag["name"]: flag.get("default", "") for flag in row["flags"]}
     found = {flag.name: flag.default for flag in command.flags}
     inherited = set(row["inherited_flags"]) - {"rootfs", "v", "vmodule"}

@@ -144,7 +144,7 @@ def test_a_flag_reaches_the_configuration(flag):
 
 def test_every_flag_of_init_has_a_row_above_or_a_place_in_the_request():
     placed = {"config", "upload-certs", "skip-token-print", "skip-certificate-key-print", "plan", "output", "patches", "adopt"}
-    assert {flag.name for flag in commands.command("init").flags} == {*FLAGS, *placed}
+    assert {flag.name for flag in commands.TABLE.command("init").flags} == {*FLAGS, *placed}
 
 
 def test_the_rest_of_the_flags_are_in_the_request():

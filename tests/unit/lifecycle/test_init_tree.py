@@ -9,7 +9,6 @@ import pytest
 
 from kubewright.cli import commands
 from kubewright.lifecycle.init.phases import PHASES as INIT
-from kubewright.workflow.phases import help_lines
 
 KUBEADM = {
     row["command"].removeprefix("kubeadm").strip(): row
@@ -22,7 +21,7 @@ OURS = {"plan", "output"}
 def test_the_tree_is_kubeadms_in_names_and_order():
     printed = KUBEADM["init"]["phase_tree_printed"]
     assert len(printed) == 39
-    assert [line.split("  ")[0] if not line.startswith(" ") else "  " + line.split()[0] for line in help_lines(INIT)] == printed
+    assert ["  /" * bool(node.above) + node.phase.word for node in INIT.nodes if not node.phase.hidden] == printed
 
 
 def test_only_our_own_check_is_hidden():
@@ -32,13 +31,13 @@ def test_only_our_own_check_is_hidden():
 def test_every_phase_of_kubeadm_has_a_command_and_a_place_in_the_tree():
     assert len(PHASES) == 45
     for path in PHASES:
-        command, node = commands.command(*path.split()), INIT.named(path.split()[2:])
+        command, node = commands.TABLE.command(*path.split()), INIT.named(path.split()[2:])
         assert node is not None, path
         assert bool(command.handler) == (not node.phase.children), path
 
 
 def test_every_phase_command_is_one_of_kubeadms():
-    rows = [row.path for row in commands.every() if row.words[:2] == ("init", "phase") and len(row.words) > 2]
+    rows = [row.path for row in commands.TABLE.every() if row.words[:2] == ("init", "phase") and len(row.words) > 2]
     assert sorted(rows) == sorted(PHASES)
 
 
@@ -47,13 +46,13 @@ def test_aliases_mean_the_same_phase(alias, name):
     node = INIT.named(alias.split())
     assert node is not None
     assert node.name == name
-    assert commands.command("init", "phase", *alias.split()) is commands.command("init", "phase", *name.split("/"))
+    assert commands.TABLE.command("init", "phase", *alias.split()) is commands.TABLE.command("init", "phase", *name.split("/"))
 
 
 @pytest.mark.parametrize("path", ["init", *PHASES])
 def test_the_flags_are_kubeadms(path):
     theirs = {flag["name"]: flag for flag in KUBEADM[path]["flags"] + KUBEADM[path].get("hidden_deprecated_flags", [])}
-    ours = {flag.name: flag for flag in commands.command(*path.split()).flags}
+    ours = {flag.name: flag for flag in commands.TABLE.command(*path.split()).flags}
     assert set(ours) - OURS - ({"adopt"} if path == "init" else set()) == set(theirs)
     assert (set(ours) >= OURS) == bool(theirs or path in {"init phase wait-control-plane", "init phase show-join-command"})
     for name, flag in theirs.items():

@@ -68,13 +68,12 @@ def test_every_row_of_kubeconfigs_is_kubeadms():
     ]
 
 
-def test_help_texts_are_kubeadms():
-    helps = {row.name: row.help for row in (*CERTIFICATES, *KUBECONFIGS)}
-
-    assert helps["ca"] == "Generate the self-signed Kubernetes CA to provision identities for other Kubernetes components"
-    assert helps["sa"] == "Generate a private key for signing service account tokens along with its public key"
-    assert helps["admin"] == "Generate a kubeconfig file for the admin to use and for kubeadm itself"
-    assert len(set(helps.values())) == len(helps) == 16
+def test_every_row_has_a_summary_of_its_own_and_kubeadms_long_name():
+    assert len({row.summary for row in (*CERTIFICATES, *KUBECONFIGS)}) == 16
+    names = {row.name: row.long_name for row in CERTIFICATES if isinstance(row, Leaf)}
+    assert len(names) == 7
+    assert names["apiserver"] == "certificate for serving the Kubernetes API"
+    assert names["apiserver-etcd-client"] == "certificate the apiserver uses to access etcd"
 
 
 def test_authorities_come_before_what_they_sign():

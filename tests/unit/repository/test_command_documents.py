@@ -26,7 +26,7 @@ def test_every_command_of_kubeadm_has_exactly_one_row():
 
 def test_every_row_is_about_a_command_that_exists():
     for command, _, _ in ROWS:
-        assert commands.command(*command.split()[1:]) is not None
+        assert commands.TABLE.command(*command.split()[1:]) is not None
 
 
 def test_every_state_is_complete_or_says_what_is_refused():

@@ -56,7 +56,7 @@ def _pairs() -> Iterator[Renewable]:
     for row in table.CERTIFICATES:
         if isinstance(row, table.Leaf):
             authority = table.authority(row.signer)
-            yield Renewable(name=row.name, long_name=row.summary, authority=authority, base=row.base, owner=row.owner)
+            yield Renewable(name=row.name, long_name=row.long_name, authority=authority, base=row.base, owner=row.owner)
 
 
 def _kubeconfigs() -> Iterator[Renewable]:

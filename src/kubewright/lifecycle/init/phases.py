@@ -1,22 +1,50 @@
-"""The tree of init, as data: names and order are kubeadm's (spec/kubeadm.md 2.2). What each phase does is in the modules beside this one.
+"""The tree of init, as data: names, order and flags are kubeadm's (spec/kubeadm.md 1.3, 2.2). Help and completion are made from it.
 
-They are named, not imported: a phase that only writes a file should not load what talks to a cluster.
+What each phase does is in the modules beside this one. They are named, not imported: a phase that only writes a file should not load what
+talks to a cluster, and help loads none of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kubewright.lifecycle.init.context import InitContext
 from kubewright.pki import table
-from kubewright.workflow.phases import Phase, Phases, Step
+from kubewright.workflow.phases import Phase, Phases
 
-InitPhase = Phase[InitContext]
+if TYPE_CHECKING:
+    from kubewright.lifecycle.init.context import InitContext
+    from kubewright.workflow.phases import Step
+
+    InitPhase = Phase[InitContext]
 
 _HERE: Final = "kubewright.lifecycle.init"
 _STEPS: Final = "kubewright.lifecycle.steps"
-_ALL: Final[InitPhase] = Phase("all", "Run all of them", every=True)
+
+_API_SERVER_ARGS = " apiserver-extra-args"
+_CONTROLLER_MANAGER_ARGS = " controller-manager-extra-args"
+_SCHEDULER_ARGS = " scheduler-extra-args"
+_CERTS = "cert-dir config dry-run kubernetes-version"
+_CERTS_NAMES = _CERTS + " apiserver-advertise-address apiserver-cert-extra-sans control-plane-endpoint service-cidr service-dns-domain"
+_KUBECONFIG = (
+    "apiserver-advertise-address apiserver-bind-port cert-dir config control-plane-endpoint dry-run kubeconfig-dir kubernetes-version"
+)
+_KUBECONFIG_NAME = _KUBECONFIG + " node-name"
+_STATIC_POD = "cert-dir config dry-run image-repository patches"
+_API_SERVER = (
+    _STATIC_POD + " kubernetes-version apiserver-advertise-address apiserver-bind-port control-plane-endpoint feature-gates service-cidr"
+)
+_UPLOAD = "config cri-socket dry-run kubeconfig"
+_FINALIZE = "cert-dir config dry-run"
+_COREDNS = "config dry-run feature-gates image-repository kubeconfig kubernetes-version service-cidr service-dns-domain"
+_KUBE_PROXY = (
+    "config dry-run image-repository kubeconfig kubernetes-version apiserver-advertise-address apiserver-bind-port control-plane-endpoint"
+    " pod-network-cidr"
+)
+
+
+def _all(summary: str, flags: str) -> InitPhase:
+    return Phase("all", summary, flags=flags, every=True)
 
 
 def _certificate(row: table.Row) -> InitPhase:
@@ -27,9 +55,10 @@ def _certificate(row: table.Row) -> InitPhase:
 
     return Phase(
         row.name,
-        row.help,
+        row.summary,
         run=run,
         condition=f"{_STEPS}.certificates:only_local_etcd" if row.owner is table.Owner.ETCD else None,
+        flags=_CERTS_NAMES if row.name == "apiserver" else _CERTS,
     )
 
 
@@ -39,7 +68,7 @@ def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
 
         return certificates.kubeconfig(row)(ctx)
 
-    return Phase(row.name, row.help, run=run)
+    return Phase(row.name, row.summary, run=run, flags=_KUBECONFIG_NAME if row.name == "kubelet" else _KUBECONFIG)
 
 
 def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
@@ -51,90 +80,133 @@ def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
     return run
 
 
-PREFLIGHT: Final[InitPhase] = Phase("preflight", "Run pre-flight checks", run=lambda ctx: ctx.bound.preflight(ctx))
+PREFLIGHT: Final[InitPhase] = Phase(
+    "preflight",
+    "Run the checks before init",
+    run=lambda ctx: ctx.bound.preflight(ctx),
+    flags="config cri-socket dry-run ignore-preflight-errors image-repository",
+)
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",
     run=f"{_STEPS}.certificates:certificate_directory",
-    children=(_ALL, *(_certificate(row) for row in table.CERTIFICATES)),
+    children=(_all("Generate all certificates", _CERTS_NAMES), *(_certificate(row) for row in table.CERTIFICATES)),
 )
 KUBECONFIG: Final[InitPhase] = Phase(
     "kubeconfig",
-    "Generate all kubeconfig files necessary to establish the control plane and the admin kubeconfig file",
+    "Generate kubeconfig files",
     run=f"{_STEPS}.certificates:kubeconfig_directory",
-    children=(_ALL, *(_kubeconfig(row) for row in table.KUBECONFIGS)),
+    children=(_all("Generate all kubeconfig files", _KUBECONFIG_NAME), *(_kubeconfig(row) for row in table.KUBECONFIGS)),
 )
 ETCD: Final[InitPhase] = Phase(
     "etcd",
-    "Generate static Pod manifest file for local etcd",
+    "Generate the static pod of etcd",
     children=(
         Phase(
             "local",
-            "Generate the static Pod manifest file for a local, single-node local etcd instance",
+            "Generate the static pod of a local etcd member",
             run=f"{_STEPS}.static_pods:etcd",
             condition=f"{_STEPS}.certificates:only_local_etcd",
+            flags=_STATIC_POD,
         ),
     ),
 )
 CONTROL_PLANE: Final[InitPhase] = Phase(
     "control-plane",
-    "Generate all static Pod manifest files necessary to establish the control plane",
+    "Generate the static pods of the control plane",
     run=f"{_STEPS}.static_pods:manifest_directory",
     children=(
-        _ALL,
-        Phase("apiserver", "Generates the kube-apiserver static Pod manifest", run=_component("kube-apiserver")),
+        _all(
+            "Generate all static pods of the control plane",
+            _API_SERVER + " pod-network-cidr" + _API_SERVER_ARGS + _CONTROLLER_MANAGER_ARGS + _SCHEDULER_ARGS,
+        ),
+        Phase(
+            "apiserver",
+            "Generate the static pod of kube-apiserver",
+            run=_component("kube-apiserver"),
+            flags=_API_SERVER + _API_SERVER_ARGS,
+        ),
         Phase(
             "controller-manager",
-            "Generates the kube-controller-manager static Pod manifest",
+            "Generate the static pod of kube-controller-manager",
             run=_component("kube-controller-manager"),
+            flags=_STATIC_POD + " kubernetes-version pod-network-cidr" + _CONTROLLER_MANAGER_ARGS,
         ),
-        Phase("scheduler", "Generates the kube-scheduler static Pod manifest", run=_component("kube-scheduler")),
+        Phase(
+            "scheduler",
+            "Generate the static pod of kube-scheduler",
+            run=_component("kube-scheduler"),
+            flags=_STATIC_POD + " kubernetes-version" + _SCHEDULER_ARGS,
+        ),
     ),
 )
-KUBELET_START: Final[InitPhase] = Phase("kubelet-start", "Write kubelet settings and (re)start the kubelet", run=f"{_STEPS}.kubelet:start")
-WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane to start", run=f"{_HERE}.waiting:control_plane")
+KUBELET_START: Final[InitPhase] = Phase(
+    "kubelet-start",
+    "Write the kubelet's files and start it",
+    run=f"{_STEPS}.kubelet:start",
+    flags="config cri-socket dry-run image-repository node-name patches",
+)
+WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane", run=f"{_HERE}.waiting:control_plane")
 UPLOAD_CONFIG: Final[InitPhase] = Phase(
     "upload-config",
-    "Upload the kubeadm and kubelet configuration to a ConfigMap",
+    "Store the configuration in the cluster",
     aliases=("uploadconfig",),
     children=(
-        _ALL,
-        Phase("kubeadm", "Upload the kubeadm ClusterConfiguration to a ConfigMap", run=f"{_HERE}.cluster:upload_kubeadm"),
-        Phase("kubelet", "Upload the kubelet component config to a ConfigMap", run=f"{_HERE}.cluster:upload_kubelet"),
+        _all("Store all configuration in the cluster", _UPLOAD),
+        Phase("kubeadm", "Store the ClusterConfiguration", run=f"{_HERE}.cluster:upload_kubeadm", flags=_UPLOAD),
+        Phase("kubelet", "Store the KubeletConfiguration", run=f"{_HERE}.cluster:upload_kubelet", flags=_UPLOAD),
     ),
 )
-UPLOAD_CERTS: Final[InitPhase] = Phase("upload-certs", "Upload certificates to kubeadm-certs", run=f"{_HERE}.cluster:upload_certs")
-MARK: Final[InitPhase] = Phase("mark-control-plane", "Mark a node as a control-plane", run=f"{_HERE}.cluster:mark_control_plane")
+UPLOAD_CERTS: Final[InitPhase] = Phase(
+    "upload-certs",
+    "Upload the certificates, sealed",
+    run=f"{_HERE}.cluster:upload_certs",
+    flags="certificate-key config dry-run kubeconfig skip-certificate-key-print upload-certs",
+)
+MARK: Final[InitPhase] = Phase(
+    "mark-control-plane",
+    "Label and taint the Node as a control plane",
+    run=f"{_HERE}.cluster:mark_control_plane",
+    flags="config dry-run node-name",
+)
 BOOTSTRAP_TOKEN: Final[InitPhase] = Phase(
     "bootstrap-token",
-    "Generates bootstrap tokens used to join a node to a cluster",
+    "Make bootstrap tokens and the rights that go with them",
     aliases=("bootstraptoken",),
     run=f"{_HERE}.joining:bootstrap_tokens",
+    flags="config dry-run kubeconfig skip-token-print",
 )
 KUBELET_FINALIZE: Final[InitPhase] = Phase(
     "kubelet-finalize",
-    "Updates settings relevant to the kubelet after TLS bootstrap",
+    "Finish the kubelet's configuration",
     children=(
-        _ALL,
-        Phase("enable-client-cert-rotation", "Enable kubelet client certificate rotation", run=f"{_STEPS}.kubelet:finalize"),
+        _all("Run all steps that finish the kubelet's configuration", _FINALIZE),
+        Phase(
+            "enable-client-cert-rotation",
+            "Point the kubelet to its rotating certificate",
+            run=f"{_STEPS}.kubelet:finalize",
+            flags=_FINALIZE,
+        ),
     ),
 )
 ADDON: Final[InitPhase] = Phase(
     "addon",
-    "Install required addons for passing conformance tests",
+    "Install add-ons",
     children=(
-        _ALL,
+        _all("Install all add-ons", _KUBE_PROXY + " feature-gates service-cidr service-dns-domain"),
         Phase(
             "coredns",
-            "Install the CoreDNS addon to a Kubernetes cluster",
+            "Install CoreDNS",
             run=f"{_HERE}.addons:coredns",
             condition=f"{_HERE}.addons:dns_wanted",
+            flags=_COREDNS + " print-manifest",
         ),
         Phase(
             "kube-proxy",
-            "Install the kube-proxy addon to a Kubernetes cluster",
+            "Install kube-proxy",
             run=f"{_HERE}.addons:kube_proxy",
             condition=f"{_HERE}.addons:proxy_wanted",
+            flags=_KUBE_PROXY + " print-manifest",
         ),
     ),
 )
@@ -143,7 +215,7 @@ CHECK: Final[InitPhase] = Phase(
 )
 SHOW_JOIN: Final[InitPhase] = Phase(
     "show-join-command",
-    "Show the join command for control-plane and worker node",
+    "Show how machines join",
     run=f"{_HERE}.joining:show_join_command",
     depends=("bootstrap-token", "upload-certs"),
 )

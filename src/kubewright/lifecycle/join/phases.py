@@ -1,66 +1,109 @@
-"""The tree of join, as data: names and order are kubeadm's (spec/kubeadm.md 2.3). What each phase does is in the modules beside this one.
+"""The tree of join, as data: names, order and flags are kubeadm's (spec/kubeadm.md 1.4, 2.3). Help and completion are made from it.
 
-They are named, not imported: a worker should not load what makes control planes.
+What each phase does is in the modules beside this one. They are named, not imported: a worker should not load what makes control planes.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kubewright.lifecycle.join.context import JoinContext, only_control_planes
 from kubewright.workflow.phases import Phase, Phases
 
-JoinPhase = Phase[JoinContext]
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+    JoinPhase = Phase[JoinContext]
 
 _HERE: Final = "kubewright.lifecycle.join"
-_ALL: Final[JoinPhase] = Phase("all", "Run all of them", every=True)
+_CONTROL_PLANES: Final = f"{_HERE}.context:only_control_planes"
+_ENDPOINT: Final = "api-server-endpoint"
+_TAKEN: Final = "api-server-endpoint, not shown"
+"""Names of positional arguments: kubeadm takes the endpoint here as well, and does not show it."""
+
+_DISCOVERY = (
+    "discovery-file discovery-token discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification tls-bootstrap-token token"
+)
+_PREFLIGHT = (
+    "apiserver-advertise-address apiserver-bind-port certificate-key config control-plane cri-socket dry-run ignore-preflight-errors"
+    " node-name " + _DISCOVERY
+)
+_PREPARE = "apiserver-advertise-address apiserver-bind-port certificate-key config control-plane dry-run node-name patches " + _DISCOVERY
+_DOWNLOAD = "certificate-key config control-plane dry-run " + _DISCOVERY
+_CERTS = "apiserver-advertise-address config control-plane dry-run node-name " + _DISCOVERY
+_STATIC_PODS = "apiserver-advertise-address apiserver-bind-port config control-plane dry-run patches"
+_KUBELET = "config cri-socket dry-run node-name patches " + _DISCOVERY
+_MEMBER = "apiserver-advertise-address config control-plane dry-run node-name patches"
 
 PREFLIGHT: Final[JoinPhase] = Phase(
-    "preflight [api-server-endpoint]", "Run the checks before join", run=lambda ctx: ctx.bound.preflight(ctx)
+    "preflight", "Run the checks before join", run=lambda ctx: ctx.bound.preflight(ctx), flags=_PREFLIGHT, argument=_ENDPOINT
 )
 PREPARE: Final[JoinPhase] = Phase(
     "control-plane-prepare",
     "Prepare this machine for a control plane",
-    condition=only_control_planes,
+    condition=_CONTROL_PLANES,
     children=(
-        _ALL,
+        Phase("all", "Prepare everything of a control plane", flags=_PREPARE, argument=_ENDPOINT, every=True),
         Phase(
-            "download-certs [api-server-endpoint]",
+            "download-certs",
             "Download the certificates that the control planes share",
             run=f"{_HERE}.downloading:download_certs",
+            flags=_DOWNLOAD,
+            argument=_ENDPOINT,
         ),
-        Phase("certs [api-server-endpoint]", "Generate this machine's certificates", run=f"{_HERE}.control_plane:certificates"),
         Phase(
-            "kubeconfig [api-server-endpoint]",
+            "certs",
+            "Generate this machine's certificates",
+            run=f"{_HERE}.control_plane:certificates",
+            flags=_CERTS,
+            argument=_ENDPOINT,
+        ),
+        Phase(
+            "kubeconfig",
             "Generate the kubeconfig files of a control plane",
             run=f"{_HERE}.control_plane:kubeconfigs",
+            flags=_DOWNLOAD,
+            argument=_ENDPOINT,
         ),
-        Phase("control-plane", "Generate the static pods of the control plane", run=f"{_HERE}.control_plane:manifests"),
+        Phase(
+            "control-plane",
+            "Generate the static pods of the control plane",
+            run=f"{_HERE}.control_plane:manifests",
+            flags=_STATIC_PODS,
+        ),
     ),
 )
 CHECK_ETCD: Final[JoinPhase] = Phase(
-    "check-etcd", "Check that etcd is healthy", hidden=True, condition=only_control_planes, run=f"{_HERE}.etcd_member:check"
+    "check-etcd", "Check that etcd is healthy", hidden=True, condition=_CONTROL_PLANES, run=f"{_HERE}.etcd_member:check"
 )
 KUBELET_START: Final[JoinPhase] = Phase(
-    "kubelet-start [api-server-endpoint]", "Write the kubelet's files and start it", run=f"{_HERE}.kubelet:start"
+    "kubelet-start", "Write the kubelet's files and start it", run=f"{_HERE}.kubelet:start", flags=_KUBELET, argument=_ENDPOINT
 )
 ETCD_JOIN: Final[JoinPhase] = Phase(
-    "etcd-join", "Add a member to the local etcd cluster", condition=only_control_planes, run=f"{_HERE}.etcd_member:join"
+    "etcd-join", "Add a member to the local etcd cluster", condition=_CONTROL_PLANES, run=f"{_HERE}.etcd_member:join", flags=_MEMBER
 )
 WAIT_BOOTSTRAP: Final[JoinPhase] = Phase(
-    "kubelet-wait-bootstrap", "Wait for the kubelet to get its certificate", run=f"{_HERE}.kubelet:wait_bootstrap"
+    "kubelet-wait-bootstrap",
+    "Wait for the kubelet to get its certificate",
+    run=f"{_HERE}.kubelet:wait_bootstrap",
+    flags="config cri-socket dry-run",
+    argument=_TAKEN,
 )
 CONTROL_PLANE_JOIN: Final[JoinPhase] = Phase(
     "control-plane-join",
     "Make this machine a control plane",
-    condition=only_control_planes,
+    condition=_CONTROL_PLANES,
     children=(
-        _ALL,
-        Phase("mark-control-plane", "Label and taint the Node as a control plane", run=f"{_HERE}.marking:mark_control_plane"),
+        Phase("all", "Take all steps that make this machine a control plane", flags=_MEMBER, every=True),
+        Phase(
+            "mark-control-plane",
+            "Label and taint the Node as a control plane",
+            run=f"{_HERE}.marking:mark_control_plane",
+            flags="config control-plane dry-run node-name",
+        ),
     ),
 )
 WAIT: Final[JoinPhase] = Phase(
-    "wait-control-plane", "Wait for the control plane", condition=only_control_planes, run=f"{_HERE}.control_plane:wait"
+    "wait-control-plane", "Wait for the control plane", condition=_CONTROL_PLANES, run=f"{_HERE}.control_plane:wait", argument=_TAKEN
 )
 
 PHASES: Final[Phases[JoinContext]] = Phases(

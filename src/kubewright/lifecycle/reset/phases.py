@@ -1,22 +1,41 @@
-"""The tree of reset, as data: names and order are kubeadm's (spec/kubeadm.md 2.4). What a phase does is named, not imported."""
+"""The tree of reset, as data: names, order and flags are kubeadm's (spec/kubeadm.md 1.5, 2.4). What a phase does is named, not imported."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.workflow.phases import Phase, Phases
 
+if TYPE_CHECKING:
+    from kubewright.lifecycle.reset.context import ResetContext
+
 _HERE: Final = "kubewright.lifecycle.reset"
+_IGNORED: Final = "ignored"
+"""Names the positional arguments that kubeadm takes and does not look at."""
 
 PHASES: Final[Phases[ResetContext]] = Phases(
-    Phase("preflight", "Run the checks before reset", aliases=("pre-flight",), run=lambda ctx: ctx.bound.preflight(ctx)),
+    Phase(
+        "preflight",
+        "Run the checks before reset",
+        aliases=("pre-flight",),
+        run=lambda ctx: ctx.bound.preflight(ctx),
+        flags="dry-run force ignore-preflight-errors",
+        argument=_IGNORED,
+    ),
     Phase("delete-node", "Delete the Node of this machine", run=f"{_HERE}.node:run", condition=f"{_HERE}.node:not_wanted", hidden=True),
-    Phase("remove-etcd-member", "Remove this machine's member from the local etcd cluster", run=f"{_HERE}.etcd_member:run"),
+    Phase(
+        "remove-etcd-member",
+        "Remove this machine's member from the local etcd cluster",
+        run=f"{_HERE}.etcd_member:run",
+        flags="dry-run kubeconfig",
+        argument=_IGNORED,
+    ),
     Phase(
         "cleanup-node",
         "Stop the kubelet, unmount and delete what is on this machine",
         aliases=("cleanupnode",),
         run=f"{_HERE}.cleaning:run",
+        flags="cert-dir cleanup-tmp-dir cri-socket dry-run",
+        argument=_IGNORED,
     ),
 )
