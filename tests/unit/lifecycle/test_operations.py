@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 from pathlib import Path, PurePosixPath
 
+import greeting_operation
 import pytest
+from greeting_operation import GREET, TABLE
 from init_kit import Box, names
 
 from kubewright.base.errors import ConfigurationChanged, HostError, Locked
-from kubewright.base.records import dataclass, replace
-from kubewright.host.desired import File
+from kubewright.base.records import replace
+from kubewright.cli import operations
+from kubewright.cli.completion import SHELLS
+from kubewright.cli.main import main
 from kubewright.host.locks import Lock
-from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import LOCK
-from kubewright.lifecycle.machine_record import MachineRecord, load
-from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared, run
+from kubewright.lifecycle.machine_record import load
+from kubewright.lifecycle.operation import run
 from kubewright.workflow.phases import Phase, Phases
 from operation_kit import stand_in_machine
 
-
-@dataclass(frozen=True, kw_only=True)
-class Greeting:
-    bound: Bound
-    text: str
-
-
-def file(ctx):
-    yield ctx.bound.host.ensure(File(path=ctx.bound.host.layout.kubernetes / "greeting", content=ctx.text.encode()))
-
-
-def publish(ctx):
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "greeting", "namespace": "default"}, "data": {"text": ctx.text}}
-    yield ensure_object(ctx.bound.connections.kube(None), DesiredObject(body))
-
-
-def configure(request, machine):
-    text, only = request
-    record = MachineRecord(workflow="greet", configuration=f"text: {text}\n")
-    return Prepared(configuration=text, host=machine.at(machine.layout), only=only, record=lambda: record)
-
-
-GREET = Operation(
-    name="greet",
-    phases=Phases(Phase("file", "Write the greeting", run=file), Phase("object", "Publish the greeting", run=publish)),
-    configure=configure,
-    context=lambda _, text, bound: Greeting(bound=bound, text=text),
-    dry_run=DryRun(variable="GREET_DRYRUN_DIR", prefix="greet-dryrun"),
-)
 TARGETS = ["file greeting", "configmap default/greeting"]
 
 
@@ -60,7 +36,7 @@ def greet(tmp_path):
 
     def greet(text="hello", *, mode=Mode.APPLY, only=(), operation=GREET, **environment: str):
         whole = stand_in_machine(box.whole(environment={**box.whole().environment, **environment}), client=lambda _: cluster)
-        return run(operation, (text, only), whole, reporter=box.reporter, mode=mode)
+        return run(operation, (text, only, False), whole, reporter=box.reporter, mode=mode)
 
     greet.box, greet.cluster = box, cluster
     return greet
@@ -132,3 +108,67 @@ def test_a_phase_alone_leaves_no_record(greet):
     greet(only=("file",))
     assert found(greet) == ("hello", [])
     assert load(greet.box.machine(greet.box.layout)) is None
+
+
+@pytest.fixture
+def command(greet, monkeypatch, capsys):
+    """The command line, with the row of the operation in its table."""
+
+    def command(*words: str) -> tuple[int, str]:
+        code = main(["greet", *words], table=TABLE)
+        return code, capsys.readouterr().out
+
+    machine = stand_in_machine(greet.box.whole(), client=lambda _: greet.cluster)
+    monkeypatch.setattr(operations, "this_machine", lambda **_: machine)
+    monkeypatch.setattr("sys.argv", ["kubewright"])
+    return command
+
+
+def test_all_of_it_is_forty_lines():
+    source = inspect.getsource(greeting_operation).partition("@dataclass")[2]
+    assert len([line for line in source.splitlines() if line.strip()]) <= 40
+
+
+def test_its_row_makes_the_command_that_does_it(greet, command):
+    code, out = command("--text", "good day", "-o", "json")
+    assert (code, [change["action"] for change in json.loads(out)]) == (0, ["create", "create"])
+    assert found(greet) == ("good day", ["create"])
+    assert command("--text", "good day") == (0, "")
+
+
+def test_its_command_shows_a_plan_as_text_and_as_json(greet, command):
+    code, out = command("--plan", "-o", "json")
+    assert (code, [change["action"] for change in json.loads(out)]) == (0, ["create", "create"])
+    assert command("--plan")[1].endswith("plan: 2 to create\n")
+    assert found(greet) == (None, [])
+
+
+def test_its_command_has_kubeadms_dry_run(greet, command):
+    code, out = command("--dry-run")
+    assert code == 0
+    assert out.startswith("[dryrun] Would write file")
+    assert found(greet) == (None, [])
+
+
+def test_each_of_its_phases_is_a_command(greet, command):
+    assert command("phase", "file", "--text", "hi") == (0, "")
+    assert found(greet) == ("hi", [])
+    assert command("phase", "nonsense")[0] == 2
+
+
+def test_its_help_shows_phases_and_flags(command, capsys):
+    out = command("--help")[1]
+    assert "Phases, in the order in which greet runs them:\n  file    Write the greeting\n  object  Publish the greeting\n" in out
+    assert re.search(r"--text string +what to say \(default hello\)\n", out)
+    assert command("phase", "object", "--help")[1].startswith("Publish the greeting.\n\nUsage:\n  kubewright greet phase object [flags]\n")
+    assert main(["help"], table=TABLE) == 0
+    assert "greet       Leave a greeting\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_its_words_and_flags_are_completed(shell, capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["kubewright"])
+    assert main(["completion", shell], table=TABLE) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "greet" in line]
+    assert any("object" in line for line in lines)
+    assert any("text" in line for line in lines)
