@@ -50,6 +50,7 @@ class Head:
 _LOCAL = "kubewright.cli.local_rows"
 _MACHINE = "kubewright.cli.machine_rows"
 _CLUSTER = "kubewright.cli.cluster_rows"
+_CONTROLLERS = "kubewright.cli.controllers_rows"
 
 HEADS = (
     Head("up", "Start a local cluster, or repair and scale the one that is there", _LOCAL),
@@ -60,6 +61,8 @@ HEADS = (
     Head("init", "Make this machine the first control plane of a cluster", _MACHINE),
     Head("join", "Join this machine to a cluster", _MACHINE),
     Head("reset", "Undo on this machine what init or join did", _MACHINE),
+    Head("controllers", "Approve and sign certificate requests, in kube-controller-manager's place", _CONTROLLERS),
+    Head("csr", "Look into certificate requests", _CONTROLLERS),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
     Head("certs", "Look after certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),

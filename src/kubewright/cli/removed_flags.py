@@ -90,7 +90,19 @@ def flag_hint(command: Sequence[str], flag: str) -> str:
     for owner, known, since, instead in FLAGS:
         if name == known and (not owner or words == owner or words.startswith(f"{owner} ")):
             return _said(f"--{name}" if len(name) > 1 else f"-{name}", since, instead)
-    return ""
+    return _of_controller_manager(name) if words == "controllers run" else ""
+
+
+def _of_controller_manager(name: str) -> str:
+    """Say of a flag of kube-controller-manager that it is about controllers that we do not have, or ''."""
+    from kubewright.base.level import KUBERNETES
+    from kubewright.base.versions import Version
+    from kubewright.manifests.extra_arguments import flags_of
+
+    known = flags_of("kube-controller-manager", Version.parse(KUBERNETES).line)
+    if known is None or name not in known.flags:
+        return ""
+    return f"--{name} is for controllers that only kube-controller-manager has: leave it out here, and give it to that one"
 
 
 def command_hint(words: Sequence[str]) -> str:

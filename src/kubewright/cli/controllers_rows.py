@@ -1,0 +1,94 @@
+"""The rows of `controllers` and `csr`. Those of `controllers run` are kube-controller-manager's flags. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT, INT32, LIST, Argument, Command, Flag
+
+SIGNERS = {
+    "kubelet-client": "kubernetes.io/kube-apiserver-client-kubelet",
+    "kubelet-serving": "kubernetes.io/kubelet-serving",
+    "kube-apiserver-client": "kubernetes.io/kube-apiserver-client",
+    "legacy-unknown": "kubernetes.io/legacy-unknown",
+}
+"""The signers' words in flags, and their names."""
+
+_KUBECONFIG = Flag("kubeconfig", "kubeconfig of the cluster", metavar="file")
+
+RUN_FLAGS = (
+    _KUBECONFIG,
+    Flag(
+        "controllers",
+        "controllers to run: * for those that are on by default, names or aliases, -NAME for all but one",
+        kind=LIST,
+        default=("*",),
+        metavar="strings",
+    ),
+    Flag("cluster-signing-cert-file", "certificate authority of all signers", metavar="file"),
+    Flag("cluster-signing-key-file", "its key", metavar="file"),
+    *(
+        flag
+        for word, signer in SIGNERS.items()
+        for flag in (
+            Flag(f"cluster-signing-{word}-cert-file", f"certificate authority of {signer}", metavar="file"),
+            Flag(f"cluster-signing-{word}-key-file", "its key", metavar="file"),
+        )
+    ),
+    Flag("cluster-signing-duration", "the longest life of a certificate", kind=DURATION, default="8760h0m0s"),
+    Flag("leader-elect", "become the leader before anything is written", kind=BOOL, default=True),
+    Flag("leader-elect-lease-duration", "how long others wait for a leader that is not heard of", kind=DURATION, default="15s"),
+    Flag("leader-elect-renew-deadline", "after which time without a renewal the leader gives up", kind=DURATION, default="10s"),
+    Flag("leader-elect-retry-period", "how often the lease is looked at", kind=DURATION, default="2s"),
+    Flag("leader-elect-resource-lock", "kind of object that is the lock", default="leases", choices=("leases",)),
+    Flag("leader-elect-resource-name", "name of the lease", default="kubewright-controllers"),
+    Flag("leader-elect-resource-namespace", "namespace of the lease", default="kube-system"),
+    Flag("bind-address", "address to serve health on", default="0.0.0.0", metavar="ip"),  # noqa: S104 (kube-controller-manager's default)
+    Flag("secure-port", "port to serve health on; 0: none", kind=INT, default=10257),
+    Flag("tls-cert-file", "certificate to serve health with; without it one is made", metavar="file"),
+    Flag("tls-private-key-file", "its key", metavar="file"),
+    Flag("authentication-kubeconfig", "taken, and without effect: only health is served, which needs no rights", metavar="file"),
+    Flag("authorization-kubeconfig", "as --authentication-kubeconfig", metavar="file"),
+    Flag("kube-api-qps", "requests a second of each controller", default="20", metavar="float32"),
+    Flag("kube-api-burst", "requests at once of each controller", kind=INT32, default=30),
+)
+
+ROWS = (
+    Command("controllers", summary("controllers")),
+    Command(
+        "controllers run",
+        "Run them in kube-controller-manager's place",
+        handler="kubewright.cli.controllers:run",
+        flags=RUN_FLAGS,
+        description="Approves, signs and cleans certificate requests, signs cluster-info and deletes expired bootstrap tokens, as the controllers of"
+        " kube-controller-manager of the same names do, and takes their flags. Where both run, that one needs"
+        " --controllers=*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner. Runs until it is stopped by SIGTERM or Ctrl-C.",
+        examples=("controllers run --kubeconfig controllers.conf --cluster-signing-cert-file ca.crt --cluster-signing-key-file ca.key",),
+    ),
+    Command("csr", summary("csr")),
+    Command("csr list", "List them with what they ask for", handler="kubewright.cli.csr:list_requests", flags=(_KUBECONFIG, ALL_FORMATS)),
+    Command(
+        "csr show",
+        "Show everything that is in one",
+        handler="kubewright.cli.csr:show",
+        argument=Argument("name", "name of the request", shown="name", least=1),
+        flags=(_KUBECONFIG, ALL_FORMATS),
+    ),
+    Command(
+        "csr explain",
+        "Say what each controller would decide about one, and why",
+        handler="kubewright.cli.csr:explain",
+        argument=Argument(
+            "name",
+            "name of a request, or a file with one that was never sent: PEM, or a CertificateSigningRequest",
+            shown="name|file",
+            least=1,
+        ),
+        flags=(
+            _KUBECONFIG,
+            Flag("signer", "signer to ask, for a file of PEM", default=SIGNERS["kubelet-client"], choices=tuple(SIGNERS.values())),
+            Flag("usages", "usages to ask for, for a file of PEM", kind=LIST, default=("digital signature", "client auth")),
+            Flag("username", "who would send it, for a file of PEM"),
+            ALL_FORMATS,
+        ),
+    ),
+)

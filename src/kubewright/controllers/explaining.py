@@ -1,0 +1,93 @@
+"""What each controller would decide about a request, and why: for people, and without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
+from kubewright.controllers import approving, cleaning, signers, signing
+from kubewright.controllers.approving import Approve, Ask
+from kubewright.controllers.requests import Nothing, Retry, SigningRequest
+from kubewright.controllers.signing import Fail, Sign
+from kubewright.pki import request_signing
+from kubewright.pki.request_details import RequestDetails
+
+DEFAULT_LONGEST = timedelta(hours=8760)
+_FOREVER = timedelta(days=36500)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """What one controller would do."""
+
+    controller: str
+    outcome: str
+    reason: str = ""
+
+    def as_map(self) -> dict[str, str]:
+        """Return the machine-readable form."""
+        return {"controller": self.controller, "outcome": self.outcome, "reason": self.reason}
+
+
+def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) -> list[Explanation]:
+    """Say what approver, signer and cleaner would decide now. `answers` tell which subresources its maker may create."""
+    found = [_approver(csr, answers)]
+    signer = signers.named(csr.signer)
+    if signer is None:
+        found.append(Explanation(controller="csrsigning", outcome="nothing", reason=f"{csr.signer} is none of its signers"))
+    else:
+        decision = signing.decide(csr, signer, authority_ends=now + _FOREVER, longest=DEFAULT_LONGEST, now=now)
+        found.append(_signer(signer.controller, decision, _rule(csr, signer)))
+    gone = cleaning.decide(csr, now=now)
+    found.append(Explanation(controller="csrcleaner", outcome="delete" if gone else "nothing", reason=gone or ""))
+    return found
+
+
+def _approver(csr: SigningRequest, answers: Mapping[str, bool]) -> Explanation:
+    decision = approving.decide(csr, answers)
+    match decision:
+        case Approve(message=message):
+            return Explanation(controller="csrapproving", outcome="approve", reason=message)
+        case Ask(subresource=subresource):
+            why = f"if its maker may create certificatesigningrequests/{subresource}"
+            return Explanation(controller="csrapproving", outcome="approve", reason=why)
+    outcome = "nothing" if isinstance(decision, Nothing) else "try again"
+    return Explanation(controller="csrapproving", outcome=outcome, reason=decision.reason)
+
+
+def _rule(csr: SigningRequest, signer: signers.Signer) -> str | None:
+    """Return the rule that it breaks, also before it is approved."""
+    try:
+        return signer.verdict(signers.Asked(request=csr.details(), usages=csr.usages))
+    except CertificateError:
+        return None
+
+
+def _signer(controller: str, decision: Sign | Fail | Retry | Nothing, rule: str | None) -> Explanation:
+    match decision:
+        case Sign(valid=valid):
+            return Explanation(controller=controller, outcome="sign", reason=f"until {rfc3339(valid.not_after)} at most")
+        case Fail(message=message):
+            return Explanation(controller=controller, outcome="fail", reason=message)
+    outcome = "nothing" if isinstance(decision, Nothing) else "try again"
+    later = f"; once it is approved it fails: {rule}" if rule is not None and outcome == "nothing" and "approval" in decision.reason else ""
+    return Explanation(controller=controller, outcome=outcome, reason=decision.reason + later)
+
+
+def contents(request: RequestDetails) -> dict[str, object]:
+    """Return what a request asks for as plain data: everything that is in it."""
+    return {
+        "subject": [[{"oid": one.oid, "value": one.text} for one in part] for part in request.subject],
+        "commonName": request.common_name,
+        "organizations": list(request.organizations),
+        "dnsNames": list(request.names.dns),
+        "ipAddresses": list(request.names.addresses),
+        "emailAddresses": list(request.names.emails),
+        "uris": list(request.names.uris),
+        "otherNames": list(request.names.others),
+        "extensions": [{"oid": one.oid, "critical": one.critical} for one in request.extensions],
+        "signatureValid": request_signing.signature_valid(request),
+    }
