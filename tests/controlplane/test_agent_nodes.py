@@ -205,7 +205,7 @@ async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(clu
         requests = len((await get(cluster, "csr"))["items"])
         await first.stop()
         second = fleet_of(cluster, tmp_path)
-        assert await second.strangers("again-1", "never-1") == ["never-1"]
+        assert await second.without_certificates("again-1", "never-1") == ["never-1"]
         try:
             await second.add("again-1")
             async with asyncio.timeout(WITHIN):

@@ -103,8 +103,8 @@ class NodeAgent:
             facts.name,
             timings=self._timings,
             clock=seams.clock,
-            accepted=self._node_status.heard,
-            missed=self._node_status.missed,
+            accepted=self._node_status.heartbeat_accepted,
+            missed=self._node_status.heartbeat_missed,
         )
         self.pods = PodManager(
             self._api,
@@ -135,7 +135,7 @@ class NodeAgent:
 
     @property
     def is_outside(self) -> bool:
-        """Whether the cluster has not let it in: it has no certificate. Nobody has looked yet for one that waits for its turn."""
+        """Whether the cluster has not let it in: it has no certificate. For one that waits to start it is not known yet."""
         return self.client is None and (self._invited or self._phase is not NodePhase.NEW)
 
     @property

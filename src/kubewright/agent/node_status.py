@@ -20,12 +20,12 @@ from kubewright.kube.resources import NODE
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE = 25
-"""Looks at the Node for its pod range in quick succession; after that every status round looks once, and comes sooner for some time."""
+_QUICK_READS = 25
+"""Reads of the Node for its pod range in quick succession; after that every status round reads it once, and comes sooner for some time."""
 
 _DOUBT = 120.0
 """Seconds after trouble with the API for which the Node is read before it is believed: kube-controller-manager may see leases again up to 60 s
-after we renew them (the 30 s back-off of its reflector, doubled by jitter), and marks a node that it has not seen for 50 s."""
+after we renew them (the 30 s back-off of its reflector, doubled by jitter), and marks a node whose lease it has not seen renewed for 50 s."""
 
 _ANSWERS = 2
 """Answers in one round that are not what we wrote: after that many somebody else writes too, and the next round is soon enough."""
@@ -54,7 +54,7 @@ class NodeStatusManager:
         self._changed = changed
         self._report = ReportSchedule()
         self._fresh = False
-        self._sign_at = 0.0
+        self._heartbeat_at = 0.0
         self._registered_at = 0.0
         self._doubted_until = 0.0
         self.node: Object | None = None
@@ -80,7 +80,7 @@ class NodeStatusManager:
             await asyncio.sleep(self._timings.registration_wait(attempt))
             try:
                 answer = await self._register_once()
-                self._sign_at = self._registered_at = self._loop_time()
+                self._heartbeat_at = self._registered_at = self._loop_time()
                 self._take(answer)
             except APIError as error:
                 self._failed(error)
@@ -90,7 +90,7 @@ class NodeStatusManager:
     async def find_pod_range(self) -> None:
         """Look for the Node's pod range, quickly at first. Returns without it when it takes long: status rounds go on looking."""
         pause = self._timings.pod_cidr_first
-        for _ in range(_PATIENCE):
+        for _ in range(_QUICK_READS):
             if self.pod_cidrs:
                 return
             await asyncio.sleep(pause)
@@ -100,14 +100,14 @@ class NodeStatusManager:
             except APIError as error:
                 self._failed(error)
 
-    def heard(self) -> None:
-        """Note that the API accepted a sign of life, a lease or a status."""
+    def heartbeat_accepted(self) -> None:
+        """Note that the API accepted a heartbeat: a lease or a status."""
         if self._is_silent():
-            self.missed()
-        self._sign_at = self._loop_time()
+            self.heartbeat_missed()
+        self._heartbeat_at = self._loop_time()
 
-    def missed(self) -> None:
-        """Note that a sign of life did not come through: for some time a controller may mark the node, which is read before it is believed."""
+    def heartbeat_missed(self) -> None:
+        """Note that a heartbeat did not come through: for some time a controller may mark the node, which is read before it is believed."""
         self._doubted_until = self._loop_time() + _DOUBT
 
     def is_idle(self) -> bool:
@@ -156,7 +156,7 @@ class NodeStatusManager:
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
             old = await self._send(old, new)
             self._report = self._report.sent(self._loop_time())
-            self.heard()
+            self.heartbeat_accepted()
             _, changed = self._computed(old)
         self._take(old)
         self._fresh = not changed
@@ -178,7 +178,7 @@ class NodeStatusManager:
     def _failed(self, error: APIError) -> None:
         self.trouble = str(error)
         if not isinstance(error, NotFound):  # a Node that is gone cannot be marked
-            self.missed()
+            self.heartbeat_missed()
         _log.info("node %s: %s", self._facts.name, error)
 
     def _is_due(self) -> bool:
@@ -190,7 +190,7 @@ class NodeStatusManager:
 
     def _is_silent(self) -> bool:
         """Whether the API has had no sign of us for so long that a controller may mark the node at any moment."""
-        return self._loop_time() - self._sign_at > self._timings.lease_duration
+        return self._loop_time() - self._heartbeat_at > self._timings.lease_duration
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()

@@ -25,7 +25,7 @@ def connect(access: Access) -> AsyncKubeClient:
 
 @dataclass(frozen=True, kw_only=True)
 class Seams:
-    """Connections, time, randomness, and who is told. The defaults are the real ones, and tell nobody."""
+    """Connections, time, randomness, and a reporter. The defaults are the real ones, and a reporter that is silent."""
 
     connect: Connect = connect
     clock: Clock = field(default_factory=SystemClock)

@@ -1,6 +1,6 @@
 """The kubelet's API of one machine address: what `kubectl logs` and its relatives end up at, and who may use it.
 
-Simulated nodes share an address, and so one server answers for all of them. Nothing but health is told to callers without a client
+Simulated nodes share an address, and so one server answers for all of them. Nothing but health is shown to callers without a client
 certificate of the cluster. Pods that are only simulated have no logs and nothing to execute in, and say so.
 
 The kubelet knows nobody by name (kubelet v1.36: pkg/kubelet/server/auth.go, and the delegating authorizer in the mode `Webhook`). Whoever shows
@@ -231,7 +231,7 @@ def access_review(peer: Peer, *, verb: str, subresource: str, node_name: str) ->
 
 
 def serving_pair(*, name: str, addresses: Sequence[str], now: datetime, random: Random) -> tuple[bytes, bytes]:
-    """Make a certificate for a year and its key, both PEM. The API server does not verify it unless it is told to."""
+    """Make a certificate for a year and its key, both PEM. The API server does not verify it unless a flag asks for that."""
     common_name = f"{name}-ca@{int(now.timestamp())}"
     authority = CertificateSpec(
         name=common_name, base="kubelet-ca", common_name=common_name, lifetime=_LIFETIME, algorithm=Algorithm.ECDSA_P256

@@ -55,7 +55,7 @@ class Fleet:
         self._running: dict[str, tuple[NodeAgent, asyncio.Task[None]]] = {}
         self._stopped = False
 
-    async def strangers(self, *names: str) -> list[str]:
+    async def without_certificates(self, *names: str) -> list[str]:
         """Return those of the names that have no usable certificate: only they need a token to come in."""
         found = []
         for name in names:

@@ -68,7 +68,7 @@ def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken:
     blank = MachineRecord(name=name, address="")
     while True:
         chosen = _free(blank, avoid)
-        # whoever held the claim when we looked may have given it back since, and listen
+        # whoever held the claim a moment ago may have given it back since, and listen
         if claims.take(chosen.address) and chosen == _free(blank, avoid):
             return chosen
         avoid.append(chosen.address)

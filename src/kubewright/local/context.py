@@ -58,7 +58,7 @@ class UpRun:
 
 
 class WatchfulWaiter:
-    """Waits as another waiter does, and looks at the control plane now and then: `look` raises what makes waiting pointless.
+    """Waits as another waiter does, and checks the control plane now and then: `look` raises what makes waiting pointless.
 
     A component with a bad flag shows itself in a second; without this it would be reported when the time is over.
     """
@@ -108,7 +108,7 @@ def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMachine(Machine):
-    """A machine whose components are looked at while something else is waited for: `look` raises what makes waiting pointless."""
+    """A machine whose components are checked while something else is waited for: `look` raises what makes waiting pointless."""
 
     look: Callable[[], None]
 

@@ -184,7 +184,7 @@ MACHINE_JOIN: Final = Operation(
 
 
 def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
-    """Reach etcd where the record says that it is: the pods that tell it on a real machine come a moment later."""
+    """Reach etcd where the record says that it is: the pods that say so on a real machine come a moment later."""
     urls = [machine.etcd_client_url for machine in cluster.machines]
     made = etcd_access.client(urls, pki=ctx.layout.pki, files=ctx.host, clock=ctx.clock)
     made.follow(retry(made.members, clock=ctx.clock, on=(*PASSING, Unreachable), within=ctx.join.timeouts.etcd_api_call.seconds))

@@ -153,7 +153,7 @@ class Daemon:
         if self._retry_is_due:
             try:
                 self._control.retry()
-            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will tell
+            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will report that
                 return False
             except HostError:  # it refuses: it is from before an update
                 pass

@@ -190,5 +190,5 @@ def forget(paths: ClusterPaths) -> None:
     """Do what `down` does without telling of anything that cannot be done: for clean-up at the end of a program."""
     try:
         down(paths)
-    except KubewrightError:  # there is nobody left to tell
+    except KubewrightError:  # there is nobody left to report it to
         return

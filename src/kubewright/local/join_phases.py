@@ -61,7 +61,7 @@ class LocalJoinContext(JoinContext):
 
 
 def no_checks(_: JoinContext) -> Iterable[Change]:
-    """Check nothing: `up` has looked at this machine, and every program is there."""
+    """Check nothing: `up` has checked this machine, and every program is there."""
     return ()
 
 

@@ -141,7 +141,7 @@ class _ProgramsAsImages:
         return []
 
     def containers(self, *, namespace: str) -> list[Container]:
-        """There are none: what a manifest names runs as a process of the daemon, which tells about it (`local status`)."""
+        """There are none: what a manifest names runs as a process of the daemon, which reports it (`local status`)."""
         return []
 
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:

@@ -34,9 +34,9 @@ KUBELET: Final = "kubelet"
 BOOTSTRAP: Final = "bootstrap-kubelet"
 """The kubeconfig with which a kubelet asks for its first certificate; join writes it."""
 _SERVE_AGAIN: Final = 0.1
-_PORT_LOOK: Final = 0.01
-"""Seconds between two looks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
-_LONGEST_LOOK: Final = 0.1
+_PORT_CHECK_EVERY: Final = 0.01
+"""Seconds between two checks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
+_LONGEST_CHECK: Final = 0.1
 _CONNECT: Final = 5.0
 
 
@@ -126,10 +126,10 @@ class MachineNode:
 
     async def _begin(self) -> None:
         """Start the agent once its API server listens."""
-        pause = _PORT_LOOK
+        pause = _PORT_CHECK_EVERY
         while not await _listens(*self._server()):
             await asyncio.sleep(pause)
-            pause = min(pause * 1.1, _LONGEST_LOOK) if self._bootstrap is not None else pause
+            pause = min(pause * 1.1, _LONGEST_CHECK) if self._bootstrap is not None else pause
         self._run_agent()
         await self._serve_soon(await asyncio.to_thread(Path(self._layout.certificate("ca")).read_bytes))
         self.serving.set()
@@ -207,7 +207,7 @@ def architecture() -> str:
 
 
 def real_profile(kubelet_version: str) -> MachineProfile:
-    """Describe this machine. Its pods are played, but for the static ones."""
+    """Describe this machine. Its pods are simulated, but for the static ones."""
     found = machine(Files(), architecture=os.uname().machine)
     return MachineProfile(
         architecture=architecture(),

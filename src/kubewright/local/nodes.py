@@ -112,8 +112,8 @@ class LocalNodes:
     async def _resume(self) -> None:
         """Start the workers that have joined before, once the first machine answers for their kubelets."""
         await self._nodes[self._machines.first.name].serving.wait()
-        strangers = set(await self._fleet.strangers(*self._cluster.workers))
-        await self._fleet.add(*(name for name in self._cluster.workers if name not in strangers))
+        without_certificates = set(await self._fleet.without_certificates(*self._cluster.workers))
+        await self._fleet.add(*(name for name in self._cluster.workers if name not in without_certificates))
         self._begun = True
 
     def _node(self, machine: MachineRecord) -> MachineNode:

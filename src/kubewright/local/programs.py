@@ -37,8 +37,8 @@ def components(version: str, *, sources: Sources, reporter: Reporter, clock: Clo
 def bring_kubectl(version: str, *, sources: Sources, reporter: Reporter, clock: Clock) -> None:
     """Get kubectl for a cluster that is up already, and say why where it cannot be had. Nothing is done, nor said, where it is there.
 
-    A directory that the user gave is his choice of what is here: what it lacks is not made up for by a download or a build of minutes, and
-    nobody misses it who has a kubectl of his own.
+    A directory that the user gave is a choice of what is here: what it lacks is not downloaded, nor built for minutes, and nobody misses it who
+    has another kubectl.
     """
     fetch = f"`kubewright binaries fetch {KUBECTL}` gets one"
     try:

@@ -49,7 +49,7 @@ class MachineRecord:
 
     @property
     def etcd_peer_url(self) -> str:
-        """Where its etcd talks to other members, which is what tells members apart."""
+        """Where its etcd talks to other members; it distinguishes members."""
         return url(self.address, self.ports["etcd_peer"])
 
 

@@ -102,7 +102,7 @@ def clusters(directory: Path) -> list[dict[str, object]]:
 def environment(paths: ClusterPaths) -> dict[str, str]:
     """Return the variables that a shell needs: KUBECONFIG, and the directory of a kubectl of the right version, if there is one.
 
-    It is looked for beside the programs that the cluster was started with, and where `up` would.
+    It is searched beside the programs that the cluster was started with, and where `up` would.
     """
     cluster = require(paths)
     values = {"KUBECONFIG": str(kubeconfig(paths, cluster))}

@@ -42,7 +42,7 @@ REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 
 _LEAVING: Final = "kubewright.local.control_planes"
 _HANDSHAKE: Final = 0.5
-"""Seconds until a handshake is given up, so that a component that dies is seen."""
+"""Seconds until a handshake is given up, so that a component that dies is noticed."""
 _ASK: Final = 0.5
 """Seconds that the daemon waits for its nodes before it answers: asking again and again would take the time that they need."""
 _ASKED: Final = 3
@@ -50,7 +50,7 @@ _ASKED: Final = 3
 
 
 def images(ctx: InitContext) -> Iterable[Change]:
-    """Require the programs of the static pods; images of pods that are only played need not be there."""
+    """Require the programs of the static pods; images of pods that are only simulated need not be there."""
     for component in COMPONENTS:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
 

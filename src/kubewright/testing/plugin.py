@@ -107,9 +107,9 @@ def _run(config: pytest.Config) -> Run:
     from kubewright.testing.runs import Run
 
     if _RUN not in config.stash:
-        told = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
+        given = getattr(config, "workerinput", {}).get(_WORKER_INPUT)
         keep, directory = config.getoption("kubewright_keep"), config.getoption("kubewright_state_dir")
-        config.stash[_RUN] = Run.parse(told) if told else Run.begin(state_dir=directory, keep=keep)
+        config.stash[_RUN] = Run.parse(given) if given else Run.begin(state_dir=directory, keep=keep)
     return config.stash[_RUN]
 
 

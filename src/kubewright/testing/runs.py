@@ -1,6 +1,6 @@
 """One test run: the name of its cluster, where that lies, and the process that it must not outlive.
 
-The process that controls the run makes it; the workers of pytest-xdist are told, so that all of them mean the same cluster.
+The process that controls the run makes it; the workers of pytest-xdist get it, so that all of them use the same cluster.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Run:
         return cls(name=name, state_dir=str(state_directory(state_dir)), owner="" if keep else str(Identity.of(mine)))
 
     @classmethod
-    def parse(cls, told: Mapping[str, str]) -> Run:
+    def parse(cls, given: Mapping[str, str]) -> Run:
         """Read what `as_map` gave."""
-        return cls(name=told["name"], state_dir=told["state_dir"], owner=told["owner"])
+        return cls(name=given["name"], state_dir=given["state_dir"], owner=given["owner"])
 
     def as_map(self) -> dict[str, str]:
         """Return it as plain values, for a worker."""

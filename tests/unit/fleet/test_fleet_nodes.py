@@ -157,12 +157,12 @@ async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     first = fleet_of(api, tmp_path)
-    assert await first.strangers(*names(3)) == names(3)
+    assert await first.without_certificates(*names(3)) == names(3)
     await first.add(*names(3), bootstrap=KnownCluster(TOKEN, connect=api.connect))
     await all_ready(first)
     await first.stop()
     second = fleet_of(api, tmp_path)
-    assert await second.strangers(*names(4)) == ["worker-3"]
+    assert await second.without_certificates(*names(4)) == ["worker-3"]
     await second.add(*names(3))
     await all_ready(second)
     assert len(api.made("create", "certificatesigningrequests")) == 3
@@ -186,7 +186,7 @@ async def test_everything_else_has_its_turn_while_many_nodes_are_looked_at_and_s
     clock = Watched()
     fleet = fleet_of(FakeAPI(), tmp_path, clock=clock)
     ticker = asyncio.create_task(tick())
-    assert await fleet.strangers(*names(40)) == names(40)
+    assert await fleet.without_certificates(*names(40)) == names(40)
     looked = len(turns)
     await fleet.add(*names(40))
     ticker.cancel()
@@ -217,7 +217,7 @@ async def test_a_removed_node_is_forgotten(tmp_path: Path):
     await fleet.remove("worker-0", "never-there")
     assert entries(tmp_path) == ["worker-1"]
     assert [view.name for view in [agent.view() for agent in fleet.agents()]] == ["worker-1"]
-    assert await fleet.strangers(*names(2)) == ["worker-0"]
+    assert await fleet.without_certificates(*names(2)) == ["worker-0"]
     await fleet.stop()
 
 

@@ -43,9 +43,9 @@ _log = logging.getLogger(__name__)
 _PAUSE = 1.0
 """Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
 _LONGEST_SLEEP = 3600.0
-"""Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
+"""Seconds after which the wall clock is read again: it may have been set, or the machine slept."""
 _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not know the rights of bootstrap tokens"
-"""What people are told of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
+"""What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
 
 class CertificateManager:

@@ -1,7 +1,7 @@
-"""The life of a played pod: what an agent that runs no containers writes about a pod, and when. Pure.
+"""The life of a simulated pod: what an agent that runs no containers writes about a pod, and when. Pure.
 
 Everything is derived from the Pod itself, so an agent that starts again goes on where the last one stopped. Shapes and condition texts
-are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status); docs/compat/kubelet.md lists what is not played.
+are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status); docs/compat/kubelet.md lists what is not simulated.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kubewright.base.records import dataclass
 JsonMap = dict[str, Any]
 
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation of a pod that stands for a static pod: `mirror` looks after those."""
+"""The annotation of a pod that stands for a static pod: `mirrors` keeps those."""
 
 _TERMINAL: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationRules:
-    """How played containers behave. Seconds."""
+    """How simulated containers behave. Seconds."""
 
     run_for: float = 1.0
     """Containers of pods with restartPolicy Never or OnFailure end well after this time."""

@@ -249,7 +249,7 @@ class ContainerWorker:
     def _record(self, record: ComponentRecord) -> None:
         try:
             self._runtime.records.write(record)
-        except OSError as error:  # the process is worth more than its record: its environment tells the next daemon the rest
+        except OSError as error:  # the process is worth more than its record: the next daemon finds the rest in its environment
             self._runtime.emit(Warned(text=f"the state of {self.name} could not be saved: {error.strerror}"))
 
     async def _cancel(self) -> None:

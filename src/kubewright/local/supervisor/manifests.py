@@ -47,7 +47,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class _Stamp:
+class _Version:
     inode: int
     size: int
     modified: int
@@ -59,7 +59,7 @@ class ManifestDirectory:
 
     directory: Path
     node: str
-    _seen: dict[str, tuple[_Stamp, Manifest]] = field(default_factory=dict)
+    _known: dict[str, tuple[_Version, Manifest]] = field(default_factory=dict)
 
     def scan(self) -> list[Manifest] | None:
         """Return one entry per manifest file, sorted by file name; None if the directory cannot be read at all, which means nothing.
@@ -73,9 +73,9 @@ class ManifestDirectory:
         except OSError:
             return None
         found = [manifest for name in names if (manifest := self._one(name)) is not None]
-        gone = set(self._seen) - {manifest.file for manifest in found}
+        gone = set(self._known) - {manifest.file for manifest in found}
         for name in gone:
-            del self._seen[name]
+            del self._known[name]
         return _without_duplicates(found)
 
     def _one(self, name: str) -> Manifest | None:
@@ -84,16 +84,16 @@ class ManifestDirectory:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
                 return None
-            stamp = _Stamp(inode=status.st_ino, size=status.st_size, modified=status.st_mtime_ns)
-            known = self._seen.get(name)
-            if known is not None and known[0] == stamp:
+            version = _Version(inode=status.st_ino, size=status.st_size, modified=status.st_mtime_ns)
+            known = self._known.get(name)
+            if known is not None and known[0] == version:
                 return known[1]
             manifest = self._read(path, known[1].pod_name if known else path.stem)
         except FileNotFoundError:
             return None
         except OSError as error:
             return Manifest(file=name, pod_name=path.stem, problem=f"{name} cannot be read: {error.strerror}")
-        self._seen[name] = (stamp, manifest)
+        self._known[name] = (version, manifest)
         return manifest
 
     def _read(self, path: Path, before: str) -> Manifest:

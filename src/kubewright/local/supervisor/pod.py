@@ -96,5 +96,5 @@ class StaticPod:
     body: Mapping[str, Any]
 
     def component(self, container: Container) -> str:
-        """Return the name that a container goes by: the pod's, with the container's where there are several."""
+        """Return the name of a container's component: the pod's, with the container's where there are several."""
         return self.name if len(self.containers) == 1 else f"{self.name}/{container.name}"

@@ -59,7 +59,7 @@ class NetworkProber:
         self._identity = identity
         self._anonymous: ssl.SSLContext | None = None
         self._identified: ssl.SSLContext | None = None
-        self._stamp: tuple[int, ...] = ()
+        self._identified_by: tuple[int, ...] = ()
 
     async def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> ProbeResult:
         """Try once, for at most `timeout` seconds. Never raises for what a component does."""
@@ -95,14 +95,14 @@ class NetworkProber:
         """Return the context for HTTPS at a port, made again when the client certificate's files changed."""
         from kubewright.http import tls
 
-        stamp = self._modified() if self._identity is not None and port in self._identity.ports else ()
-        if self._identity is None or not stamp:
+        modified = self._modified() if self._identity is not None and port in self._identity.ports else ()
+        if self._identity is None or not modified:
             self._anonymous = self._anonymous or tls.client_context(None, verify=False)
             return self._anonymous
-        if self._identified is None or stamp != self._stamp:
+        if self._identified is None or modified != self._identified_by:
             certificate, key = self._identity.certificate.read_bytes(), self._identity.key.read_bytes()
             self._identified = tls.client_context(None, certificate, key, verify=False)
-            self._stamp = stamp
+            self._identified_by = modified
         return self._identified
 
     def _modified(self) -> tuple[int, ...]:

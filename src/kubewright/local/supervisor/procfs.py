@@ -27,7 +27,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What tells the processes of one cluster from all others: its state directory, and the id that it was given when it was made.
+    """What distinguishes the processes of one cluster from all others: its state directory, and the id that it was given when it was made.
 
     A directory alone is no name: a container, or a copy of the directory, may have a cluster at the same path. `id` is '' where it is not
     known.

@@ -1,6 +1,6 @@
 """The state of components: the values that the supervisor takes and gives, and what it keeps of them on disk.
 
-A record tells the next daemon how often a component was started and since when it runs. It is a hint beside the mark in the process's own
+A record says to the next daemon how often a component was started and since when it runs. It is a hint beside the mark in the process's own
 environment, which decides: a missing or torn record loses counts, never a process.
 """
 
