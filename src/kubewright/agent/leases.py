@@ -14,8 +14,6 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.resources import LEASE, NODE
 
-JsonMap = dict[str, Any]
-
 NAMESPACE: Final = "kube-node-lease"
 
 
@@ -26,7 +24,7 @@ class LeaseTerms(TypedDict):
     now: str
 
 
-def new_lease(node: Mapping[str, Any], *, duration: int, now: str) -> JsonMap:
+def new_lease(node: Mapping[str, Any], *, duration: int, now: str) -> Object:
     """Return the Lease to create."""
     name = node["metadata"]["name"]
     return {
@@ -37,7 +35,7 @@ def new_lease(node: Mapping[str, Any], *, duration: int, now: str) -> JsonMap:
     }
 
 
-def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duration: int, now: str) -> JsonMap:
+def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duration: int, now: str) -> Object:
     """Return the Lease to put in place of `lease`.
 
     The holder is never corrected. The owner reference is added where there is none; `node` may be None otherwise.
@@ -54,7 +52,7 @@ def has_owner(lease: Mapping[str, Any]) -> bool:
     return bool(lease["metadata"].get("ownerReferences"))
 
 
-def owner_reference(node: Mapping[str, Any]) -> JsonMap:
+def owner_reference(node: Mapping[str, Any]) -> Object:
     """Return the reference from a Lease to its Node."""
     return {"apiVersion": "v1", "kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
 

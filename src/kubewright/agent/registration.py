@@ -7,20 +7,19 @@ from typing import Any, Final
 
 from kubewright.agent.status.facts import RECONCILED, SIMULATED, NodeFacts, default_labels
 from kubewright.agent.status.setters import compute, copied
-
-JsonMap = dict[str, Any]
+from kubewright.kube.core import Object
 
 ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 _RESOURCE_MAPS: Final = ("capacity", "allocatable")
 _HUGE: Final = "hugepages-"
 
 
-def first_node(facts: NodeFacts, *, now: str) -> JsonMap:
+def first_node(facts: NodeFacts, *, now: str) -> Object:
     """Return the Node object that registration sends, complete status included."""
     profile = facts.profile
     own = default_labels(host_name=facts.name, operating_system=profile.operating_system, architecture=profile.architecture)
     annotations = {ATTACH_DETACH: "true", **({SIMULATED: profile.simulated} if profile.simulated else {})}
-    node: JsonMap = {
+    node: Object = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": facts.name, "labels": {**own, **dict(facts.labels)}, "annotations": annotations},
@@ -31,17 +30,17 @@ def first_node(facts: NodeFacts, *, now: str) -> JsonMap:
     return compute(node, facts, now=now)
 
 
-def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> JsonMap | None:
+def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> Object | None:
     """Return the existing Node with our corrections, or None if it needs none.
 
     Taints, other labels, providerID, unschedulable, pod range, other annotations and conditions are left alone.
     """
-    new: JsonMap = copied(dict(existing))
+    new: Object = copied(dict(existing))
     changed = [rule(new, first) for rule in RULES]
     return new if any(changed) else None
 
 
-def _attach_detach(new: JsonMap, first: Mapping[str, Any]) -> bool:
+def _attach_detach(new: Object, first: Mapping[str, Any]) -> bool:
     annotations = new.setdefault("metadata", {}).setdefault("annotations", {})
     wanted = first["metadata"].get("annotations", {}).get(ATTACH_DETACH)
     if annotations.get(ATTACH_DETACH) == wanted:
@@ -50,7 +49,7 @@ def _attach_detach(new: JsonMap, first: Mapping[str, Any]) -> bool:
     return True
 
 
-def _default_labels(new: JsonMap, first: Mapping[str, Any]) -> bool:
+def _default_labels(new: Object, first: Mapping[str, Any]) -> bool:
     labels = new.setdefault("metadata", {}).setdefault("labels", {})
     ours = first["metadata"].get("labels", {})
     stale = [key for key in RECONCILED if key in ours and labels.get(key) != ours[key]]
@@ -59,7 +58,7 @@ def _default_labels(new: JsonMap, first: Mapping[str, Any]) -> bool:
     return bool(stale)
 
 
-def _resource_maps(new: JsonMap, first: Mapping[str, Any]) -> bool:
+def _resource_maps(new: Object, first: Mapping[str, Any]) -> bool:
     status = new.setdefault("status", {})
     missing = [name for name in _RESOURCE_MAPS if not status.get(name)]
     for name in missing:
@@ -67,7 +66,7 @@ def _resource_maps(new: JsonMap, first: Mapping[str, Any]) -> bool:
     return any(status[name] for name in missing)
 
 
-def _huge_pages(new: JsonMap, first: Mapping[str, Any]) -> bool:
+def _huge_pages(new: Object, first: Mapping[str, Any]) -> bool:
     changed = [_huge_pages_of(new["status"][name], first["status"].get(name) or {}) for name in _RESOURCE_MAPS]
     return any(changed)
 
@@ -88,5 +87,5 @@ def _put(target: dict[str, str], key: str, value: str | None) -> None:
         target[key] = value
 
 
-RULES: Final[tuple[Callable[[JsonMap, Mapping[str, Any]], bool], ...]] = (_attach_detach, _default_labels, _resource_maps, _huge_pages)
+RULES: Final[tuple[Callable[[Object, Mapping[str, Any]], bool], ...]] = (_attach_detach, _default_labels, _resource_maps, _huge_pages)
 """All of them are applied, in this order. Extended resources of device plug-ins have no rule: we have no plug-ins."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 from kubewright.agent.logs import LogOptions, NoLog
 from kubewright.agent.pods.mirrors import StaticPodState
 from kubewright.base.clock import rfc3339
+from kubewright.kube.core import Object
 from kubewright.local.supervisor.pod import StaticPod
 from kubewright.local.supervisor.state import ComponentPhase, ComponentState, LastExit
 from kubewright.local.supervisor.supervisor import Supervisor
@@ -17,18 +18,16 @@ _RUNNING: Final = frozenset({ComponentPhase.RUNNING, ComponentPhase.READY, Compo
 _MESSAGE_LIMIT: Final = 2048
 """Bytes of a termination message in a status; the kubelet keeps 80 lines or 2048 bytes (FallbackToLogsOnError)."""
 
-Json = dict[str, Any]
 
-
-def container_statuses(pod: StaticPod, states: Sequence[ComponentState]) -> list[Json]:
+def container_statuses(pod: StaticPod, states: Sequence[ComponentState]) -> list[Object]:
     """Return one status for each container of a manifest. `states` are those of all components; of other pods they do not count."""
     mine = {state.container: state for state in states if state.pod == pod.name}
     return [_container(row, mine.get(row["name"])) for row in pod.body["spec"]["containers"]]
 
 
-def _container(row: Mapping[str, Any], state: ComponentState | None) -> Json:
+def _container(row: Mapping[str, Any], state: ComponentState | None) -> Object:
     image = row.get("image") or ""
-    status: Json = {
+    status: Object = {
         "name": row["name"],
         "image": image,
         "imageID": "",
@@ -45,7 +44,7 @@ def _container(row: Mapping[str, Any], state: ComponentState | None) -> Json:
     return status
 
 
-def _state(state: ComponentState | None) -> Json:
+def _state(state: ComponentState | None) -> Object:
     if state is not None and state.phase in _RUNNING and state.started_at is not None:
         return {"running": {"startedAt": rfc3339(state.started_at)}}
     if state is None or not state.reason:
@@ -56,9 +55,9 @@ def _state(state: ComponentState | None) -> Json:
     return {"waiting": {"reason": reason, "message": state.reason}}
 
 
-def _terminated(last: LastExit) -> Json:
+def _terminated(last: LastExit) -> Object:
     code = last.code if last.code is not None else 128 + last.signal if last.signal is not None else 137
-    found: Json = {
+    found: Object = {
         "exitCode": code,
         "reason": "Completed" if code == 0 else "Error",
         "message": "\n".join((last.reason, *last.last_lines))[-_MESSAGE_LIMIT:],

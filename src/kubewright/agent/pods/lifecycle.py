@@ -13,8 +13,7 @@ from typing import Any, Final
 from kubewright.agent.pods import status as podstatus
 from kubewright.base.clock import rfc3339
 from kubewright.base.records import dataclass
-
-JsonMap = dict[str, Any]
+from kubewright.kube.core import Object
 
 MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that stands for a static pod: `mirrors` keeps those."""
@@ -48,7 +47,7 @@ class Wait:
 class Write:
     """Patch the pod's status with this map."""
 
-    status: JsonMap
+    status: Object
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ class StaticPods(Protocol):
         ...
 
 
-JsonMap = dict[str, Any]
 Key = tuple[str, str]
 """Namespace and name."""
 
@@ -61,7 +60,7 @@ _TOLERATION: Final = {"effect": "NoExecute", "operator": "Exists"}
 class Create:
     """Create this mirror pod."""
 
-    pod: JsonMap
+    pod: Object
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Show:
     """Patch the status of this mirror pod."""
 
     pod: Mapping[str, Any]
-    status: JsonMap
+    status: Object
 
 
 MirrorAction = Create | Remove | Show
@@ -108,7 +107,7 @@ def key_of(static: StaticPodState, *, node_name: str) -> Key:
     return metadata.get("namespace") or "default", f"{metadata['name']}-{node_name}"
 
 
-def mirror_pod(static: StaticPodState, *, node: Mapping[str, Any], now: str) -> JsonMap:
+def mirror_pod(static: StaticPodState, *, node: Mapping[str, Any], now: str) -> Object:
     """Return the Pod to create. NodeRestriction accepts it only with exactly one owner, the Node itself, as its controller."""
     name = node["metadata"]["name"]
     namespace, pod_name = key_of(static, node_name=name)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-JsonMap = dict[str, Any]
+from kubewright.kube.core import Object
 
 RUNTIME: Final = "kubewright"
 """The scheme of container IDs."""
@@ -21,9 +21,9 @@ _LISTS: Final = (
 _OVER: Final = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 
 
-def running(pod: Mapping[str, Any], *, now: str, host: Sequence[str], addresses: Sequence[str]) -> JsonMap:
+def running(pod: Mapping[str, Any], *, now: str, host: Sequence[str], addresses: Sequence[str]) -> Object:
     """Return the status of a pod whose init containers are done and whose containers run and are ready."""
-    status: JsonMap = {
+    status: Object = {
         "phase": "Running",
         **_addresses(host, addresses),
         "startTime": pod.get("status", {}).get("startTime") or now,
@@ -31,12 +31,12 @@ def running(pod: Mapping[str, Any], *, now: str, host: Sequence[str], addresses:
     return _complete(pod, status, now=now, state=_run)
 
 
-def ended(pod: Mapping[str, Any], *, now: str) -> JsonMap:
+def ended(pod: Mapping[str, Any], *, now: str) -> Object:
     """Return the status of a pod whose containers all ended well by themselves."""
     return _complete(pod, {"phase": "Succeeded"}, now=now, state=_end_with(0, "Completed"))
 
 
-def stopped(pod: Mapping[str, Any], *, now: str, well: bool) -> JsonMap:
+def stopped(pod: Mapping[str, Any], *, now: str, well: bool) -> Object:
     """Return the status of a pod that was stopped for its deletion.
 
     `well` says that its containers answer SIGTERM by ending with code 0; otherwise they end by the signal and the pod has failed.
@@ -49,9 +49,9 @@ def stopped(pod: Mapping[str, Any], *, now: str, well: bool) -> JsonMap:
     return _complete(pod, {"phase": "Failed"}, now=now, state=_end_with(_SIGTERM_EXIT, "Error"))
 
 
-def of_containers(pod: Mapping[str, Any], containers: Sequence[Mapping[str, Any]], *, phase: str, host: Sequence[str], now: str) -> JsonMap:
+def of_containers(pod: Mapping[str, Any], containers: Sequence[Mapping[str, Any]], *, phase: str, host: Sequence[str], now: str) -> Object:
     """Return the status of a pod on the host network whose containers somebody else runs; `containers` are their statuses."""
-    status: JsonMap = {
+    status: Object = {
         "phase": phase,
         **_addresses(host, host),
         "startTime": pod.get("status", {}).get("startTime") or now,
@@ -76,7 +76,7 @@ def says(pod: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     return all(found.get(key) == value for key, value in status.items() if key != "conditions")
 
 
-def _addresses(host: Sequence[str], own: Sequence[str]) -> JsonMap:
+def _addresses(host: Sequence[str], own: Sequence[str]) -> Object:
     return {
         "hostIP": host[0],
         "hostIPs": [{"ip": address} for address in host],
@@ -89,11 +89,11 @@ def _agrees(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     return all(found.get(key) == value for key, value in wanted.items())
 
 
-ContainerState = Callable[[Mapping[str, Any], Mapping[str, Any], str], JsonMap]
+ContainerState = Callable[[Mapping[str, Any], Mapping[str, Any], str], Object]
 """Takes the container, its status until now and the moment; returns `state`, `ready` and `started` of the new status."""
 
 
-def _complete(pod: Mapping[str, Any], status: JsonMap, *, now: str, state: ContainerState) -> JsonMap:
+def _complete(pod: Mapping[str, Any], status: Object, *, now: str, state: ContainerState) -> Object:
     found = pod.get("status", {})
     for containers, statuses in _LISTS:
         rows = pod["spec"].get(containers) or ()
@@ -103,7 +103,7 @@ def _complete(pod: Mapping[str, Any], status: JsonMap, *, now: str, state: Conta
     return _with_conditions(pod, status, now=now)
 
 
-def _with_conditions(pod: Mapping[str, Any], status: JsonMap, *, now: str) -> JsonMap:
+def _with_conditions(pod: Mapping[str, Any], status: Object, *, now: str) -> Object:
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
     status["conditions"] = _conditions(pod, status, now=now)
@@ -117,9 +117,9 @@ def _state_of(containers: str, row: Mapping[str, Any], state: ContainerState) ->
     return state
 
 
-def _container(pod: Mapping[str, Any], row: Mapping[str, Any], old: Mapping[str, Any], now: str, state: ContainerState) -> JsonMap:
+def _container(pod: Mapping[str, Any], row: Mapping[str, Any], old: Mapping[str, Any], now: str, state: ContainerState) -> Object:
     identifier = hashlib.sha256(f"{pod['metadata']['uid']}/{row['name']}".encode()).hexdigest()
-    status: JsonMap = {
+    status: Object = {
         "name": row["name"],
         "lastState": {},
         "restartCount": old.get("restartCount", 0),
@@ -137,19 +137,19 @@ def _container(pod: Mapping[str, Any], row: Mapping[str, Any], old: Mapping[str,
     return status
 
 
-def _run(_: Mapping[str, Any], old: Mapping[str, Any], now: str) -> JsonMap:
+def _run(_: Mapping[str, Any], old: Mapping[str, Any], now: str) -> Object:
     started = (old.get("state") or {}).get("running", {}).get("startedAt") or now
     return {"state": {"running": {"startedAt": started}}, "ready": True, "started": True}
 
 
-def _initialised(_: Mapping[str, Any], old: Mapping[str, Any], now: str) -> JsonMap:
+def _initialised(_: Mapping[str, Any], old: Mapping[str, Any], now: str) -> Object:
     before = (old.get("state") or {}).get("terminated")
     state = before or {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}
     return {"state": {"terminated": dict(state)}, "ready": True, "started": False}
 
 
 def _end_with(code: int, reason: str) -> ContainerState:
-    def end(_: Mapping[str, Any], old: Mapping[str, Any], now: str) -> JsonMap:
+    def end(_: Mapping[str, Any], old: Mapping[str, Any], now: str) -> Object:
         started = (old.get("state") or {}).get("running", {}).get("startedAt") or now
         state = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}
         return {"state": {"terminated": state}, "ready": False, "started": False}
@@ -157,7 +157,7 @@ def _end_with(code: int, reason: str) -> ContainerState:
     return end
 
 
-def _never_ran(_: Mapping[str, Any], __: Mapping[str, Any], ___: str) -> JsonMap:
+def _never_ran(_: Mapping[str, Any], __: Mapping[str, Any], ___: str) -> Object:
     message = "The container could not be located when the pod was terminated"
     state = {"exitCode": _LOST_EXIT, "reason": "ContainerStatusUnknown", "message": message, "startedAt": None, "finishedAt": None}
     return {"state": {"terminated": state}, "ready": False, "started": False, "containerID": ""}
@@ -167,7 +167,7 @@ Row = tuple[str, bool, str, str]
 """Type, whether it is True, reason, message."""
 
 
-def _conditions(pod: Mapping[str, Any], status: Mapping[str, Any], *, now: str) -> list[JsonMap]:
+def _conditions(pod: Mapping[str, Any], status: Mapping[str, Any], *, now: str) -> list[Object]:
     rows: list[Row] = [("PodReadyToStartContainers", status["phase"] not in _OVER, "", "")]
     rows.append(("Initialized", True, "PodCompleted" if status["phase"] == "Succeeded" else "", ""))
     rows += [*_readiness(pod, status), ("PodScheduled", True, "", "")]
@@ -201,11 +201,11 @@ def _unmet_gates(pod: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _condition(old: Mapping[str, Any], row: Row, *, now: str, generation: int | None) -> JsonMap:
+def _condition(old: Mapping[str, Any], row: Row, *, now: str, generation: int | None) -> Object:
     kind, true, reason, message = row
     status = "True" if true else "False"
     kept = old.get("lastTransitionTime") if old.get("status") == status else None
-    condition: JsonMap = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": kept or now}
+    condition: Object = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": kept or now}
     if generation:
         condition["observedGeneration"] = generation
     if reason or old.get("reason"):

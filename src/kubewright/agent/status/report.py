@@ -10,8 +10,7 @@ from kubewright.agent.seams import Timings
 from kubewright.agent.status.resources import same_amounts
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
-
-JsonMap = dict[str, Any]
+from kubewright.kube.core import Object
 
 _AMOUNTS: Final = ("capacity", "allocatable")
 
@@ -59,10 +58,10 @@ def _settled_conditions(status: Mapping[str, Any]) -> list[str]:
     return sorted(json.dumps(_without(condition, ("lastHeartbeatTime",)), sort_keys=True) for condition in conditions)
 
 
-def _others(status: Mapping[str, Any]) -> JsonMap:
+def _others(status: Mapping[str, Any]) -> Object:
     """Everything but conditions and amounts; nil and empty are the same."""
     return {key: value for key, value in status.items() if value and key not in ("conditions", *_AMOUNTS)}
 
 
-def _without(value: Mapping[str, Any], keys: Sequence[str]) -> JsonMap:
+def _without(value: Mapping[str, Any], keys: Sequence[str]) -> Object:
     return {key: item for key, item in value.items() if key not in keys}

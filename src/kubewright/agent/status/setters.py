@@ -11,8 +11,7 @@ from typing import Any, Final
 from kubewright.agent.status import resources
 from kubewright.agent.status.facts import ARCHITECTURE, OPERATING_SYSTEM, NodeFacts
 from kubewright.base.records import dataclass
-
-JsonMap = dict[str, Any]
+from kubewright.kube.core import Object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ NO_POD_CIDR: Final = (
 )
 
 
-def update_pressures(conditions: list[JsonMap], *, now: str, under: Collection[str] = ()) -> None:
+def update_pressures(conditions: list[Object], *, now: str, under: Collection[str] = ()) -> None:
     """Bring the pressure conditions of the list up to date, in place; `under` names those that are True."""
     for row in PRESSURES:
         status = "True" if row.type in under else "False"
@@ -64,7 +63,7 @@ def update_pressures(conditions: list[JsonMap], *, now: str, under: Collection[s
         found["lastHeartbeatTime"] = now
 
 
-def update_ready(conditions: list[JsonMap], errors: Sequence[str], *, now: str) -> None:
+def update_ready(conditions: list[Object], errors: Sequence[str], *, now: str) -> None:
     """Bring the Ready condition of the list up to date, in place; it is True if there are no errors."""
     status = "False" if errors else "True"
     old = find(conditions, READY)
@@ -94,7 +93,7 @@ def join_errors(errors: Sequence[str]) -> str:
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
-def find(conditions: Iterable[JsonMap], kind: str) -> JsonMap | None:
+def find(conditions: Iterable[Object], kind: str) -> Object | None:
     """Return the condition of a type, or None."""
     return next((condition for condition in conditions if condition.get("type") == kind), None)
 
@@ -109,15 +108,15 @@ def is_true(holder: Mapping[str, Any], kind: str) -> bool:
 class Draft:
     """What a setter works on: the new status, the facts, and the moment (RFC 3339, whole seconds)."""
 
-    status: JsonMap
+    status: Object
     facts: NodeFacts
     pod_cidrs: tuple[str, ...]
     now: str
 
 
-def compute(node: Mapping[str, Any], facts: NodeFacts, *, now: str) -> JsonMap:
+def compute(node: Mapping[str, Any], facts: NodeFacts, *, now: str) -> Object:
     """Return a copy of the Node with the status and labels that it should have now; the argument is not changed."""
-    new: JsonMap = copied(dict(node))
+    new: Object = copied(dict(node))
     own = new.setdefault("metadata", {}).setdefault("labels", {})
     own[OPERATING_SYSTEM] = facts.profile.operating_system
     own[ARCHITECTURE] = facts.profile.architecture
