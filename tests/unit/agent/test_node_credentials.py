@@ -38,7 +38,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_an_empty_home_has_nothing(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+def test_an_empty_store_has_nothing(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     assert store.cluster() is None
     assert store.pair() is None
     assert not is_usable(store, "node-1", now=clock.now())
