@@ -82,7 +82,7 @@ async def test_a_stored_certificate_that_cannot_be_used_is_replaced(pair: dict[s
     assert len(store.pairs) == 2
 
 
-async def test_an_unreadable_home_is_joined_anew():
+async def test_an_unreadable_store_is_joined_anew():
     class Broken(MemoryCredentialStore):
         def pair(self):
             raise CertificateError("not PEM")
