@@ -8,14 +8,12 @@ from contextlib import closing, contextmanager
 from datetime import datetime
 from typing import Final
 
-from kubewright.apis.kubeadm.loading import load_init
+from kubewright.apis.kubeadm.loading import load_tokens
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.apis.kubeadm.types import BootstrapToken
-from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import Unreachable, UsageError
-from kubewright.base.level import KUBERNETES
 from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
@@ -34,8 +32,6 @@ from kubewright.tokens.secrets import StoredToken, parse_secret, secret_object
 
 _OURS: Final = frozenset({"print-bootstrap-kubeconfig"})
 """Flags that kubeadm does not have; they may stand beside --config."""
-
-_NOWHERE: Final = Detected(host_name="node", default_ipv4="192.0.2.1", version_labels={"stable-1": KUBERNETES})
 
 
 def create(parsed: Parsed) -> int:
@@ -75,8 +71,7 @@ def _document(parsed: Parsed, arguments: tuple[str, ...]) -> Document:
 
 
 def _checked(documents: list[Document]) -> tuple[BootstrapToken, ...]:
-    loaded = load_init(documents, detected=_NOWHERE, random=SystemRandom(), validate_only=True, strict=False, from_file=True)
-    return tuple(loaded.configuration.init.bootstrap_tokens)
+    return tuple(load_tokens(documents, random=SystemRandom()))
 
 
 def _require_fitting(parsed: Parsed) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kubewright.apis.kubeadm import cluster_document, load_init
+from kubewright.apis.kubeadm import cluster_document, load_cluster
+from kubewright.apis.kubeadm.defaults import NO_ADDRESS
 from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
-from kubewright.apis.machine import Detected
+from kubewright.apis.kubeadm.types import LocalAPIEndpoint
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
 from kubewright.base.fields import FieldErrorType
@@ -32,9 +33,6 @@ PLACES: Final[Mapping[str, tuple[str, str]]] = {
 
 _VERSION: Final = "kubernetesVersion"
 _UNKNOWN: Final = FieldErrorType.UNKNOWN.value
-# An address of each family for documentation (RFC 5737, RFC 3849): only the family reaches a document, as kube-proxy's bindAddress.
-_IPV4: Final = Detected(host_name="node", default_ipv4="192.0.2.1")
-_IPV6: Final = Detected(host_name="node", default_ipv6="2001:db8::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +79,7 @@ def _read(api: KubeAPI, name: str, key: str) -> Document | None:
 
 def cluster_side(stored: Mapping[str, Document]) -> Side:
     """Default what the cluster keeps. Its version stays as it is, also one that we do not deploy. Raises ValidationError."""
-    found = _at_version(list(stored.values()), _version(stored.values()) or KUBERNETES, _detected(stored))
+    found = _at_version(list(stored.values()), _version(stored.values()) or KUBERNETES, _endpoint(stored))
     documents = {kind: found.documents[kind] if kind in stored else None for kind in PLACES}
     return Side(documents=documents, warnings=[f"not compared: {text}" for text in found.warnings if _UNKNOWN in text])
 
@@ -91,38 +89,37 @@ def file_side(documents: Sequence[Document], stored: Mapping[str, Document]) -> 
 
     Raises DocumentError and ValidationError as `load_init` does.
     """
-    version, detected = _version(documents), _detected(stored)
+    version, endpoint = _version(documents), _endpoint(stored)
     if version and _exact(version):
-        return replace(_load(documents, detected, strict=True), warnings=())
+        return replace(_load(documents, endpoint, strict=True), warnings=())
     theirs = _version(stored.values())
-    found = _at_version(documents, theirs if _exact(theirs) else KUBERNETES, detected, strict=True)
+    found = _at_version(documents, theirs if _exact(theirs) else KUBERNETES, endpoint, strict=True)
     return Side(documents=found.documents, warnings=[f"not compared: {_VERSION} {version} is a label"] if version else [])
 
 
-def _at_version(documents: Sequence[Document], version: str, detected: Detected, *, strict: bool = False) -> Side:
+def _at_version(documents: Sequence[Document], version: str, endpoint: LocalAPIEndpoint, *, strict: bool = False) -> Side:
     """Default documents for a version. One that we do not deploy is kept, with the defaults of ours. Raises ValidationError."""
     try:
-        found = _load(_with_version(documents, version), detected, strict=strict)
+        found = _load(_with_version(documents, version), endpoint, strict=strict)
     except ValidationError:
-        found = _load(_with_version(documents, KUBERNETES), detected, strict=strict)
+        found = _load(_with_version(documents, KUBERNETES), endpoint, strict=strict)
     cluster = {**(found.documents[CLUSTER] or {}), _VERSION: version}
     return Side(documents={**found.documents, CLUSTER: cluster}, warnings=found.warnings)
 
 
-def _load(documents: Sequence[Document], detected: Detected, *, strict: bool = False) -> Side:
-    loaded = load_init(documents, detected=detected, strict=strict, validate_only=True, from_file=True)
-    found, cluster = loaded.configuration, loaded.configuration.cluster
-    proxy = None if cluster.proxy.disabled else found.kube_proxy.document
-    bodies = {CLUSTER: cluster_document(cluster), KUBELET: found.kubelet.document, KUBE_PROXY: proxy}
-    return Side(documents=bodies, warnings=loaded.warnings)
+def _load(documents: Sequence[Document], endpoint: LocalAPIEndpoint, *, strict: bool = False) -> Side:
+    found = load_cluster(documents, endpoint=endpoint, strict=strict, from_file=True)
+    proxy = None if found.cluster.proxy.disabled else found.kube_proxy.document
+    bodies = {CLUSTER: cluster_document(found.cluster), KUBELET: found.kubelet.document, KUBE_PROXY: proxy}
+    return Side(documents=bodies, warnings=found.warnings)
 
 
-def _detected(stored: Mapping[str, Document]) -> Detected:
-    """Return a machine of the address family that the cluster's kube-proxy listens on."""
+def _endpoint(stored: Mapping[str, Document]) -> LocalAPIEndpoint:
+    """Return an endpoint of the address family that the cluster's kube-proxy listens on: only the family reaches a document."""
     document = stored.get(KUBE_PROXY)
     value = document.value if document else None
     address = value.get("bindAddress") if isinstance(value, Mapping) else None
-    return _IPV6 if isinstance(address, str) and ":" in address else _IPV4
+    return LocalAPIEndpoint(advertise_address="::" if isinstance(address, str) and ":" in address else NO_ADDRESS)
 
 
 def _version(documents: Iterable[Document]) -> str:

@@ -82,6 +82,11 @@ def test_a_label_is_told_and_not_compared():
     assert wanted(cluster_file("kubernetesVersion: latest\n")).warnings == ["not compared: kubernetesVersion latest is a label"]
 
 
+def test_a_file_of_a_machine_that_listens_on_a_loopback_address_is_compared():
+    machine = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 127.0.0.11}\n---\n"
+    assert found(machine + cluster_file("kubernetesVersion: v1.36.3\n")) == []
+
+
 def test_fields_of_the_cluster_that_nobody_here_knows_are_told_and_not_compared():
     newer = stored(**{"kubelet-config": {"kubelet": f"{STORED['kubelet-config']['kubelet']}fromTheFuture: 1\n"}})
     side = config_sides.cluster_side(newer)

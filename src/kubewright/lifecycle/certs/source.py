@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubewright.apis.kubeadm.loading import load_init
+from kubewright.apis.kubeadm.loading import load_cluster, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.apis.machine import Detected, Layout
@@ -17,16 +17,13 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass, replace
+from kubewright.base.records import dataclass
 from kubewright.base.yaml import Document
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle import stored as stored_documents
 
 NAME: Final = "kubeadm-config"
 NAMESPACE: Final = "kube-system"
-
-_ANYWHERE: Final = Detected(host_name="node", default_ipv4="192.0.2.1", cri_sockets=())
-"""Stands for facts of a machine that certificates on disk do not depend on (an address of RFC 5737)."""
 
 Connect = Callable[[], KubeAPI | None]
 """Gives a client of the cluster; None where no kubeconfig can be loaded."""
@@ -73,19 +70,10 @@ def stored(api: KubeAPI) -> Document:
 
 
 def _loaded(documents: Sequence[Document], asked: Asked, reporter: Reporter, layout: Layout) -> ClusterConfiguration:
-    loaded = load_init(
-        documents,
-        overrides=InitOverrides(cert_dir=asked.cert_dir or None),
-        detected=replace(_ANYWHERE, version_labels={"stable-1": KUBERNETES}),
-        strict=False,
-        validate_only=True,
-        from_file=asked.documents is not None,
-        allow_loopback_advertise=True,
-        layout=layout,
-    )
+    loaded = load_cluster(documents, cert_dir=asked.cert_dir, from_file=asked.documents is not None, layout=layout)
     for warning in loaded.warnings if asked.documents is not None else ():
         reporter.emit(Warned(text=warning))
-    return loaded.configuration.cluster
+    return loaded.cluster
 
 
 def whole_configuration(asked: Asked, *, detected: Detected, random: Random, reporter: Reporter, layout: Layout) -> Configuration:

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kubewright.apis.kubeadm.loading import load_init
+from kubewright.apis.kubeadm.loading import load_cluster
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
-from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration, InitConfiguration, LocalAPIEndpoint
 from kubewright.base.errors import APIError, Forbidden, KubewrightError, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
 from kubewright.base.events import Waiting, Warned
-from kubewright.base.records import replace
 from kubewright.base.wait import REPORT_AFTER, Backoff, retry
 from kubewright.base.yaml import Document
 from kubewright.kube.resources import CONFIG_MAP
@@ -32,8 +30,6 @@ REFUSED: Final = 2.0
 _PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
 _STARTING: Final = frozenset({500, 503})
 """What `/readyz` answers while a server starts; 401 is about who asks, and 404 comes from something else."""
-_STAND_IN: Final = "abcdef.0123456789abcdef"
-"""Stands for the token of `init`, of which join has none."""
 
 
 def configuration(ctx: JoinContext) -> Configuration:
@@ -140,24 +136,8 @@ def _knows_rights(anybody: KubeAPI) -> bool:
 
 def _loaded(ctx: JoinContext, documents: list[Document]) -> Configuration:
     init = machine_part(ctx.join, advertise=ctx.addresses.advertise)
-    endpoint, registration = init.local_api_endpoint, init.node_registration
-    loaded = load_init(
-        documents,
-        overrides=InitOverrides(
-            advertise_address=endpoint.advertise_address,
-            bind_port=endpoint.bind_port,
-            node_name=registration.name,
-            cri_socket=registration.cri_socket,
-            token=_STAND_IN,
-        ),
-        detected=ctx.detected,
-        random=ctx.random,
-        strict=False,
-        from_file=True,
-        allow_loopback_advertise=True,
-    )
-    # what is advised against was told where the cluster was made; kubeadm tells it again to everybody who joins
-    return replace(loaded.configuration, init=init)
+    # its warnings were shown where the cluster was made; kubeadm shows them again to everybody who joins
+    return load_cluster(documents, endpoint=init.local_api_endpoint).on_machine(init)
 
 
 def machine_part(join: JoinConfiguration, *, advertise: str) -> InitConfiguration:
