@@ -8,6 +8,7 @@ leaves out "", 0, false, null, empty lists and maps, but never a struct).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar, dataclass_transform
 
@@ -85,6 +86,19 @@ def struct(cls: type[T]) -> type[T]:
 def members(make: type) -> tuple[Field, ...]:
     """Return the fields of the documents of a class that `struct` made, in the order of its attributes, inherited ones first."""
     return tuple(one.row(one.name) for one in records.fields(make) if isinstance(one, _Member))
+
+
+@functools.cache
+def _attributes(make: type) -> Mapping[str, str]:
+    return {field.name: field.attribute for field in members(make)}
+
+
+def value_at(record: object, path: str) -> Any:
+    """Return the value of a record at a dotted path of names as documents have them; the record for '', None below None. Raises KeyError."""
+    value: Any = record
+    for name in filter(None, path.split(".")):
+        value = None if value is None else getattr(value, _attributes(value.__class__)[name])
+    return value
 
 
 class Pointer(Kind):

@@ -9,6 +9,7 @@ from typing import Final
 from kubewright.apis import formats
 from kubewright.apis.findings import Problems, did_you_mean
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
+from kubewright.apis.kubeadm.rules import token
 from kubewright.base.messages import quoted, shown_url
 from kubewright.base.patterns import Pattern
 
@@ -22,6 +23,12 @@ def one_discovery(discovery: Discovery) -> Problems:
         yield "either bootstrapToken or file is needed", ""
     elif discovery.bootstrap_token is not None and discovery.file is not None:
         yield "bootstrapToken and file exclude each other", ""
+
+
+def tls_bootstrap_token(discovery: Discovery) -> Problems:
+    """Require a bootstrap token for the kubelet, unless a discovery file may hold another credential."""
+    if discovery.bootstrap_token is not None or (discovery.file is not None and discovery.tls_bootstrap_token):
+        yield from token(discovery.tls_bootstrap_token)
 
 
 def endpoint_given(endpoint: str) -> Problems:

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from kubewright.apis.findings import Place, related
 from kubewright.apis.kubeadm import node_rules, removed, rules
-from kubewright.apis.kubeadm.node_types import Discovery, JoinConfiguration, ResetConfiguration, UpgradeConfiguration
-from kubewright.apis.kubeadm.types import ClusterConfiguration, ExternalEtcd, InitConfiguration, LocalEtcd
+from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
+from kubewright.apis.kubeadm.types import ClusterConfiguration, InitConfiguration
+from kubewright.apis.schema import value_at
 from kubewright.base.records import dataclass
 
 Problem = tuple[str, object]
@@ -22,111 +23,148 @@ Problem = tuple[str, object]
 
 @dataclass(frozen=True)
 class Rule:
-    """A path below the document, how to get the value (None: the rule does not apply), and what is wrong with it."""
+    """One rule about the field at a path below the document.
+
+    `of` is the path of what is judged where that is not the field itself: the struct that holds it, '' for the whole document. `if_given`: an empty
+    field is not judged. `unless` is the path of a field beside which this one is not judged. A value of None never is.
+    """
 
     path: str
-    value: Callable[[Any], Any]
     check: Callable[[Any], Iterator[Problem]]
+    of: str | None = None
+    if_given: bool = False
+    unless: str = ""
     required: bool = False
+
+    def value(self, document: object) -> Any:
+        """Return what is judged; None where the rule does not apply."""
+        if self.unless and value_at(document, self.unless) is not None:
+            return None
+        if self.if_given and not value_at(document, self.path):
+            return None
+        return value_at(document, self.path if self.of is None else self.of)
 
 
 _Found = tuple[Rule, Place, Problem]
 
 REGISTRATION_RULES: Final = (
-    Rule("nodeRegistration", lambda kind: kind.node_registration.name, rules.given, required=True),
-    Rule("nodeRegistration.name", lambda kind: kind.node_registration.name or None, rules.subdomain),
-    Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, rules.unix_socket),
-    Rule("nodeRegistration.kubeletExtraArgs", lambda kind: kind.node_registration.kubelet_extra_args, rules.named_arguments),
-    Rule("nodeRegistration.imagePullPolicy", lambda kind: kind.node_registration.image_pull_policy, rules.pull_policy),
+    Rule("nodeRegistration", rules.given, of="nodeRegistration.name", required=True),
+    Rule("nodeRegistration.name", rules.subdomain, if_given=True),
+    Rule("nodeRegistration.criSocket", rules.unix_socket),
+    Rule("nodeRegistration.kubeletExtraArgs", rules.named_arguments),
+    Rule("nodeRegistration.imagePullPolicy", rules.pull_policy),
 )
 """Rules of Init and Join alike."""
 REGISTRATION_WARNINGS: Final = (
-    Rule("nodeRegistration.taints", lambda kind: kind.node_registration.taints, removed.taints),
-    Rule("nodeRegistration.criSocket", lambda kind: kind.node_registration.cri_socket, removed.socket),
-    Rule("nodeRegistration.ignorePreflightErrors", lambda kind: kind.node_registration.ignore_preflight_errors, removed.checks),
+    Rule("nodeRegistration.taints", removed.taints),
+    Rule("nodeRegistration.criSocket", removed.socket),
+    Rule("nodeRegistration.ignorePreflightErrors", removed.checks),
 )
-
 INIT_RULES: Final = (
     *REGISTRATION_RULES,
-    Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.address),
-    Rule("localAPIEndpoint.bindPort", lambda init: init.local_api_endpoint.bind_port, rules.port),
-    Rule("certificateKey", lambda init: init.certificate_key, rules.certificate_key),
+    Rule("localAPIEndpoint.advertiseAddress", rules.address),
+    Rule("localAPIEndpoint.bindPort", rules.port),
+    Rule("certificateKey", rules.certificate_key),
 )
 TOKEN_RULES: Final = (
-    Rule("token", lambda token: token.token, rules.token),
-    Rule("usages", lambda token: token.usages, rules.token_usages),
-    Rule("groups", lambda token: token, rules.token_groups),
-    Rule("", lambda token: token, rules.one_end_of_life),
+    Rule("token", rules.token),
+    Rule("usages", rules.token_usages),
+    Rule("groups", rules.token_groups, of=""),
+    Rule("", rules.one_end_of_life),
 )
-
-
-def _local(cluster: ClusterConfiguration) -> LocalEtcd | None:
-    return cluster.etcd.local if cluster.etcd.external is None else None
-
-
-def _external(cluster: ClusterConfiguration) -> ExternalEtcd | None:
-    return cluster.etcd.external if cluster.etcd.local is None else None
-
-
-def _of_local(attribute: str) -> Callable[[Any], Any]:
-    return lambda cluster: getattr(_local(cluster), attribute, None)
-
-
-def _of_external(attribute: str) -> Callable[[Any], Any]:
-    return lambda cluster: getattr(_external(cluster), attribute, None)
-
-
-CLUSTER_RULES: Final = (
-    Rule("dns.imageRepository", lambda cluster: cluster.dns.image_repository or None, rules.image_repository),
-    Rule("networking.dnsDomain", lambda cluster: cluster.networking.dns_domain, rules.subdomain),
-    Rule("networking.serviceSubnet", lambda cluster: cluster.networking.service_subnet or None, rules.service_subnets),
-    Rule("networking.serviceSubnet", lambda cluster: cluster.networking.service_subnet or None, rules.service_subnet_size),
-    Rule("networking.podSubnet", lambda cluster: cluster.networking.pod_subnet or None, rules.pod_subnets),
-    Rule("networking.podSubnet", lambda cluster: cluster if cluster.networking.pod_subnet else None, rules.pod_subnet_node_mask),
-    Rule("apiServer.certSANs", lambda cluster: cluster.api_server.cert_sans, rules.names),
-    Rule("apiServer.extraArgs", lambda cluster: cluster.api_server.extra_args, rules.named_arguments),
-    Rule("controllerManager.extraArgs", lambda cluster: cluster.controller_manager.extra_args, rules.named_arguments),
-    Rule("scheduler.extraArgs", lambda cluster: cluster.scheduler.extra_args, rules.named_arguments),
-    Rule("certificatesDir", lambda cluster: cluster.certificates_dir, rules.absolute),
-    Rule("featureGates", lambda cluster: cluster.feature_gates, rules.known_gates),
-    Rule("controlPlaneEndpoint", lambda cluster: cluster.control_plane_endpoint or None, rules.endpoint),
-    Rule("imageRepository", lambda cluster: cluster.image_repository, rules.image_repository),
-    Rule("etcd", lambda cluster: cluster.etcd, rules.one_etcd),
-    Rule("etcd.local.dataDir", _of_local("data_dir"), rules.absolute),
-    Rule("etcd.local.serverCertSANs", _of_local("server_cert_sans"), rules.names),
-    Rule("etcd.local.peerCertSANs", _of_local("peer_cert_sans"), rules.names),
-    Rule("etcd.local.imageRepository", lambda cluster: _of_local("image_repository")(cluster) or None, rules.image_repository),
-    Rule("etcd.local.extraArgs", _of_local("extra_args"), rules.named_arguments),
-    Rule("etcd.external", _external, rules.client_pair),
-    Rule("etcd.external", _external, rules.client_pair_authority),
-    Rule("etcd.external.endpoints", _external, rules.etcd_endpoints),
-    Rule("etcd.external.httpEndpoints", _of_external("http_endpoints"), rules.urls_with_scheme),
-    Rule("etcd.external.caFile", lambda cluster: _of_external("ca_file")(cluster) or None, rules.absolute),
-    Rule("etcd.external.certFile", lambda cluster: _of_external("cert_file")(cluster) or None, rules.absolute),
-    Rule("etcd.external.keyFile", lambda cluster: _of_external("key_file")(cluster) or None, rules.absolute),
-    Rule("certificateValidityPeriod", lambda cluster: cluster.certificate_validity_period, rules.not_negative),
-    Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.not_negative),
-    Rule("encryptionAlgorithm", lambda cluster: cluster.encryption_algorithm, rules.key_algorithm),
-)
-CLUSTER_WARNINGS: Final = (
-    Rule("networking.serviceSubnet", lambda cluster: cluster.networking.service_subnet or None, rules.site_local),
-    Rule("networking.podSubnet", lambda cluster: cluster.networking.pod_subnet or None, rules.site_local),
-    Rule("certificateValidityPeriod", lambda cluster: cluster, rules.long_certificates),
-    Rule("caCertificateValidityPeriod", lambda cluster: cluster.ca_certificate_validity_period, rules.long_authorities),
-    Rule("certificateValidityPeriod", lambda cluster: cluster, rules.outlives_authority),
-    Rule("featureGates", lambda cluster: cluster.feature_gates, removed.gates),
-    Rule("apiServer.extraVolumes", lambda cluster: cluster.api_server.extra_volumes, removed.path_types),
-    Rule("controllerManager.extraVolumes", lambda cluster: cluster.controller_manager.extra_volumes, removed.path_types),
-    Rule("scheduler.extraVolumes", lambda cluster: cluster.scheduler.extra_volumes, removed.path_types),
-    Rule("imageRepository", lambda cluster: cluster.image_repository, removed.repository),
-    Rule("dns.imageRepository", lambda cluster: cluster.dns.image_repository, removed.repository),
-    Rule("etcd.local.imageRepository", _of_local("image_repository"), removed.repository),
-)
-RUN_RULES: Final = (
-    Rule("localAPIEndpoint.advertiseAddress", lambda init: init.local_api_endpoint.advertise_address, rules.bindable),
-    Rule("nodeRegistration.ignorePreflightErrors", lambda init: init.node_registration.ignore_preflight_errors, rules.all_or_some),
+INIT_RUN_RULES: Final = (
+    Rule("localAPIEndpoint.advertiseAddress", rules.bindable),
+    Rule("nodeRegistration.ignorePreflightErrors", rules.all_or_some),
 )
 """What kubeadm asks for only when `init` runs, not in `config validate`."""
+
+_LOCAL: Final = "etcd.local"
+_EXTERNAL: Final = "etcd.external"
+
+CLUSTER_RULES: Final = (
+    Rule("dns.imageRepository", rules.image_repository, if_given=True),
+    Rule("networking.dnsDomain", rules.subdomain),
+    Rule("networking.serviceSubnet", rules.service_subnets, if_given=True),
+    Rule("networking.serviceSubnet", rules.service_subnet_size, if_given=True),
+    Rule("networking.podSubnet", rules.pod_subnets, if_given=True),
+    Rule("networking.podSubnet", rules.pod_subnet_node_mask, of="", if_given=True),
+    Rule("apiServer.certSANs", rules.names),
+    Rule("apiServer.extraArgs", rules.named_arguments),
+    Rule("controllerManager.extraArgs", rules.named_arguments),
+    Rule("scheduler.extraArgs", rules.named_arguments),
+    Rule("certificatesDir", rules.absolute),
+    Rule("featureGates", rules.known_gates),
+    Rule("controlPlaneEndpoint", rules.endpoint, if_given=True),
+    Rule("imageRepository", rules.image_repository),
+    Rule("etcd", rules.one_etcd),
+    Rule("etcd.local.dataDir", rules.absolute, unless=_EXTERNAL),
+    Rule("etcd.local.serverCertSANs", rules.names, unless=_EXTERNAL),
+    Rule("etcd.local.peerCertSANs", rules.names, unless=_EXTERNAL),
+    Rule("etcd.local.imageRepository", rules.image_repository, if_given=True, unless=_EXTERNAL),
+    Rule("etcd.local.extraArgs", rules.named_arguments, unless=_EXTERNAL),
+    Rule("etcd.external", rules.client_pair, unless=_LOCAL),
+    Rule("etcd.external", rules.client_pair_authority, unless=_LOCAL),
+    Rule("etcd.external.endpoints", rules.etcd_endpoints, of=_EXTERNAL, unless=_LOCAL),
+    Rule("etcd.external.httpEndpoints", rules.urls_with_scheme, unless=_LOCAL),
+    Rule("etcd.external.caFile", rules.absolute, if_given=True, unless=_LOCAL),
+    Rule("etcd.external.certFile", rules.absolute, if_given=True, unless=_LOCAL),
+    Rule("etcd.external.keyFile", rules.absolute, if_given=True, unless=_LOCAL),
+    Rule("certificateValidityPeriod", rules.not_negative),
+    Rule("caCertificateValidityPeriod", rules.not_negative),
+    Rule("encryptionAlgorithm", rules.key_algorithm),
+)
+CLUSTER_WARNINGS: Final = (
+    Rule("networking.serviceSubnet", rules.site_local, if_given=True),
+    Rule("networking.podSubnet", rules.site_local, if_given=True),
+    Rule("certificateValidityPeriod", rules.long_certificates, of=""),
+    Rule("caCertificateValidityPeriod", rules.long_authorities),
+    Rule("certificateValidityPeriod", rules.outlives_authority, of=""),
+    Rule("featureGates", removed.gates),
+    Rule("apiServer.extraVolumes", removed.path_types),
+    Rule("controllerManager.extraVolumes", removed.path_types),
+    Rule("scheduler.extraVolumes", removed.path_types),
+    Rule("imageRepository", removed.repository),
+    Rule("dns.imageRepository", removed.repository),
+    Rule("etcd.local.imageRepository", removed.repository, unless=_EXTERNAL),
+)
+
+_CA_PINS: Final = "discovery.bootstrapToken.caCertHashes"
+_ADDRESS: Final = "controlPlane.localAPIEndpoint.advertiseAddress"
+_TLS_TOKEN: Final = "discovery.tlsBootstrapToken"  # noqa: S105 - the path of a field
+
+JOIN_RULES: Final = (
+    Rule("discovery", node_rules.one_discovery),
+    Rule("discovery.bootstrapToken", node_rules.endpoint_given, of="discovery.bootstrapToken.apiServerEndpoint", required=True),
+    Rule(_CA_PINS, node_rules.pins_or_unsafe, of="discovery.bootstrapToken"),
+    Rule("discovery.bootstrapToken.token", rules.token),
+    Rule("discovery.bootstrapToken.apiServerEndpoint", node_rules.host_and_port),
+    Rule(_TLS_TOKEN, node_rules.tls_bootstrap_token, of="discovery"),
+    *REGISTRATION_RULES,
+    Rule(_ADDRESS, rules.address),
+    Rule("controlPlane.localAPIEndpoint.bindPort", rules.port),
+    Rule("controlPlane.certificateKey", rules.certificate_key),
+    Rule("caCertPath", node_rules.authority_path),
+)
+JOIN_RUN_RULES: Final = (
+    Rule(_ADDRESS, rules.bindable),
+    Rule(_CA_PINS, node_rules.pins),
+    Rule("nodeRegistration.ignorePreflightErrors", rules.all_or_some),
+)
+"""What kubeadm asks for only when `join` runs."""
+
+RESET_RULES: Final = (
+    Rule("criSocket", rules.unix_socket),
+    Rule("certificatesDir", rules.absolute),
+    Rule("unmountFlags", node_rules.unmount_flags),
+)
+RESET_RUN_RULES: Final = (Rule("ignorePreflightErrors", rules.all_or_some),)
+
+UPGRADE_RULES: Final = (
+    Rule("apply.patches.directory", rules.absolute),
+    Rule("node.patches.directory", rules.absolute),
+    Rule("apply.imagePullPolicy", rules.pull_policy),
+    Rule("node.imagePullPolicy", rules.pull_policy),
+)
 
 
 def validate_init(init: InitConfiguration, at: Place, *, runs: bool, is_complete: bool = True) -> None:
@@ -139,7 +177,7 @@ def validate_init(init: InitConfiguration, at: Place, *, runs: bool, is_complete
     _note(chain(_found(init_rules, init, at), chain.from_iterable(tokens)), at)
     warn(REGISTRATION_WARNINGS, init, at)
     if runs:
-        check(RUN_RULES, init, at)
+        check(INIT_RUN_RULES, init, at)
 
 
 def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
@@ -188,73 +226,9 @@ def _found(table: Sequence[Rule], subject: object, at: Place) -> Iterator[_Found
             yield rule, place, problem
 
 
-def _by_token(attribute: str = "") -> Callable[[Any], Any]:
-    """Get token discovery, or an attribute of it; None where the cluster is found in another way."""
-
-    def get(join: JoinConfiguration) -> Any:
-        found = join.discovery.bootstrap_token
-        return getattr(found, attribute) if found is not None and attribute else found
-
-    return get
-
-
-def _of_control_plane(get: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda join: None if join.control_plane is None else get(join.control_plane)
-
-
-def _tls_token(join: JoinConfiguration) -> str | None:
-    discovery: Discovery = join.discovery
-    needed = discovery.bootstrap_token is not None or (discovery.file is not None and discovery.tls_bootstrap_token)
-    return discovery.tls_bootstrap_token if needed else None
-
-
-def _patches(part: str) -> Callable[[Any], Any]:
-    return lambda upgrade: getattr(getattr(upgrade, part).patches, "directory", None)
-
-
-_ADVERTISED: Final = _of_control_plane(lambda plane: plane.local_api_endpoint.advertise_address)
-_CA_PINS: Final = "discovery.bootstrapToken.caCertHashes"
-_ADDRESS: Final = "controlPlane.localAPIEndpoint.advertiseAddress"
-
-JOIN_RULES: Final = (
-    Rule("discovery", lambda join: join.discovery, node_rules.one_discovery),
-    Rule("discovery.bootstrapToken", _by_token("api_server_endpoint"), node_rules.endpoint_given, required=True),
-    Rule(_CA_PINS, _by_token(), node_rules.pins_or_unsafe),
-    Rule("discovery.bootstrapToken.token", _by_token("token"), rules.token),
-    Rule("discovery.bootstrapToken.apiServerEndpoint", _by_token("api_server_endpoint"), node_rules.host_and_port),
-    Rule("discovery.tlsBootstrapToken", _tls_token, rules.token),
-    *REGISTRATION_RULES,
-    Rule(_ADDRESS, _ADVERTISED, rules.address),
-    Rule("controlPlane.localAPIEndpoint.bindPort", _of_control_plane(lambda plane: plane.local_api_endpoint.bind_port), rules.port),
-    Rule("controlPlane.certificateKey", _of_control_plane(lambda plane: plane.certificate_key), rules.certificate_key),
-    Rule("caCertPath", lambda join: join.ca_cert_path, node_rules.authority_path),
-)
-JOIN_RUN_RULES: Final = (
-    Rule(_ADDRESS, _ADVERTISED, rules.bindable),
-    Rule(_CA_PINS, _by_token("ca_cert_hashes"), node_rules.pins),
-    Rule("nodeRegistration.ignorePreflightErrors", lambda join: join.node_registration.ignore_preflight_errors, rules.all_or_some),
-)
-"""What kubeadm asks for only when `join` runs."""
-
-RESET_RULES: Final = (
-    Rule("criSocket", lambda reset: reset.cri_socket, rules.unix_socket),
-    Rule("certificatesDir", lambda reset: reset.certificates_dir, rules.absolute),
-    Rule("unmountFlags", lambda reset: reset.unmount_flags, node_rules.unmount_flags),
-)
-RESET_RUN_RULES: Final = (Rule("ignorePreflightErrors", lambda reset: reset.ignore_preflight_errors, rules.all_or_some),)
-
-UPGRADE_RULES: Final = (
-    Rule("apply.patches.directory", _patches("apply"), rules.absolute),
-    Rule("node.patches.directory", _patches("node"), rules.absolute),
-    Rule("apply.imagePullPolicy", lambda upgrade: upgrade.apply.image_pull_policy, rules.pull_policy),
-    Rule("node.imagePullPolicy", lambda upgrade: upgrade.node.image_pull_policy, rules.pull_policy),
-)
-
-
 def validate_join(join: JoinConfiguration, at: Place, *, runs: bool, exists: Callable[[str], bool]) -> None:
     """Note everything that is wrong; `exists` tells whether a path of this machine is there. `runs` as for `validate_init`."""
-    found = join.discovery.file
-    path = Rule("discovery.file.kubeConfigPath", lambda _: found and found.kube_config_path, node_rules.discovery_file(exists))
+    path = Rule("discovery.file.kubeConfigPath", node_rules.discovery_file(exists))
     check((*JOIN_RULES, path), join, at)
     warn(REGISTRATION_WARNINGS, join, at)
     if runs:
