@@ -208,10 +208,26 @@ def test_peer_ports_that_are_barred_are_named_before_a_member_is_added(cluster: 
     assert cluster.members() == {"one": True, "two": True, "three": True}
 
 
+def test_the_peer_port_of_this_machine_that_is_barred_is_named_before_the_member_votes(cluster: Cluster) -> None:
+    four, two = cluster.bed["four"], cluster.bed["two"]
+    four.run("rm", "/root/patches/etcd.yaml")
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 3s", "etcdAPICall: 20s"))
+    barred = ["INPUT", "-p", "tcp", "-s", two.address, "--dport", "2380", "-j", "REJECT"]
+    four.run("iptables", "-A", *barred)
+    ended = join(four, check=False)
+    four.run("iptables", "-D", *barred)
+    assert ended.code == 1
+    assert f"two at https://{two.address}:2380 has no connection to https://{four.address}:2380" in ended.err
+    assert f"https://{cluster.one.address}:2380 has" not in ended.err
+    assert "reach each other on port 2380" in ended.err
+    assert "Removed member four" in ended.out
+    assert cluster.members() == {"one": True, "two": True, "three": True}
+
+
 def test_a_join_that_is_stopped_takes_its_member_and_its_token_back(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     write(four, "/root/patches/etcd.yaml", NO_ETCD)
-    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 3s", "etcdAPICall: 2m"))
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 20s", "etcdAPICall: 2m"))
     running = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     eventually(lambda: len(cluster.members()) == 4, "the member to be added")
     for number in ("TERM", "HUP", "TERM"):

@@ -14,6 +14,7 @@ from kubewright.base.errors import PortInUse
 from kubewright.base.records import dataclass
 
 _LISTEN: Final = "0A"
+_ESTABLISHED: Final = "01"
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 nothing is bound here
 FIRST_LOOPBACK: Final = ipaddress.IPv4Address("127.0.0.11")
 _LAST_LOOPBACK: Final = ipaddress.IPv4Address("127.255.255.254")
@@ -48,6 +49,16 @@ def parse_listeners(lines: Iterable[str]) -> Iterator[Listener]:
             return
         address, _, port = fields[1].partition(":")
         yield Listener(address=parse_address(address), port=int(port, 16), user=int(fields[7]), inode=int(fields[9]))
+
+
+def parse_connected(lines: Iterable[str], port: int) -> Iterator[str]:
+    """Read the same lines: yield the addresses that are connected to a port of this machine, one for each connection."""
+    rows = iter(lines)
+    next(rows, None)
+    for line in rows:
+        fields = line.split()
+        if len(fields) >= 10 and fields[3] == _ESTABLISHED and int(fields[1].partition(":")[2], 16) == port:
+            yield parse_address(fields[2].partition(":")[0])
 
 
 def parse_address(text: str) -> str:

@@ -11,14 +11,14 @@ import ipaddress
 import os
 import socket
 import struct
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
 from kubewright.base.errors import PortInUse
 from kubewright.base.records import dataclass
-from kubewright.host.listeners import Listener, blocking, choose_loopback, choose_ports, parse_listeners
+from kubewright.host.listeners import Listener, blocking, choose_loopback, choose_ports, parse_connected, parse_listeners
 
 Family = Literal[4, 6]
 
@@ -142,7 +142,10 @@ class RealNetwork:
         return loopback_global(self.interface_addresses())
 
     def listeners(self) -> list[Listener]:
-        return [listener for name in ("net/tcp", "net/tcp6") for listener in self._listeners(name)]
+        return [listener for lines in self._tables() for listener in parse_listeners(lines)]
+
+    def connected(self, port: int) -> list[str]:
+        return list(dict.fromkeys(address for lines in self._tables() for address in parse_connected(lines, port)))
 
     def owner_of_port(self, address: str, port: int) -> PortOwner | None:
         owner = None
@@ -160,12 +163,10 @@ class RealNetwork:
         bounds = self._text("sys/net/ipv4/ip_local_port_range").split()
         return choose_ports(self.listeners(), address, wanted, below=int(bounds[0]) if bounds else _EPHEMERAL, avoid=avoid)
 
-    def _listeners(self, name: str) -> list[Listener]:
-        try:
-            with (self._proc / name).open(encoding="utf-8", errors="surrogateescape") as lines:
-                return list(parse_listeners(lines))
-        except FileNotFoundError:  # no IPv6
-            return []
+    def _tables(self) -> Iterator[Iterable[str]]:
+        for name in ("net/tcp", "net/tcp6"):
+            with suppress(FileNotFoundError), (self._proc / name).open(encoding="utf-8", errors="surrogateescape") as lines:  # no IPv6
+                yield lines
 
     def _owner(self, listener: Listener) -> PortOwner:
         wanted = f"socket:[{listener.inode}]"

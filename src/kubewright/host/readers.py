@@ -65,6 +65,10 @@ class Network(Protocol):
         """Return all listening TCP sockets."""
         ...
 
+    def connected(self, port: int) -> list[str]:
+        """Return the addresses that have a TCP connection to a port of this machine, each once."""
+        ...
+
     def owner_of_port(self, address: str, port: int) -> PortOwner | None:
         """Return who keeps us from listening at an address and port, or None. A listener on all addresses counts."""
         ...

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import PortInUse
-from kubewright.host.listeners import Listener, choose_loopback, choose_ports, parse_address, parse_listeners
+from kubewright.host.listeners import Listener, choose_loopback, choose_ports, parse_address, parse_connected, parse_listeners
 from kubewright.host.network import (
     InterfaceAddress,
     PortOwner,
@@ -48,6 +48,22 @@ def test_listeners_are_read_and_connections_are_not():
         Listener(address="0.0.0.0", port=22, user=0, inode=9),
     ]
     assert list(parse_listeners([])) == []
+
+
+def test_who_is_connected_to_a_port_is_read():
+    def connection(local, port, remote, state="01"):
+        return row(local, port, state=state).replace(word("0.0.0.0") + ":0000", f"{word(remote)}:9C40")
+
+    lines = [HEAD, row("10.0.0.2", 2380), connection("10.0.0.2", 2380, "10.0.0.1"), connection("10.0.0.2", 2379, "10.0.0.3")]
+    lines += [connection("10.0.0.2", 2380, "10.0.0.4", state="06"), connection("::ffff:10.0.0.2", 2380, "::ffff:10.0.0.5"), "rubbish"]
+    assert list(parse_connected(lines, 2380)) == ["10.0.0.1", "10.0.0.5"]
+
+
+def test_a_connection_to_this_machine_is_found():
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
+        port = server.getsockname()[1]
+        assert RealNetwork().connected(port) == ["127.0.0.1"]
+    assert RealNetwork().connected(port) == []
 
 
 @given(address=st.ip_addresses())

@@ -16,7 +16,8 @@ from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.wait import PollingWaiter
 from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
 from kubewright.host.decisions import decide_emptying
-from kubewright.lifecycle.join import etcd_member, learning
+from kubewright.host.listeners import Listener
+from kubewright.lifecycle.join import etcd_member, learning, peers
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
 LAYOUT = Layout()
@@ -31,7 +32,8 @@ class Machine:
     def __init__(self, files) -> None:
         self.files = {PurePosixPath(path): content for path, content in files.items()}
         self.done: list[str] = []
-        self.network = SimpleNamespace(listeners=list)
+        self.connected: list[str] = []
+        self.network = SimpleNamespace(listeners=list, connected=lambda port: self.connected if port == 2380 else [])
 
     def read(self, path):
         return self.files.get(path)
@@ -90,6 +92,7 @@ def run(monkeypatch):
     def join(*members: Member, files=(), resumed=False, external=False, fails=None, layout=LAYOUT):
         seen: dict[str, object] = {}
         machine = Machine(dict(files))
+        machine.connected = [url.removeprefix("https://").removesuffix(":2380") for one in members for url in one.peer_urls]
 
         def learn(ctx, flags):
             machine.done.append("learned")
@@ -204,6 +207,71 @@ def test_peers_are_looked_for_only_where_a_member_is_added(run):
     mine = Member(id=2, name="two", peer_urls=(OURS,))
     ctx = run(ONE, mine, files={MANIFEST: OLD, DATA / "member" / "wal": b""}, resumed=True)
     list(etcd_member.join(ctx))
+    assert ctx.etcd.probed == []
+
+
+def test_a_member_gets_its_vote_only_where_the_others_reach_this_machine(run):
+    ctx = run(ONE, THREE)
+    ctx.host.connected = ["10.0.0.1", "10.0.0.2"]
+    with pytest.raises(WaitTimeout) as caught:
+        list(etcd_member.join(ctx))
+    assert "reach port 2380 of this machine" in caught.value.what
+    assert caught.value.detail == f"three at https://10.0.0.3:2380 has no connection to {OURS}"
+    assert "firewall" in caught.value.remedy
+    assert [verb for verb, _ in ctx.etcd.actions] == ["add", "remove"]
+    assert ctx.clock.monotonic() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("connected", [["10.0.0.1", "192.0.2.7"], ["127.0.0.1"], ["fd00::1"]])
+def test_connections_from_addresses_of_nobody_are_of_members_behind_a_translation(run, connected):
+    ctx = run(ONE, THREE)
+    ctx.host.connected = connected
+    list(etcd_member.join(ctx))
+    assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
+
+
+def test_members_that_have_names_for_peers_need_not_be_found(run):
+    ctx = run(ONE, Member(id=3, name="three", peer_urls=("https://three.test:2380",)))
+    ctx.host.connected = ["10.0.0.1"]
+    list(etcd_member.join(ctx))
+    assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
+
+
+def test_members_that_come_a_moment_later_are_waited_for(run):
+    ctx = run(ONE)
+    looks = iter([[], [], ["10.0.0.1"]])
+    ctx.host.network.connected = lambda port: next(looks)
+    list(etcd_member.join(ctx))
+    assert next(looks, None) is None
+    assert 0 < ctx.clock.monotonic() < 1
+
+
+def arrivals(run, *, listening: list[bool], connected: list[list[str]]):
+    """Look once a second for a minute. Returns the context and the error that ended it."""
+    ctx = run(ONE, THREE)
+    port = Listener(address="10.0.0.2", port=2380, user=0, inode=0)
+    ctx.host.network.listeners = lambda: [port] if (listening.pop(0) if listening else True) else []
+    ctx.host.network.connected = lambda port: connected.pop(0) if connected else ["10.0.0.1", "10.0.0.3"]
+    watched = peers.Arrivals(ctx)
+    for _ in range(60):
+        try:
+            watched.require()
+        except WaitTimeout as error:
+            return ctx, error
+        ctx.clock.sleep(1.0)
+    return ctx, None
+
+
+def test_an_etcd_that_learns_in_vain_ends_soon_where_nobody_reaches_it(run):
+    ctx, error = arrivals(run, listening=[False, False, True, False], connected=[["10.0.0.3"]])
+    assert "one at https://10.0.0.1:2380 has no connection" in error.detail
+    assert "2380" in error.remedy
+    assert ctx.clock.monotonic() == pytest.approx(6.0)
+
+
+def test_an_etcd_that_learns_slowly_is_left_to_it_where_everybody_reaches_it(run):
+    ctx, error = arrivals(run, listening=[], connected=[])
+    assert error is None
     assert ctx.etcd.probed == []
 
 

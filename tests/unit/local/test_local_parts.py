@@ -83,6 +83,9 @@ class FakeNetwork:
     def listeners(self) -> list[Listener]:
         return []
 
+    def connected(self, port: int) -> list[str]:
+        return []
+
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
         raise NotImplementedError
 

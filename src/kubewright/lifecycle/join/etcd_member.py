@@ -13,7 +13,7 @@ from kubewright.etcd.api import by_peer_url, initial_cluster, quorum
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member
 from kubewright.host.desired import Directory
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
-from kubewright.lifecycle.join import ending, learning
+from kubewright.lifecycle.join import ending, learning, peers
 from kubewright.lifecycle.steps import static_pods
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ CHECK: Final = "check-etcd"
 EXISTING: Final = "existing"
 _CLUSTER: Final = "initial-cluster"
 _STATE: Final = "initial-cluster-state"
-_PEERS: Final = 10.0
-"""Seconds for reaching the peer ports: what bars them, a firewall, does not go by itself."""
-_PEERS_REMEDY: Final = "let the control planes reach each other on port 2380, in both directions, then run the same command again"
 _WITHDRAWING: Final = 10.0
 """Seconds for taking back a member: the command has failed already."""
 
@@ -70,7 +67,7 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield from _clear(ctx)
         desired = _desired(ctx)
     if step is not Step.KEEP:
-        yield _reached(ctx, desired)
+        yield peers.reached(ctx)
     ctx.say(TOPIC, f"Adding this machine's etcd member at {desired.peer_url}")
     try:
         yield joining.add(desired)
@@ -111,23 +108,6 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield ctx.host.empty(member, own=[member])
 
 
-def _reached(ctx: JoinContext, desired: EtcdMember) -> Waited:
-    """Wait until this machine reaches the peer ports of the members that are healthy: a member that does not would never come up.
-
-    Etcd counts a new member before it has come, and takes no other one meanwhile. Raises WaitTimeout, which names who is not reached.
-    """
-
-    def reached() -> str | None:
-        healthy = {status.member_id for status in ctx.etcd.statuses() if status.healthy}
-        others = [one for one in ctx.etcd.members() if one.id in healthy and desired.peer_url not in one.peer_urls]
-        problems = [f"{url}: {problem}" for one in others for url in one.peer_urls[:1] if (problem := ctx.etcd.reach(url))]
-        return "; ".join(problems) or None
-
-    return ctx.waiter.until(
-        reached, within=min(_PEERS, _patience(ctx)), saying="this machine to reach the peer ports of etcd's members", remedy=_PEERS_REMEDY
-    )
-
-
 def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterable[Change | Waited]:
     """Start etcd and wait until it serves; only then may it vote: a voter that is not up would stop a cluster of two."""
     flags = _flags(ctx, joining, desired)
@@ -139,6 +119,9 @@ def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterabl
     yield from static_pods.write(ctx, COMPONENT, more=flags)
     ctx.say(TOPIC, "Waiting for the new etcd member to join the cluster")
     yield learning.serving(ctx)
+    found = by_peer_url(joining.look(), desired.peer_url)
+    if found is not None and found.learner:
+        yield peers.arrived(ctx)
     promoted = joining.promote(desired)
     if desired.has_data:
         yield promoted  # else it is part of making the member

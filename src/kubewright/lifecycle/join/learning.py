@@ -19,7 +19,7 @@ from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Directory, File
 from kubewright.host.states import ContainerState
 from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
-from kubewright.lifecycle.join import ending, local_endpoint
+from kubewright.lifecycle.join import ending, local_endpoint, peers
 from kubewright.lifecycle.steps import static_pods
 from kubewright.lifecycle.steps.waiting import until
 
@@ -48,7 +48,10 @@ def possible(ctx: JoinContext) -> bool:
 
 
 def learn(ctx: JoinContext, flags: Mapping[str, str]) -> Iterable[Change | Waited]:
-    """Let etcd run until it has the data of the cluster, and end it. Nothing of it stays but the data."""
+    """Let etcd run until it has the data of the cluster, and end it. Nothing of it stays but the data.
+
+    Raises WaitTimeout, soon where the other members do not reach this machine.
+    """
     pod = _apart(ctx.patched("etcd", static_pods.rendered(ctx, "etcd", more=flags)))
     path = ctx.layout.manifest(NAME)
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
@@ -103,10 +106,12 @@ class _Learned:
     def __init__(self, ctx: JoinContext) -> None:
         self._ctx = ctx
         self._known: float | None = None
+        self._arrivals = peers.Arrivals(ctx)
 
     def __call__(self) -> str | None:
         if _has_data(self._ctx):
             return None
+        self._arrivals.require()
         if self._known is None:
             return self._look_for_name()
         if self._ctx.clock.monotonic() - self._known < _SNAPSHOT:
