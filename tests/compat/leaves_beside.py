@@ -12,7 +12,7 @@ from pathlib import Path
 
 from certs_beside import find_kubeadm
 
-from kubewright.cli import parser, rootfs
+from kubewright.cli import rootfs
 from kubewright.cli.main import main
 
 PLACES = ("etc", "var/lib")
@@ -59,8 +59,7 @@ class Machine:
 
     def kubewright(self, *argv: str) -> Done:
         """Run ours with all its modules loaded, as root: a process of its own would load them for each command."""
-        parser.read(parser.find(argv), program="kubeadm")  # loads the rows of the command
-        rootfs.preload(("kubewright.cli.operation_requests", "kubewright.cli.operations", *rootfs._HIDDEN))
+        rootfs.preload("kubewright.cli.operations:run")
         out, err = self.root / "tmp/out", self.root / "tmp/err"
         child = os.fork()
         if child == 0:
