@@ -43,6 +43,8 @@ def printable(text: str) -> str:
 
 def without_controls(text: str) -> str:
     r"""Return a text that a terminal only shows: other control characters than tabs and line ends become `\u001b`, which is JSON's form too."""
+    if text.replace("\n", "").replace("\t", "").isprintable():  # most texts, and no need of `re`
+        return text
     return _CONTROLS.sub(_shown_control, text)
 
 

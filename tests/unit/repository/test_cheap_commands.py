@@ -38,6 +38,16 @@ def test_a_cheap_command_loads_nothing_heavy(argv):
     assert sorted(loaded & HEAVY) == []
 
 
+@pytest.mark.parametrize("argv", [["version"], ["version", "-o", "short"], ["token", "generate"], ["certs", "certificate-key"]])
+def test_a_command_that_prints_one_line_loads_no_regular_expressions(argv):
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", PROGRAM.format(argv=argv)], capture_output=True, text=True, check=True, env=environment()
+    )
+    loaded = set(done.stderr.partition("LOADED ")[2].split())
+    assert len(loaded) > 10
+    assert sorted(loaded & {"re", "enum", "functools", "collections"}) == []
+
+
 def environment() -> dict[str, str]:
     import kubewright
 
