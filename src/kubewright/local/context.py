@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
@@ -142,7 +142,7 @@ def _status(control: ControlClient) -> Reply:
         return {}
 
 
-def health_checks(run: UpRun, machine: str) -> dict[str, Condition]:
+def component_checks(run: UpRun, machine: str) -> dict[str, Condition]:
     """Return how to see that a component of a machine is ready, by its name."""
     control = ControlClient(run.paths)
     return {name: functools.partial(_unready, control, machine, name) for name in COMPONENTS}
@@ -189,13 +189,21 @@ class ControlPlaneJoins(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LocalContext(InitContext):
-    """The first machine in a run of `up`. `look` raises where the daemon or a component is in such a state that waiting is pointless."""
+    """The first machine in a run of `up`."""
 
-    look: Callable[[], None]
-    health_checks: Mapping[str, Condition]
     run: UpRun
     joins: ControlPlaneJoins | None = None
     milestones: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def look(self) -> Callable[[], None]:
+        """What raises where the daemon or a component is in such a state that waiting is pointless."""
+        return cast("LocalMachine", self.bound.machine).look
+
+    @functools.cached_property
+    def health_checks(self) -> Mapping[str, Condition]:
+        """How to see that a component is ready, by its name."""
+        return component_checks(self.run, self.run.cluster.control_plane.name)
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
         """Make a client from a kubeconfig of the machine, which is never planned: what plans need is not loaded."""

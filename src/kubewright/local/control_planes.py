@@ -41,7 +41,7 @@ from kubewright.lifecycle.join.operation import SOURCES
 from kubewright.lifecycle.join.turns import further_control_plane
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
 from kubewright.local import configuration, flags, record
-from kubewright.local.context import JoinCredentials, LocalContext, LocalMachine, UpRun, health_checks, machine_of
+from kubewright.local.context import JoinCredentials, LocalContext, UpRun, machine_of
 from kubewright.local.join_phases import JOIN_PHASES, LocalJoinContext
 from kubewright.local.machine import machine_host
 from kubewright.local.record import ClusterRecord, MachineRecord
@@ -164,11 +164,10 @@ def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) 
             configuration=request.configuration,
             etcd=lambda ctx: _etcd(ctx, run.cluster),
         ),
-        health_checks=health_checks(run, machine.name),
         overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
-        first=run.cluster.control_plane.addresses.api_server,
+        run=run,
+        machine=machine,
         joined_before=_has_joined(request.host),
-        look=cast("LocalMachine", bound.machine).look,
     )
 
 

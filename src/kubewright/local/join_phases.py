@@ -19,21 +19,28 @@ from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.reasons.model import LastWords, Reasons
 from kubewright.lifecycle.settling import SettlingKube
 from kubewright.lifecycle.steps.kubelet import SERVICE
+from kubewright.local.context import LocalMachine, UpRun, component_checks
+from kubewright.local.record import MachineRecord
 from kubewright.workflow.phases import Phase, Phases
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalJoinContext(JoinContext):
-    """One join in an `up`.
+    """The join of one machine in a run of `up`. `joined_before` says that an earlier run has come to its end."""
 
-    `first` is the API server of the first machine, at which the cluster is reached until this machine's own is up. `joined_before` says that an
-    earlier run has come to its end.
-    """
-
-    first: str
+    run: UpRun
+    machine: MachineRecord
     joined_before: bool
-    health_checks: Mapping[str, Condition]
-    look: Callable[[], None]
+
+    @property
+    def look(self) -> Callable[[], None]:
+        """What raises where the daemon or a component is in such a state that waiting is pointless."""
+        return cast("LocalMachine", self.bound.machine).look
+
+    @functools.cached_property
+    def health_checks(self) -> Mapping[str, Condition]:
+        """How to see that a component is ready, by its name."""
+        return component_checks(self.run, self.machine.name)
 
     @property
     def resumed(self) -> bool:
@@ -52,7 +59,8 @@ class LocalJoinContext(JoinContext):
     @functools.cached_property
     def admin(self) -> KubeAPI:
         """The administrator's client of the first machine: without an endpoint for all, a machine's admin.conf names its own API server."""
-        return self.connect(replace(self._administrator, server=self.first))
+        server = self.run.cluster.control_plane.addresses.api_server
+        return self.connect(replace(self._administrator, server=server))
 
     @functools.cached_property
     def api(self) -> KubeAPI:

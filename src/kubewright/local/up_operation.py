@@ -22,7 +22,7 @@ from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.local import configuration, flags
-from kubewright.local.context import ControlPlaneJoins, LocalContext, LocalMachine, UpRun, health_checks, machine_of
+from kubewright.local.context import ControlPlaneJoins, LocalContext, UpRun, machine_of
 from kubewright.local.up_phases import UP_PHASES
 
 
@@ -78,9 +78,7 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
         configuration=configured,
         layout=run.host.layout,
         addresses=machine.addresses,
-        look=cast("LocalMachine", bound.machine).look,
         overrides=lambda component: flags.overrides(component, machine.addresses, alone=run.cluster.alone),
-        health_checks=health_checks(run, machine.name),
         request=InitRequest(upload_certs=joins is not None, show_certificate_key=False),
         run=run,
         joins=joins,
