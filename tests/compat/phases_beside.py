@@ -20,7 +20,7 @@ from kubewright.cli.parser import parse
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
-from kubewright.lifecycle.init import printing
+from kubewright.lifecycle.init import addons
 from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.phases import PHASES as INIT
 from kubewright.lifecycle.machine import Machine as Whole
@@ -82,7 +82,7 @@ class Root:
             request = command.init_request(parsed, only=(node.name,))
             prepared = prepare(request, whole)
             if "print-manifest" in parsed.given:
-                return Outcome(False, {}, printing.manifest(prepared, node.name).splitlines())
+                return Outcome(False, {}, addons.manifest(prepared, node.name).splitlines())
             run_phases(prepared, request, whole, kube=NoCluster(), reporter=reporter)
         except KubewrightError as error:
             return Outcome(True, written(hosts), [], str(error))

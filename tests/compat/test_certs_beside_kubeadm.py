@@ -11,7 +11,7 @@ from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.lifecycle.certs import rows
+from kubewright.lifecycle.certs import renewal
 from kubewright.pki import certificates, csr, keys, pem
 
 EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"
@@ -131,7 +131,7 @@ def test_all_are_renewed_the_same(machines, loss, changes):
     assert changed == {"pki/front-proxy-client.crt": True, "kubelet.conf": False}
 
 
-@pytest.mark.parametrize("name", [row.name for row in rows.everything()])
+@pytest.mark.parametrize("name", [row.name for row in renewal.everything()])
 def test_each_is_renewed_the_same(machines, name):
     ours, theirs = machines.both("certs", "renew", name, *CONFIG)
     assert ours == theirs

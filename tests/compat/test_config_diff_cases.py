@@ -9,7 +9,7 @@ import pytest
 
 from kubewright.base import yaml
 from kubewright.base.errors import NotFound
-from kubewright.lifecycle import config_differences, config_sides
+from kubewright.lifecycle import config_diff
 
 CASES = Path(__file__).parents[1] / "data" / "reference" / "cases"
 NAMES = sorted(path.parent.name for path in CASES.glob("*/init-dry-run-objects.json"))
@@ -34,8 +34,8 @@ def test_there_are_cases():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_kubeadm_uploads_does_not_differ_from_its_file(name):
-    stored = config_sides.read_stored(Uploaded(CASES / name / "init-dry-run-objects.json"))
+    stored = config_diff.read_stored(Uploaded(CASES / name / "init-dry-run-objects.json"))
     assert len(stored) == 3
     documents = yaml.load_all((CASES / name / "kubeadm.yaml").read_text(), source="kubeadm.yaml")
-    found = config_differences.compare(config_sides.cluster_side(stored), config_sides.file_side(documents, stored))
+    found = config_diff.compare(config_diff.of_cluster(stored), config_diff.of_file(documents, stored))
     assert [one.diff for one in found] == []

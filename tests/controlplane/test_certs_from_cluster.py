@@ -19,7 +19,7 @@ from kubewright.cli.main import main
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.real import RealHost
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.lifecycle.certs import source
+from kubewright.lifecycle.certs import configuration
 from kubewright.pki import certificates, ensure, specs
 
 STORED = """\
@@ -39,9 +39,11 @@ def machine(apiserver, admin, tmp_path, monkeypatch):
     monkeypatch.setattr(certs, "machine", lambda: host)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = STORED.format(directory=tmp_path / "moved")
-    asked = source.Asked(documents=yaml.load_all(text, source="stored"))
+    asked = configuration.GivenConfiguration(documents=yaml.load_all(text, source="stored"))
     detected = Detected(host_name="node1", default_ipv4="10.98.0.11")
-    whole = source.whole_configuration(asked, detected=detected, random=SystemRandom(), reporter=SilentReporter(), layout=host.layout)
+    whole = configuration.whole_configuration(
+        asked, detected=detected, random=SystemRandom(), reporter=SilentReporter(), layout=host.layout
+    )
     store = HostCertificateStore(host, directory=PurePosixPath(tmp_path / "moved"))
     wanted = specs.certificates_for(whole, Addresses.of_machine("10.98.0.11"))
     ensure.ensure_all(store, wanted, clock=SystemClock(), random=SystemRandom())

@@ -14,7 +14,7 @@ from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.cli.main import main
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.lifecycle.config_sides import PLACES
+from kubewright.lifecycle.config_diff import CONFIG_MAPS
 
 OBJECTS = Path(__file__).parents[1] / "data" / "reference" / "cluster-objects"
 NAMES = ("kubeadm-config", "kubelet-config", "kube-proxy")
@@ -89,7 +89,7 @@ def test_what_differs_is_shown_as_a_diff_with_exit_code_1(diff, admin):
 
 def test_what_a_cluster_of_ours_keeps_does_not_differ_from_itself(kubewright_cluster, tmp_path, capsys):
     admin = KubeClient(kubewright_cluster.access)
-    texts = [admin.get(CONFIG_MAP, name, "kube-system")["data"][key] for name, key in PLACES.values()]
+    texts = [admin.get(CONFIG_MAP, name, "kube-system")["data"][key] for name, key in CONFIG_MAPS.values()]
     admin.close()
     (tmp_path / "kubeadm.yaml").write_text("---\n".join(texts))
     argv = ["config", "diff", "--config", str(tmp_path / "kubeadm.yaml"), "--kubeconfig", str(kubewright_cluster.kubeconfig)]

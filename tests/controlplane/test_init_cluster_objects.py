@@ -27,7 +27,7 @@ from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.init import observing
+from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine as Whole
@@ -250,7 +250,7 @@ def test_a_plan_finds_the_cluster_through_a_kubeconfig(cluster, made, apiserver,
     fresh = Cluster(cluster.client)  # a machine that has no authority yet which the kubeconfig could differ from
     request = replace(fresh.call(upload_certs=False), kubeconfig=str(path))
     with bind(INIT, prepare(request, fresh.whole()), fresh.whole(), mode=Mode.PLAN, reporter=fresh.reporter) as bound:
-        found = observing.cluster(bound, Addresses.of_machine("10.98.0.11"), kubeconfig=request.kubeconfig)
+        found = existing_cluster.cluster(bound, Addresses.of_machine("10.98.0.11"), kubeconfig=request.kubeconfig)
     assert isinstance(found, KubeClient)
     assert found.get(named("Node"), "node1")["metadata"]["name"] == "node1"
     found.close()

@@ -25,7 +25,7 @@ from kubewright.kube.answers import persist, worth_retrying
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
-from kubewright.lifecycle import etcd_access
+from kubewright.lifecycle import stacked_etcd
 from kubewright.local import record
 from kubewright.local.down import down
 from kubewright.local.record import ClusterRecord
@@ -62,7 +62,7 @@ def _processes(home: Bench) -> dict[tuple[str, str], tuple[int, int]]:
 
 def _etcd(home: Bench, machine: str = FIRST) -> closing[EtcdClient]:
     layout, urls = home.paths().layout(machine), [one.etcd_client_url for one in _cluster(home).machines]
-    return closing(etcd_access.client(urls, pki=layout.pki, files=Files(), clock=SystemClock()))
+    return closing(stacked_etcd.client(urls, pki=layout.pki, files=Files(), clock=SystemClock()))
 
 
 def _members(home: Bench) -> list[Member]:

@@ -28,10 +28,11 @@ from kubewright.host.locks import Lock
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.lifecycle.certs import expiration, renewal, requests, rows, source, users
+from kubewright.lifecycle.certs import configuration as source
+from kubewright.lifecycle.certs import expiration, renewal, signing_requests, user_kubeconfig
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
-from kubewright.lifecycle.certs.places import Places
-from kubewright.lifecycle.certs.users import Person
+from kubewright.lifecycle.certs.renewal import CertificateLocations
+from kubewright.lifecycle.certs.user_kubeconfig import KubeconfigUser
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.machine import LOCK, lock_directory
 from kubewright.pki.renewal import Terms
@@ -54,7 +55,7 @@ def check_expiration(parsed: Parsed) -> int:
     within = _length(limit) if limit else None
     host = machine()
     cluster = configuration(parsed, host, topic="check-expiration")
-    places = Places.of(host, certificates=PurePosixPath(cluster.certificates_dir))
+    places = CertificateLocations.of(host, certificates=PurePosixPath(cluster.certificates_dir))
     found = expiration.observe(places, cluster, now=SystemClock().now())
     sys.stdout.write(output.kubeadm_table(_table(found)) if printed is None else printed([found.as_map()]))
     return 0 if within is None else _judge(found, within, limit, verbosity=parsed.number("v") or 0)
@@ -107,8 +108,8 @@ def renew(parsed: Parsed) -> int:
     name, form = parsed.command.words[-1], parsed.text("output")
     host = machine()
     cluster = configuration(parsed, host, topic="renew")
-    places = Places.of(host, certificates=PurePosixPath(cluster.certificates_dir))
-    chosen = rows.renewables(cluster) if name == "all" else [rows.named(name)]
+    places = CertificateLocations.of(host, certificates=PurePosixPath(cluster.certificates_dir))
+    chosen = renewal.renewables(cluster) if name == "all" else [renewal.named(name)]
     outcomes = []
     with locked(host, doing=f"certs renew {name}"):
         for outcome in renewal.renew(places, chosen, terms=Terms.of(cluster), clock=SystemClock(), random=SystemRandom()):
@@ -131,9 +132,11 @@ def generate_csr(parsed: Parsed) -> int:
     endpoint = whole.init.local_api_endpoint
     directory = PurePosixPath(whole.cluster.certificates_dir)
     kubeconfigs = _absolute(parsed.text("kubeconfig-dir")) if "kubeconfig-dir" in parsed.given else str(host.layout.kubernetes)
-    places = Places.of(host, certificates=directory, kubeconfigs=PurePosixPath(kubeconfigs))
+    places = CertificateLocations.of(host, certificates=directory, kubeconfigs=PurePosixPath(kubeconfigs))
     with locked(host, doing="certs generate-csr"):
-        made = requests.generate(whole, Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port), places=places)
+        made = signing_requests.generate(
+            whole, Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port), places=places
+        )
     if form != "text":
         write_result({"certificates": list(made.certificates), "kubeconfigs": list(made.kubeconfigs)}, form=form)
         return 0
@@ -156,12 +159,12 @@ def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfigura
         return source.cluster_configuration(asked(parsed), connect=connect, reporter=said, topic=topic, layout=host.layout)
 
 
-def asked(parsed: Parsed) -> source.Asked:
+def asked(parsed: Parsed) -> source.GivenConfiguration:
     """Return what the command line says about the configuration."""
     file = parsed.text("config")
     has_directory = any(flag.name == "cert-dir" for flag in parsed.command.flags) and "cert-dir" in parsed.given
     directory = parsed.text("cert-dir") if has_directory else ""
-    return source.Asked(documents=read_documents(file) if file else None, cert_dir=_absolute(directory) if directory else "")
+    return source.GivenConfiguration(documents=read_documents(file) if file else None, cert_dir=_absolute(directory) if directory else "")
 
 
 class TextReporter:
@@ -196,7 +199,7 @@ def user(parsed: Parsed) -> int:
         asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter("yaml"), layout=host.layout
     )
     endpoint = whole.init.local_api_endpoint
-    document = users.kubeconfig(
+    document = user_kubeconfig.kubeconfig(
         person,
         whole,
         Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
@@ -211,7 +214,7 @@ def user(parsed: Parsed) -> int:
     return 0
 
 
-def _person(parsed: Parsed) -> Person:
+def _person(parsed: Parsed) -> KubeconfigUser:
     name = parsed.text("client-name")
     if not name:
         raise UsageError("the flag --client-name is required", remedy="name the user, who becomes the certificate's common name")
@@ -224,7 +227,7 @@ def _person(parsed: Parsed) -> Person:
             f"warning: a validity period of {period} is longer than {DEFAULT_CERTIFICATE_VALIDITY}: a client certificate cannot be revoked\n"
         )
     organizations = parsed.strings("org")
-    return Person(name=name, organizations=organizations, lifetime=timedelta(seconds=period.seconds), token=token)
+    return KubeconfigUser(name=name, organizations=organizations, lifetime=timedelta(seconds=period.seconds), token=token)
 
 
 def _token(parsed: Parsed) -> str:

@@ -27,9 +27,9 @@ _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with
 
 def renewals() -> list[Command]:
     """Return the commands below `certs renew`: one for each certificate that is renewed (spec/kubeadm.md 10.1)."""
-    from kubewright.lifecycle.certs import rows
+    from kubewright.lifecycle.certs import renewal
 
-    return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in rows.everything())]
+    return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in renewal.everything())]
 
 
 def _renewal(name: str, text: str) -> Command:

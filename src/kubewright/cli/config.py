@@ -158,14 +158,14 @@ def _meant(asked: str) -> str:
 def diff(parsed: Parsed) -> int:
     """Show what differs between the cluster's configuration and a file's, after both were defaulted; kubeadm has no such command."""
     from kubewright.cli import cluster_access
-    from kubewright.lifecycle import config_differences, config_sides
+    from kubewright.lifecycle import config_diff
 
     documents = read_documents(_mandatory(parsed, "config"))
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     with closing(cluster_access.client(access)) as api:
-        stored = config_sides.read_stored(api)
-    file, cluster = config_sides.file_side(documents, stored), config_sides.cluster_side(stored)
-    found = config_differences.compare(cluster, file)
+        stored = config_diff.read_stored(api)
+    file, cluster = config_diff.of_file(documents, stored), config_diff.of_cluster(stored)
+    found = config_diff.compare(cluster, file)
     warn([*cluster.warnings, *file.warnings])
     form = parsed.text("output")
     if form == "text":

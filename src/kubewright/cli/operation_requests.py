@@ -155,13 +155,13 @@ def phase(parsed: Parsed) -> int:
     """Run the phase of an add-on, or print what it consists of."""
     if not is_on(parsed, "print-manifest"):
         return operations.run(parsed)
-    from kubewright.lifecycle.init import printing
+    from kubewright.lifecycle.init import addons
     from kubewright.lifecycle.init.operation import INIT, prepare
 
     only = inputs.phase_of(parsed, INIT.phases)
     prepared = prepare(init_request(parsed, only=only), operations.this_machine())
     inputs.warn(prepared.warnings)
-    return _manifest(printing.manifest(prepared, only[0]), form=parsed.text("output"))
+    return _manifest(addons.manifest(prepared, only[0]), form=parsed.text("output"))
 
 
 def _manifest(text: str, *, form: str) -> int:

@@ -13,9 +13,9 @@ from kubewright.cli import operation_requests as init_command
 from kubewright.cli import operation_requests as join_command
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
-from kubewright.lifecycle import checking
-from kubewright.lifecycle.init import checks
 from kubewright.lifecycle.init.operation import prepare
+from kubewright.lifecycle.init.preflight import examine
+from kubewright.lifecycle.join.preflight import for_join
 from kubewright.lifecycle.join.request import configure
 from kubewright.preflight.checks import Report, Result
 
@@ -26,7 +26,7 @@ def init(parsed: Parsed) -> int:
     """Check this machine for init."""
     prepared = prepare(init_command.init_request(parsed, only=()), operations.this_machine())
     inputs.warn(prepared.warnings)
-    return _tell(parsed, checks.examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
+    return _tell(parsed, examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
 
 
 def join(parsed: Parsed) -> int:
@@ -36,7 +36,7 @@ def join(parsed: Parsed) -> int:
     loaded = configure(request, detected=operations.detected(), exists=operations.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
     inputs.warn(loaded.warnings)
     host = operations.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
-    return _tell(parsed, checking.for_join(loaded.configuration, host=host, user=os.geteuid()))
+    return _tell(parsed, for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 
 def _tell(parsed: Parsed, report: Report) -> int:

@@ -23,9 +23,9 @@ from kubewright.cli.parser import Parsed, as_called
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access
 from kubewright.kube.recording import RecordedCall, RecordingKube, dry_run_lines
-from kubewright.lifecycle import tokens
+from kubewright.lifecycle import bootstrap_tokens
+from kubewright.lifecycle.bootstrap_tokens import ClusterInfo, ControlPlane
 from kubewright.lifecycle.configuration import read_documents
-from kubewright.lifecycle.tokens import ControlPlane, Door
 from kubewright.pki import sealing
 from kubewright.tokens import strings
 from kubewright.tokens.secrets import StoredToken, parse_secret, secret_object
@@ -41,7 +41,7 @@ def create(parsed: Parsed) -> int:
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     door = _door(access) if parsed.flag("print-join-command") or parsed.flag("print-bootstrap-kubeconfig") else None
     with _cluster(parsed, access) as api:
-        tokens.create(api, wanted, clock=SystemClock())
+        bootstrap_tokens.create(api, wanted, clock=SystemClock())
     _print_created(parsed, wanted[0], door)
     return 0
 
@@ -85,26 +85,26 @@ def _require_fitting(parsed: Parsed) -> None:
         raise UsageError("--print-join-command and --print-bootstrap-kubeconfig exclude each other", remedy="choose one")
 
 
-def _door(access: Access) -> Door:
+def _door(access: Access) -> ClusterInfo:
     if not access.ca_pem:
         raise UsageError("the kubeconfig names no certificate authority", remedy="use one with certificate-authority-data")
-    return Door(server=access.server, ca_pem=access.ca_pem)
+    return ClusterInfo(server=access.server, ca_pem=access.ca_pem)
 
 
-def _print_created(parsed: Parsed, made: BootstrapToken, door: Door | None) -> None:
+def _print_created(parsed: Parsed, made: BootstrapToken, door: ClusterInfo | None) -> None:
     form = parsed.text("output")
     if door is not None and parsed.flag("print-bootstrap-kubeconfig"):
-        document = tokens.bootstrap_kubeconfig(door, made.token)
+        document = bootstrap_tokens.bootstrap_kubeconfig(door, made.token)
         sys.stdout.write(yaml.dump(document)) if form != "json" else write_result(document, form=form)
         return
     key = parsed.text("certificate-key")
     control_plane = ControlPlane(certificate_key=key) if key else None
-    command = "" if door is None else as_called(tokens.join_command(door, made.token, control_plane=control_plane))
+    command = "" if door is None else as_called(bootstrap_tokens.join_command(door, made.token, control_plane=control_plane))
     if form == "text":
         sys.stdout.write(f"{command or made.token}\n")
         return
     stored = parse_secret(secret_object(made, clock=SystemClock()))
-    write_result({**tokens.as_map(stored), **({"joinCommand": command} if command else {})}, form=form)
+    write_result({**bootstrap_tokens.as_map(stored), **({"joinCommand": command} if command else {})}, form=form)
 
 
 def list_tokens(parsed: Parsed) -> int:
@@ -112,11 +112,11 @@ def list_tokens(parsed: Parsed) -> int:
     printed = printer(parsed)
     access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
     with closing(cluster_access.client(access)) as api:
-        found = tokens.stored(api)
+        found = bootstrap_tokens.stored(api)
     for problem in found.problems:
         sys.stderr.write(mask(f"warning: {problem.what}\n"))
     if printed is not None:
-        sys.stdout.write(printed([tokens.as_map(token) for token in found.tokens]))
+        sys.stdout.write(printed([bootstrap_tokens.as_map(token) for token in found.tokens]))
     elif found.tokens:
         sys.stdout.write(text_list(found.tokens, now=SystemClock().now()))
     return 0
@@ -151,7 +151,7 @@ def delete(parsed: Parsed) -> int:
     form = parsed.text("output")
     with _cluster(parsed, access, ids=ids) as api:
         for token_id in ids:
-            tokens.delete(api, token_id)
+            bootstrap_tokens.delete(api, token_id)
             if form == "text":
                 sys.stdout.write(f'bootstrap token "{token_id}" deleted\n')
     if form != "text":

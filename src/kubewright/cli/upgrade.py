@@ -26,13 +26,15 @@ from kubewright.cli.reporters import KubeadmText
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.client import KubeClient
-from kubewright.lifecycle import config_sides
-from kubewright.lifecycle.upgrade import differing, planning, policy
+from kubewright.lifecycle import config_diff
+from kubewright.lifecycle.upgrade import diff as differing
+from kubewright.lifecycle.upgrade import plan as planning
+from kubewright.lifecycle.upgrade import versions
 from kubewright.lifecycle.upgrade.health import Health
-from kubewright.lifecycle.upgrade.observing import observe
 from kubewright.lifecycle.upgrade.phases import APPLY, NODE
-from kubewright.lifecycle.upgrade.planning import Plan, Upgrade, Wish
+from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, UpgradePlan
 from kubewright.lifecycle.upgrade.request import UpgradeRequest, configure, target
+from kubewright.lifecycle.upgrade.versions import observe
 from kubewright.preflight.checks import Report
 
 _ATTRIBUTES: Final = {
@@ -116,7 +118,7 @@ def _check_version(text: str, configuration: UpgradeConfiguration) -> None:
     except ValueError:
         return
     asked = configuration.apply
-    verdict = policy.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
+    verdict = versions.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
     inputs.warn([f"ignored: {reason}" for reason in verdict.require(str(version), force=bool(asked.force_upgrade))])
 
 
@@ -134,10 +136,10 @@ def plan(parsed: Parsed) -> int:
     with closing(_client(parsed)) as api:
         fitness = Health(api=api, host=machine(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
         _tell(fitness.check_dns())
-        stored = config_sides.read_stored(api)
+        stored = config_diff.read_stored(api)
         _tell(fitness.check(stored[CLUSTER].value))
         observed = observe(api)
-    wish = Wish(
+    wish = PlanOptions(
         version=_argument(parsed) or wanted.kubernetes_version,
         experimental=bool(wanted.allow_experimental_upgrades),
         candidates=bool(wanted.allow_rc_upgrades),
@@ -164,7 +166,7 @@ def diff(parsed: Parsed) -> int:
     configuration = _loaded(_request(parsed, "diff"))
     present = differing.manifests(machine(Layout()))
     with closing(_client(parsed)) as api:
-        stored = config_sides.read_stored(api)[CLUSTER]
+        stored = config_diff.read_stored(api)[CLUSTER]
     theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
     version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
     patches = configuration.apply.patches or configuration.node.patches
@@ -183,7 +185,7 @@ def diff(parsed: Parsed) -> int:
     return 0
 
 
-def text(found: Plan) -> str:
+def text(found: UpgradePlan) -> str:
     """Return the plan in the form of kubeadm's text."""
     states = [("API GROUP", "CURRENT VERSION", "PREFERRED VERSION", "MANUAL UPGRADE REQUIRED")]
     states += [(one["group"], one["currentVersion"] or "-", one["preferredVersion"] or "-", "no") for one in found.states()]
@@ -193,7 +195,7 @@ def text(found: Plan) -> str:
     return "".join(_upgrade(one) for one in found.upgrades) + heading + output.kubeadm_table(states) + _RULE
 
 
-def _upgrade(found: Upgrade) -> str:
+def _upgrade(found: AvailableUpgrade) -> str:
     current, needed = found.tool
     version = Version.parse(found.version)
     early = "--allow-release-candidate-upgrades" if version.pre.startswith("rc") else "--allow-experimental-upgrades" if version.pre else ""
@@ -208,7 +210,7 @@ def _upgrade(found: Upgrade) -> str:
     )
 
 
-def _table(found: Upgrade, *, kubelets: bool) -> str:
+def _table(found: AvailableUpgrade, *, kubelets: bool) -> str:
     rows = [(row.name, row.node, row.current, row.new) for row in found.rows(kubelets=kubelets)]
     return output.kubeadm_table([_HEADINGS, *rows])
 

@@ -17,15 +17,15 @@ from kubewright.base.wait import Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
+from kubewright.lifecycle.deferred_manifests import DeferredManifests
 from kubewright.lifecycle.operation import Bound
-from kubewright.lifecycle.starting.turns import InTurn
 from kubewright.pki import store
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
-    from kubewright.lifecycle.reasons.model import Reasons
+    from kubewright.lifecycle.diagnosis.watch import Diagnosis
     from kubewright.manifests.patches import Patches
 
 
@@ -103,7 +103,7 @@ class MachineContext:
         return self.bound.phases
 
     @property
-    def turns(self) -> InTurn:
+    def turns(self) -> DeferredManifests:
         """Who writes the manifests of static pods when."""
         return self.bound.turns
 
@@ -140,17 +140,19 @@ class MachineContext:
     @functools.cached_property
     def patches(self) -> Patches:
         """The user's patches, read at first use. Raises as `patching.read` does."""
-        from kubewright.lifecycle import patching  # what it needs of other packages takes 10 ms, and few have patches
+        from kubewright.lifecycle import patch_directory
 
-        return patching.read(self.host, self.configuration, say=lambda text: self.say(patching.TOPIC, text), user=self.host.facts.user)
+        return patch_directory.read(
+            self.host, self.configuration, say=lambda text: self.say(patch_directory.TOPIC, text), user=self.host.facts.user
+        )
 
     def patched(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
         if not self.configuration.init.patches_directory:
             return dict(body)
-        from kubewright.lifecycle import patching
+        from kubewright.lifecycle import patch_directory
 
-        return patching.apply(self.patches, target, body, say=lambda text: self.say(patching.TOPIC, text))
+        return patch_directory.apply(self.patches, target, body, say=lambda text: self.say(patch_directory.TOPIC, text))
 
     @functools.cached_property
     def external_ca(self) -> bool:
@@ -161,11 +163,11 @@ class MachineContext:
         """Whether this run goes through a phase."""
         return phase in self.bound.phases
 
-    def reasons(self, names: Sequence[str]) -> Reasons:
+    def reasons(self, names: Sequence[str]) -> Diagnosis:
         """Return what tells of static pods of this machine why they are not there yet, from now on. The order is that of their needs."""
-        from kubewright.lifecycle.reasons.watching import Watching  # for those that wait
+        from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # for those that wait
 
-        return Watching(names, host=self.host, clock=self.clock)
+        return ComponentWatch(names, host=self.host, clock=self.clock)
 
     def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
         """Begin to make keys that later phases will need, less those that are under way already."""

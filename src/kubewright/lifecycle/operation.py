@@ -22,8 +22,8 @@ from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
 from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Connections, Mode
+from kubewright.lifecycle.deferred_manifests import DeferredManifests, StartCondition
 from kubewright.lifecycle.machine import LOCK, Machine
-from kubewright.lifecycle.starting.turns import InTurn, Turn
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow import runner
 from kubewright.workflow.phases import Node, Phases, Step, resolved
@@ -105,7 +105,7 @@ class Bound:
     keys: KeyPool
     phases: frozenset[str]
     started: datetime
-    turns: InTurn
+    turns: DeferredManifests
     preflight: Callable[[Any], Iterable[Step]]
     whole: bool = True
     resumed: bool = False
@@ -132,7 +132,7 @@ class Start(Generic[Context]):
     """
 
     phases: frozenset[str]
-    turns: Callable[[Context], Mapping[str, Turn]]
+    turns: Callable[[Context], Mapping[str, StartCondition]]
     ahead: Sequence[str] = ()
 
 
@@ -176,7 +176,8 @@ class Operation(Generic[Request, Configuration, Context]):
     - `preflight` gives what the phase of that name does in each mode, as functions or by their names.
     - `abandon` is called where a run ends before its end, with what it was bound to: nothing secret stays.
     - `failures` are errors that the phases have kept for the end, of which `incomplete` is the sum.
-    - `dry_run` is None for one that only tells what it would do. `kubelet_makes` are the files that plans take for a kubelet's.
+    - `dry_run` is None for one that only tells what it would do. `kubelet_makes` gives the files that plans take for a kubelet's, and may
+      be named as well.
     """
 
     name: str
@@ -192,7 +193,7 @@ class Operation(Generic[Request, Configuration, Context]):
     abandon: Callable[[Bound], None] = nothing
     failures: Callable[[Context], Sequence[KubewrightError]] = none_of
     incomplete: str = "not everything could be done"
-    kubelet_makes: Callable[[Layout], tuple[File, ...]] = none_of
+    kubelet_makes: Callable[[Layout], tuple[File, ...]] | str = none_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +291,7 @@ class _Call(Generic[Request, Configuration, Context]):
 
     def _recorded(self, record: Callable[[], MachineRecord]) -> Result[Context]:
         """Run everything, and keep what the machine is made of: from the moment that it is known to be fit. One that is refused keeps nothing."""
-        from kubewright.lifecycle import adopting, machine_record  # single phases, many of which only write a file, load less
+        from kubewright.lifecycle import adoption, machine_record
 
         host, wanted, policy = self.prepared.host, record(), self.operation.policy
         found = machine_record.current(host)
@@ -301,7 +302,7 @@ class _Call(Generic[Request, Configuration, Context]):
             policy.before_adopting(host, self.machine)
             return self.walk(Mode.PLAN, quiet=True).plan
 
-        adopted = adopting.check(host, adopts=self.prepared.adopts, plan=plan, reporter=self.reporter)
+        adopted = adoption.check(host, adopts=self.prepared.adopts, plan=plan, reporter=self.reporter)
 
         def begin() -> None:
             if found is None:
@@ -321,7 +322,7 @@ class _Call(Generic[Request, Configuration, Context]):
         form = self.operation.dry_run
         if form is None:
             return self.walk(Mode.NARRATE)
-        from kubewright.lifecycle import dry_runs
+        from kubewright.lifecycle import dry_run as dry_runs
 
         quick = replace(self, prepared=replace(self.prepared, configuration=form.configure(self.prepared.configuration)))
         writer = self.machine.at(self.machine.layout)
@@ -343,9 +344,9 @@ class _Call(Generic[Request, Configuration, Context]):
             return True
         if not self.operation.policy.traces_resume:
             return False
-        from kubewright.lifecycle import adopting
+        from kubewright.lifecycle import adoption
 
-        return bool(adopting.traces(host))
+        return bool(adoption.traces(host))
 
     def walk(self, mode: Mode, *, resumed: bool | None = None, begin: Callable[[], None] = nothing, quiet: bool = False) -> Result[Context]:
         operation, prepared = self.operation, self.prepared
@@ -398,7 +399,7 @@ def bind(
     narrates = mode is Mode.NARRATE and operation.dry_run is not None
     with ExitStack() as stack:
         host = _host(operation, prepared, mode=mode, reporter=reporter)
-        turns = stack.enter_context(InTurn(host))
+        turns = stack.enter_context(DeferredManifests(host))
         heard: Reporter = SilentReporter() if quiet else reporter
         if mode is Mode.APPLY and operation.start is not None and operation.start.ahead:
             heard = stack.enter_context(closing(_in_tree_order(operation.phases, chosen, heard)))
@@ -418,7 +419,7 @@ def bind(
             turns=turns,
             preflight=functools.partial(_preflight, operation.preflight.get(mode, no_steps)),
             whole=not prepared.only,
-            kubelet_makes=operation.kubelet_makes(prepared.host.layout) if mode is Mode.PLAN else (),
+            kubelet_makes=_kubelet_makes(operation, prepared.host.layout) if mode is Mode.PLAN else (),
         )
 
 
@@ -429,7 +430,7 @@ def _host(operation: Operation[Any, Any, Any], prepared: Prepared[Any], *, mode:
 
     if mode is Mode.PLAN or operation.dry_run is None:
         return OverlayHost(prepared.host)
-    from kubewright.lifecycle.dry_runs import DryRunHost
+    from kubewright.lifecycle.dry_run import DryRunHost
 
     return DryRunHost(prepared.host, reporter=reporter, keeps=operation.dry_run.keeps(prepared.host.layout))
 
@@ -439,9 +440,13 @@ def _waiter(machine: Machine, reporter: Reporter, *, mode: Mode, narrates: bool)
         return machine.waiter(reporter)
     if not narrates:
         return InstantWaiter()
-    from kubewright.lifecycle.dry_runs import DryRunWaiter
+    from kubewright.lifecycle.dry_run import DryRunWaiter
 
     return DryRunWaiter(reporter=reporter)
+
+
+def _kubelet_makes(operation: Operation[Any, Any, Any], layout: Layout) -> tuple[File, ...]:
+    return cast("Callable[[Layout], tuple[File, ...]]", resolved(operation.kubelet_makes))(layout)
 
 
 def _in_tree_order(phases: Phases[Any], chosen: Sequence[Node[Any]], inner: Reporter) -> InTreeOrder:

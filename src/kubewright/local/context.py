@@ -20,10 +20,10 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.retrying import RetryingKube
+from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.machine import LONG, Machine
-from kubewright.lifecycle.reasons.model import LastWords, Reasons
-from kubewright.lifecycle.settling import SettlingKube
 from kubewright.local.daemon_client import ControlClient, Daemon, Reply, remedy_for
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
@@ -213,16 +213,16 @@ class LocalContext(InitContext):
     def api(self) -> KubeAPI:
         """The client that init writes with; it gives up where the daemon or a component does."""
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
-        return SettlingKube(self.probe, clock=self.clock, within=within, look=self.look)
+        return RetryingKube(self.probe, clock=self.clock, within=within, look=self.look)
 
     @functools.cached_property
     def control(self) -> ControlClient:
         """The daemon's control socket; waits for it at first use."""
         return self.run.daemon.serving(waiter=self.run.waiter)
 
-    def reasons(self, names: Sequence[str]) -> Reasons:
+    def reasons(self, names: Sequence[str]) -> Diagnosis:
         """Return last lines only: `look` says what becomes of the processes."""
-        return LastWords(names, host=self.host)
+        return LastLines(names, host=self.host)
 
     def mark(self, name: str) -> None:
         """Note that a milestone is reached now."""

@@ -33,12 +33,12 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
-from kubewright.lifecycle import etcd_access, machine_record, operation
+from kubewright.lifecycle import machine_record, operation, stacked_etcd
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.join import discovering, identity, reading
+from kubewright.lifecycle.join import configuration as reading
+from kubewright.lifecycle.join import discovery
 from kubewright.lifecycle.join.context import JoinContext
-from kubewright.lifecycle.join.operation import SOURCES
-from kubewright.lifecycle.join.turns import further_control_plane
+from kubewright.lifecycle.join.operation import SOURCES, start_conditions
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
 from kubewright.local import configuration, flags, record
 from kubewright.local.context import JoinCredentials, LocalContext, UpRun, machine_of
@@ -160,7 +160,7 @@ def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) 
         addresses=machine.addresses,
         sources=replace(
             SOURCES,
-            discover=request.administrator if request.credentials is None else discovering.be_let_in,
+            discover=request.administrator if request.credentials is None else discovery.find_anew,
             configuration=request.configuration,
             etcd=lambda ctx: _etcd(ctx, run.cluster),
         ),
@@ -178,14 +178,14 @@ MACHINE_JOIN: Final = Operation(
     configure=prepare,
     context=context,
     policy=Policy(locks=False),
-    start=Start(phases=frozenset(), turns=further_control_plane),
+    start=Start(phases=frozenset(), turns=start_conditions),
 )
 
 
 def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
     """Reach etcd where the record says that it is: the pods that say so on a real machine come a moment later."""
     urls = [machine.etcd_client_url for machine in cluster.machines]
-    made = etcd_access.client(urls, pki=ctx.layout.pki, files=ctx.host, clock=ctx.clock)
+    made = stacked_etcd.client(urls, pki=ctx.layout.pki, files=ctx.host, clock=ctx.clock)
     made.follow(retry(made.members, clock=ctx.clock, on=(*PASSING, Unreachable), within=ctx.join.timeouts.etcd_api_call.seconds))
     return made
 
@@ -224,7 +224,7 @@ def adapted(found: Configuration, *, mine: Configuration) -> Configuration:
 def _has_all(host: RealHost, *, now: datetime) -> bool:
     """Whether a machine has what only others can give it."""
     pki: PurePosixPath = host.layout.pki
-    return all(host.state(pki / name) is not None for name in SHARED) and identity.of_node(host, now=now) is not None
+    return all(host.state(pki / name) is not None for name in SHARED) and discovery.node_access(host, now=now) is not None
 
 
 def _has_joined(host: RealHost) -> bool:
@@ -319,4 +319,4 @@ def _remove_files(local: LocalContext, machine: MachineRecord) -> Change:
 
 
 def _etcd_of(local: LocalContext, machine: MachineRecord) -> EtcdClient:
-    return etcd_access.client([machine.etcd_client_url], pki=local.layout.pki, files=local.host, clock=local.clock)
+    return stacked_etcd.client([machine.etcd_client_url], pki=local.layout.pki, files=local.host, clock=local.clock)

@@ -13,11 +13,11 @@ from kubewright.base.wait import Condition
 from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
-from kubewright.lifecycle import etcd_access
-from kubewright.lifecycle.join import phases, registration
+from kubewright.kube.retrying import RetryingKube
+from kubewright.lifecycle import stacked_etcd
+from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
+from kubewright.lifecycle.join import kubelet, phases
 from kubewright.lifecycle.join.context import JoinContext
-from kubewright.lifecycle.reasons.model import LastWords, Reasons
-from kubewright.lifecycle.settling import SettlingKube
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.local.context import LocalMachine, UpRun, component_checks
 from kubewright.local.record import MachineRecord
@@ -52,9 +52,9 @@ class LocalJoinContext(JoinContext):
         """`up` gives the names."""
         return True
 
-    def reasons(self, names: Sequence[str]) -> Reasons:
+    def reasons(self, names: Sequence[str]) -> Diagnosis:
         """Return last lines only: `look` says what becomes of the processes."""
-        return LastWords(names, host=self.host)
+        return LastLines(names, host=self.host)
 
     @functools.cached_property
     def admin(self) -> KubeAPI:
@@ -65,7 +65,7 @@ class LocalJoinContext(JoinContext):
     @functools.cached_property
     def api(self) -> KubeAPI:
         """The client that join writes with; it gives up where the daemon or a component does."""
-        return SettlingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds, look=self.look)
+        return RetryingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds, look=self.look)
 
 
 def no_checks(_: JoinContext) -> Iterable[Change]:
@@ -80,7 +80,7 @@ def require_known_member(ctx: JoinContext) -> Iterable[Change]:
     """
     local = cast("LocalJoinContext", ctx)
     data = ctx.layout.etcd_data / "member"
-    if local.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), etcd_access.peer_url(ctx.addresses)) is None:
+    if local.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), stacked_etcd.peer_url(ctx.addresses)) is None:
         raise HostError(
             f"etcd does not know the member on {ctx.node_name}, which has the data of one",
             detail="the first control plane's etcd may have lost its data, and begun with none",
@@ -92,7 +92,7 @@ def require_known_member(ctx: JoinContext) -> Iterable[Change]:
 def restart_node(ctx: JoinContext) -> Iterable[Change]:
     """End a node that goes on with what its files have lost: only one that begins asks for a certificate."""
     found = ctx.host.service(SERVICE)
-    if found is not None and found.running and not registration.is_done(ctx):
+    if found is not None and found.running and not kubelet.is_bootstrapped(ctx):
         yield ctx.host.ensure(Service(name=SERVICE, running=False))
 
 

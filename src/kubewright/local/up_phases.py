@@ -16,9 +16,9 @@ from kubewright.base.wait import retry
 from kubewright.http import tls
 from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
-from kubewright.lifecycle.init import cluster, joining, phases
+from kubewright.lifecycle.init import cluster, phases
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps.waiting import api_server, until
+from kubewright.lifecycle.steps.health import api_server, until
 from kubewright.local.context import JoinCredentials, LocalContext
 from kubewright.local.programs import COMPONENTS
 from kubewright.pki import pins, specs, table
@@ -100,9 +100,9 @@ def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
     planes = local.joins.newcomers if local.joins is not None else []
     credentials = None
     if fresh or planes:
-        token = replace(joining.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
-        yield from joining.token_secrets(local, [token])
-        yield joining.publish(local, [*local.configuration.init.bootstrap_tokens, token])
+        token = replace(cluster.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
+        yield from cluster.token_secrets(local, [token])
+        yield cluster.publish(local, [*local.configuration.init.bootstrap_tokens, token])
         credentials = JoinCredentials(
             server=specs.server(table.Endpoint.CONTROL_PLANE, local.configuration, local.addresses),
             token=token.token,

@@ -14,8 +14,8 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
-from kubewright.lifecycle.certs import source
-from kubewright.lifecycle.certs.places import Places
+from kubewright.lifecycle.certs import configuration
+from kubewright.lifecycle.certs.renewal import CertificateLocations
 from kubewright.pki import certificates, ensure, kubeconfigs, specs
 
 CONFIG = """\
@@ -62,12 +62,16 @@ class ControlPlane:
 
     @property
     def places(self):
-        return Places.of(self.host, certificates=self.layout.pki)
+        return CertificateLocations.of(self.host, certificates=self.layout.pki)
 
     def configuration(self, text=CONFIG):
         documents = yaml.load_all(text, source="kubeadm.yaml")
-        return source.whole_configuration(
-            source.Asked(documents=documents), detected=DETECTED, random=SeededRandom(1), reporter=SilentReporter(), layout=self.layout
+        return configuration.whole_configuration(
+            configuration.GivenConfiguration(documents=documents),
+            detected=DETECTED,
+            random=SeededRandom(1),
+            reporter=SilentReporter(),
+            layout=self.layout,
         )
 
     def fill(self, text=CONFIG):

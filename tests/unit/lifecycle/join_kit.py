@@ -19,10 +19,10 @@ from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.join import operation as join
-from kubewright.lifecycle.join import stand_ins
 from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import run
+from kubewright.lifecycle.steps import stand_ins
 from kubewright.pki.pins import pin
 from kubewright.tokens import cluster_info, strings
 
@@ -102,7 +102,7 @@ class Cluster:
         self.ca = self.authority.cert_pem.bytes()
         plain, token = cluster_info.config_map(server=SERVER, ca_pem=self.ca), strings.parse(TOKEN)
         signatures = {f"jws-kubeconfig-{token.id}": cluster_info.detached_signature(plain["data"]["kubeconfig"], token)}
-        self.objects = [*stand_ins.objects(), cluster_info.config_map(server=SERVER, ca_pem=self.ca, signatures=signatures)]
+        self.objects = [*stand_ins.cluster_objects(), cluster_info.config_map(server=SERVER, ca_pem=self.ca, signatures=signatures)]
 
     @property
     def pin(self) -> str:

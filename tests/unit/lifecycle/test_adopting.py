@@ -11,7 +11,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import ConfigurationChanged, HostError
 from kubewright.base.events import Line, RecordingReporter
 from kubewright.host.real import RealHost
-from kubewright.lifecycle import adopting, machine_record
+from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.machine_record import MachineRecord
 from kubewright.workflow.runner import Plan
 
@@ -34,7 +34,7 @@ def write(tmp_path, names):
 
 def check(host, *, adopts, plan=EMPTY):
     reporter = RecordingReporter()
-    taken = adopting.check(host, adopts=adopts, plan=lambda: plan, reporter=reporter)
+    taken = adoption.check(host, adopts=adopts, plan=lambda: plan, reporter=reporter)
     return taken, [event.text for event in reporter.events if isinstance(event, Line)]
 
 
@@ -53,16 +53,16 @@ def not_asked():
 )
 def test_a_machine_whose_kubelet_nobody_started_is_nobodys(names, host, tmp_path):
     write(tmp_path, names)
-    assert adopting.traces(host) == ()
-    assert adopting.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter()) is False
+    assert adoption.traces(host) == ()
+    assert adoption.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter()) is False
 
 
 @pytest.mark.parametrize("names", [WORKER, CONTROL_PLANE])
 def test_a_machine_of_a_cluster_is_known_and_left_alone(names, host, tmp_path):
     write(tmp_path, names)
-    assert [str(path.relative_to(tmp_path)) for path in adopting.traces(host)] == list(names)
+    assert [str(path.relative_to(tmp_path)) for path in adoption.traces(host)] == list(names)
     with pytest.raises(HostError) as refused:
-        adopting.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter())
+        adoption.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter())
     assert refused.value.what == "this machine is part of a cluster, and kubewright did not make it so"
     assert all(str(tmp_path / name) in refused.value.detail for name in names)
     assert all(word in refused.value.remedy for word in ("--plan", "--adopt", "reset"))
@@ -71,7 +71,7 @@ def test_a_machine_of_a_cluster_is_known_and_left_alone(names, host, tmp_path):
 def test_a_machine_of_ours_is_not_taken_over(host, tmp_path):
     write(tmp_path, WORKER)
     machine_record.save(host, MachineRecord(workflow="join", configuration=""))
-    assert adopting.check(host, adopts=True, plan=not_asked, reporter=RecordingReporter()) is False
+    assert adoption.check(host, adopts=True, plan=not_asked, reporter=RecordingReporter()) is False
 
 
 def test_what_would_change_is_shown_before_a_machine_is_taken_over(host, tmp_path):
@@ -90,7 +90,7 @@ def test_a_machine_that_fits_is_taken_over_with_a_word(host, tmp_path):
 
 def test_a_cluster_with_another_configuration_is_refused(host, tmp_path):
     write(tmp_path, CONTROL_PLANE)
-    stored = Change(target=adopting.STORED, action=Action.UPDATE, diff="-podSubnet: a\n+podSubnet: b\n")
+    stored = Change(target=adoption.STORED, action=Action.UPDATE, diff="-podSubnet: a\n+podSubnet: b\n")
     with pytest.raises(ConfigurationChanged) as refused:
         check(host, adopts=True, plan=Plan(changes=(MANIFEST, stored)))
     assert refused.value.detail == stored.diff

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed
 from kubewright.cli import certs, output
-from kubewright.lifecycle.certs import rows
+from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.pki import certificates
 
@@ -62,7 +62,7 @@ def test_the_object_is_kubeadms_to_the_byte():
 def test_every_row_of_a_control_plane_is_there(plane):
     run = plane.fill().check("-o", "json")
     assert run.code == 0
-    assert [row["name"] for row in run.json["certificates"]] == ROWS == [row.name for row in rows.everything()]
+    assert [row["name"] for row in run.json["certificates"]] == ROWS == [row.name for row in renewal.everything()]
     assert [row["name"] for row in run.json["certificateAuthorities"]] == AUTHORITIES
     assert {row["externallyManaged"] for row in run.json["certificates"]} == {False}
     assert yaml.load(plane.check("-o", "yaml").out)["kind"] == "CertificateExpirationInfo"

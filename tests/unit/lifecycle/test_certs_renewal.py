@@ -17,7 +17,7 @@ from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 from kubewright.base import yaml
 from kubewright.cli import certs, commands
 from kubewright.host.locks import Lock
-from kubewright.lifecycle.certs import rows
+from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.machine import LOCK
 from kubewright.pki import certificates, csr, keys
 
@@ -35,10 +35,10 @@ def plane(tmp_path, capsys, monkeypatch):
 
 def test_the_commands_are_the_rows_of_the_table():
     found = [row.words[-1] for row in commands.TABLE.children(commands.TABLE.command("certs", "renew"))]
-    assert found == ["all", *(row.name for row in rows.everything())]
+    assert found == ["all", *(row.name for row in renewal.everything())]
     assert len(found) == 12
     for alias in ("certs", "certificates"):
-        assert all(commands.TABLE.command(alias, "renew", row.name).handler for row in rows.everything())
+        assert all(commands.TABLE.command(alias, "renew", row.name).handler for row in renewal.everything())
 
 
 COMMANDS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
@@ -68,7 +68,7 @@ def test_all_are_renewed_in_order_and_authorities_stay(plane):
     after = plane.snapshot()
     assert (run.code, run.err) == (0, "")
     lines = run.out.splitlines()
-    assert lines[:11] == [f"{row.long_name} renewed" for row in rows.everything()]
+    assert lines[:11] == [f"{row.long_name} renewed" for row in renewal.everything()]
     assert lines[11] == ""
     assert "kube-apiserver, kube-controller-manager, kube-scheduler and etcd" in lines[12]
     assert sorted(after) == sorted(before)

@@ -10,8 +10,8 @@ from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, Unreachable, ValidationError
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.kube.recording import RecordingKube
-from kubewright.lifecycle.certs import source
-from kubewright.lifecycle.certs.source import Asked
+from kubewright.lifecycle.certs import configuration
+from kubewright.lifecycle.certs.configuration import GivenConfiguration
 
 STORED = f"{CONFIG}certificatesDir: /cluster\ncertificateValidityPeriod: 100h\n"
 
@@ -21,9 +21,9 @@ def config_map(text=STORED):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ClusterConfiguration": text} if text else {}}
 
 
-def load(asked=Asked(), *, api=None):  # noqa: B008 - a frozen value
+def load(asked=GivenConfiguration(), *, api=None):  # noqa: B008 - a frozen value
     reporter = RecordingReporter()
-    cluster = source.cluster_configuration(asked, connect=lambda: api, reporter=reporter, topic="renew", layout=Layout())
+    cluster = configuration.cluster_configuration(asked, connect=lambda: api, reporter=reporter, topic="renew", layout=Layout())
     lines = [event.text for event in reporter.events if isinstance(event, Line)]
     return cluster, lines, [event.text for event in reporter.events if isinstance(event, Warned)]
 
@@ -35,7 +35,7 @@ def cluster_of(text=STORED):
 def test_a_file_counts_more_than_the_cluster_and_nothing_is_said():
     documents = yaml.load_all(f"{CONFIG}certificatesDir: /file\n", source="kubeadm.yaml")
     api = cluster_of()
-    cluster, lines, warnings = load(Asked(documents=documents), api=api)
+    cluster, lines, warnings = load(GivenConfiguration(documents=documents), api=api)
     assert (cluster.certificates_dir, lines, warnings, api.actions) == ("/file", [], [], [])
 
 
@@ -57,9 +57,9 @@ def test_without_a_kubeconfig_the_defaults_are_taken_silently():
 @pytest.mark.parametrize("directory", ["/flag"])
 def test_a_given_directory_counts_more_than_any_configuration(directory):
     documents = yaml.load_all(f"{CONFIG}certificatesDir: /file\n", source="kubeadm.yaml")
-    for asked, api in ((Asked(cert_dir=directory), cluster_of()), (Asked(cert_dir=directory), None)):
+    for asked, api in ((GivenConfiguration(cert_dir=directory), cluster_of()), (GivenConfiguration(cert_dir=directory), None)):
         assert load(asked, api=api)[0].certificates_dir == directory
-    assert load(Asked(documents=documents, cert_dir=directory))[0].certificates_dir == directory
+    assert load(GivenConfiguration(documents=documents, cert_dir=directory))[0].certificates_dir == directory
 
 
 @pytest.mark.parametrize("text", ["", "[]", "kind: {", "kind: Nonsense\napiVersion: v1\n", f"{CONFIG}networking: 5\n"])
@@ -88,6 +88,6 @@ def test_the_version_of_the_cluster_does_not_matter(version):
 def test_a_file_that_is_wrong_is_an_error():
     wrong = yaml.load_all(f"{CONFIG}networking: 5\n", source="kubeadm.yaml")
     with pytest.raises(ValidationError):
-        load(Asked(documents=wrong), api=cluster_of())
+        load(GivenConfiguration(documents=wrong), api=cluster_of())
     with pytest.raises(DocumentError):
-        load(Asked(documents=[]), api=cluster_of())
+        load(GivenConfiguration(documents=[]), api=cluster_of())

@@ -10,9 +10,8 @@ from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
 from kubewright.base.yaml import Document
-from kubewright.lifecycle import config_sides
-from kubewright.lifecycle.config_differences import ANOTHER, Difference, compare
-from kubewright.lifecycle.config_sides import PLACES, Side
+from kubewright.lifecycle import config_diff
+from kubewright.lifecycle.config_diff import ANOTHER, CONFIG_MAPS, DefaultedDocuments, DocumentDifference, compare
 
 STORED = {
     "kubeadm-config": {
@@ -37,25 +36,25 @@ class Maps:
 
 
 def stored(**changed: object):
-    return config_sides.read_stored(Maps({**STORED, **changed}))
+    return config_diff.read_stored(Maps({**STORED, **changed}))
 
 
-def wanted(text: str, theirs=None) -> Side:
-    return config_sides.file_side(yaml.load_all(text, source="file"), theirs or stored())
+def wanted(text: str, theirs=None) -> DefaultedDocuments:
+    return config_diff.of_file(yaml.load_all(text, source="file"), theirs or stored())
 
 
 def cluster_file(more: str = "") -> str:
     return f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n{more}"
 
 
-def found(text: str, theirs=None) -> list[Difference]:
+def found(text: str, theirs=None) -> list[DocumentDifference]:
     theirs = theirs or stored()
-    return compare(config_sides.cluster_side(theirs), wanted(text, theirs))
+    return compare(config_diff.of_cluster(theirs), wanted(text, theirs))
 
 
 def sides(old, new, kind=CLUSTER):
-    empty = dict.fromkeys(PLACES)
-    return compare(Side(documents={**empty, kind: old}), Side(documents={**empty, kind: new}))
+    empty = dict.fromkeys(CONFIG_MAPS)
+    return compare(DefaultedDocuments(documents={**empty, kind: old}), DefaultedDocuments(documents={**empty, kind: new}))
 
 
 def changes(old, new) -> list[tuple[str, object, object]]:
@@ -89,7 +88,7 @@ def test_a_file_of_a_machine_that_listens_on_a_loopback_address_is_compared():
 
 def test_fields_of_the_cluster_that_nobody_here_knows_are_told_and_not_compared():
     newer = stored(**{"kubelet-config": {"kubelet": f"{STORED['kubelet-config']['kubelet']}fromTheFuture: 1\n"}})
-    side = config_sides.cluster_side(newer)
+    side = config_diff.of_cluster(newer)
     assert len(side.warnings) == 1
     assert "not compared: kube-system/kubelet-config" in side.warnings[0]
     assert "fromTheFuture: Unknown field" in side.warnings[0]
@@ -131,7 +130,7 @@ def test_an_add_on_that_is_off_is_no_document():
     assert (proxy.kind, proxy.changes[0].path, proxy.changes[0].new) == (KUBE_PROXY, "", None)
     off = {"kubeadm-config": {"ClusterConfiguration": cluster_file("kubernetesVersion: v1.36.3\nproxy: {disabled: true}\n")}}
     without = {name: data for name, data in {**STORED, **off}.items() if name != "kube-proxy"}
-    assert found(text, config_sides.read_stored(Maps(without))) == []
+    assert found(text, config_diff.read_stored(Maps(without))) == []
 
 
 def test_arguments_are_compared_by_name_and_their_order_means_nothing():
@@ -184,7 +183,7 @@ def test_a_secret_that_is_the_same_is_told_as_the_same():
 
 def test_what_cannot_be_read_is_an_error():
     with pytest.raises(APIError, match="kubeadm-config"):
-        config_sides.read_stored(Maps({}))
+        config_diff.read_stored(Maps({}))
     with pytest.raises(DocumentError, match="kubelet-config"):
         stored(**{"kubelet-config": {"kubelet": "- a"}})
     with pytest.raises(ValidationError):
@@ -215,5 +214,5 @@ def test_there_are_changes_and_a_diff_exactly_where_two_documents_differ(old, ne
 
 
 def test_every_stored_document_has_a_place():
-    assert set(PLACES) == {CLUSTER, KUBELET, KUBE_PROXY}
+    assert set(CONFIG_MAPS) == {CLUSTER, KUBELET, KUBE_PROXY}
     assert all(isinstance(document, Document) for document in stored().values())

@@ -6,7 +6,7 @@ import pytest
 from init_kit import asked
 
 from kubewright.base.errors import HostError
-from kubewright.lifecycle.init import arguments
+from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.phases import PHASES as INIT
 
 CLUSTER = """\
@@ -55,7 +55,7 @@ def test_phases_that_are_left_out_question_nothing(box):
 
 def test_every_phase_of_the_table_is_there():
     every = {node.name for node in INIT.select(only=(), skip=())}
-    assert set(arguments.PHASES.values()) <= every
+    assert set(request._PHASES.values()) <= every
 
 
 def test_a_file_that_cannot_be_looked_at_counts_as_there(box, monkeypatch):

@@ -15,7 +15,8 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.host.real import RealHost
 from kubewright.kube.recording import DryRunKube, RecordingKube, dry_run_lines
 from kubewright.kube.resources import CLUSTER_ROLE_BINDING, named
-from kubewright.lifecycle import dry_runs, machine
+from kubewright.lifecycle import dry_run as dry_runs
+from kubewright.lifecycle import machine
 from kubewright.lifecycle.init.operation import INIT
 
 VARIABLE, PREFIX = INIT.dry_run.variable, INIT.dry_run.prefix

@@ -19,8 +19,9 @@ from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, RecordingEtcd, Status
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
-from kubewright.lifecycle.join import downloading, ending, kubelet, learning, local_endpoint, turns
-from kubewright.lifecycle.steps.shared_files import shared_files
+from kubewright.lifecycle.join import control_plane as downloading
+from kubewright.lifecycle.join import etcd_learner, kubelet, operation
+from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.pki import ensure, sealing, specs, table
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.store import MemoryStore
@@ -191,9 +192,9 @@ users:
 
 def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
     server = "https://10.0.0.2:6443"
-    moved = local_endpoint.pointed(KUBELET_CONF.encode(), server)
+    moved = kubelet.with_server(KUBELET_CONF.encode(), server)
     assert moved == KUBELET_CONF.replace("https://cluster.test:6443", server).encode()
-    assert local_endpoint.pointed(moved, server) is None
+    assert kubelet.with_server(moved, server) is None
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ spec:
 
 
 def test_the_pod_in_which_etcd_learns_is_not_taken_for_the_members_own():
-    pod = learning._apart(yaml.load(POD, source="pod"))
+    pod = etcd_learner._apart(yaml.load(POD, source="pod"))
     assert pod["metadata"] == {"name": "etcd-learner", "namespace": "kube-system"}
     assert pod["spec"]["containers"] == [{"name": "etcd-learner", "command": ["etcd"]}]
     assert pod["spec"]["terminationGracePeriodSeconds"] == 2
@@ -257,7 +258,7 @@ def learning_context(box, *, waiter, clock):
 
 
 def test_the_learning_pod_ends_when_the_data_has_arrived(box, monkeypatch):
-    monkeypatch.setattr(learning.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
+    monkeypatch.setattr(etcd_learner.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
     clock, seen = FakeClock(), []
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     snap = ctx.data / "member" / "snap"
@@ -269,22 +270,22 @@ def test_the_learning_pod_ends_when_the_data_has_arrived(box, monkeypatch):
         entries=lambda path: [snap / name for name in next(steps)] if path == snap else [],
         network=SimpleNamespace(listeners=list),
     )
-    list(learning.learn(ctx, {}))
+    list(etcd_learner.learn(ctx, {}))
     assert seen == [("ensure", manifest.parent), ("ensure", manifest), ("remove", manifest)]
     assert next(steps, None) is None
 
 
 def test_a_member_that_needs_no_snapshot_is_not_waited_for(box, monkeypatch):
-    monkeypatch.setattr(learning.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
+    monkeypatch.setattr(etcd_learner.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
     clock = FakeClock()
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     named = [Member(id=2, peer_urls=("https://10.0.0.2:2380",), name=name, learner=True) for name in ("", "", "two")]
     ctx.etcd = SimpleNamespace(members=lambda *, agreed: [named.pop(0) if len(named) > 1 else named[0]])
-    list(learning.learn(ctx, {}))
+    list(etcd_learner.learn(ctx, {}))
     assert 1.5 < clock.monotonic() < 1.7
     ctx.etcd = SimpleNamespace(members=unreachable)
     with pytest.raises(WaitTimeout) as caught:
-        list(learning.learn(ctx, {}))
+        list(etcd_learner.learn(ctx, {}))
     assert "nobody answers" in caught.value.detail
     assert "2380" in caught.value.remedy
 
@@ -297,16 +298,16 @@ def test_no_pod_learns_where_the_kubelet_would_not_end_it(box):
     ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
     files = {}
     ctx.host = SimpleNamespace(read=files.get)
-    assert learning.possible(ctx)
+    assert etcd_learner.possible(ctx)
     files[box.layout.kubeconfig("bootstrap-kubelet")] = KUBELET_CONF.replace("https://cluster.test:6443", "https://10.0.0.2:6443").encode()
-    assert not learning.possible(ctx)
+    assert not etcd_learner.possible(ctx)
     files[box.layout.kubeconfig("kubelet")] = KUBELET_CONF.encode()
-    assert learning.possible(ctx)
+    assert etcd_learner.possible(ctx)
 
 
 def test_nothing_is_waited_for_where_no_pod_learns(box):
     ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
-    assert list(learning.end(ctx)) == []
+    assert list(etcd_learner.end(ctx)) == []
 
 
 @pytest.mark.parametrize("resumed", [True, False])
@@ -325,7 +326,7 @@ def test_an_etcd_that_still_learns_is_not_taken_for_the_one_that_stays(box, resu
 
     ctx.host = SimpleNamespace(runtime=SimpleNamespace(containers=containers))
     ctx.etcd = SimpleNamespace(status=lambda endpoint: Status(endpoint=endpoint, leader_id=1))
-    learning.serving(ctx)
+    etcd_learner.serving(ctx)
     assert (clock.monotonic() >= ends) is resumed
 
 
@@ -342,16 +343,16 @@ def test_an_etcd_that_the_kubelet_does_not_end_is_ended_with_a_new_kubelet(box):
             sandboxes=lambda: pods, remove_sandbox=lambda sandbox: listening.clear() or done.append((sandbox.name, "removed"))
         ),
     )
-    list(ending.gone(ctx, pods=("etcd-learner",)))
+    list(etcd_learner.wait_until_gone(ctx, pods=("etcd-learner",)))
     assert done == [("kubelet", True), ("etcd-learner-two", "removed")]
-    assert len(list(ending.gone(ctx, pods=("etcd-learner",)))) == 1
+    assert len(list(etcd_learner.wait_until_gone(ctx, pods=("etcd-learner",)))) == 1
     assert len(done) == 2
 
 
 def test_components_of_a_further_control_plane_come_in_turn(box):
     there = set()
     asked = []
-    order = turns.further_control_plane(
+    order = operation.start_conditions(
         SimpleNamespace(
             cluster=ClusterConfiguration(),
             layout=box.layout,

@@ -17,7 +17,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
 from kubewright.host.decisions import decide_emptying
 from kubewright.host.listeners import Listener
-from kubewright.lifecycle.join import etcd_member, learning, peers
+from kubewright.lifecycle.join import etcd_learner, etcd_member, peers
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
 LAYOUT = Layout()
@@ -108,8 +108,8 @@ def run(monkeypatch):
                 raise fails
             return Change(target="it serves", action=Action.NONE)
 
-        monkeypatch.setattr(learning, "learn", learn)
-        monkeypatch.setattr(learning, "serving", serving)
+        monkeypatch.setattr(etcd_learner, "learn", learn)
+        monkeypatch.setattr(etcd_learner, "serving", serving)
         monkeypatch.setattr(etcd_member.static_pods, "write", write)
         clock, reporter = FakeClock(), RecordingReporter()
         etcd = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",))) if external else Etcd()

@@ -32,8 +32,8 @@ from kubewright.http import sync
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
 from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.diagnosis import watch
 from kubewright.lifecycle.join.context import WORKER
-from kubewright.lifecycle.reasons import watching
 from kubewright.pki.pins import PinMismatch
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Check, Finding
@@ -175,8 +175,8 @@ def test_a_kubelet_that_starts_in_vain_before_it_has_its_configuration_ends_no_w
         return ServiceState(running=not waits, enabled=True, failed=waits, again=waits, restarts=len(looks))
 
     monkeypatch.setattr(box.services, "state", state)
-    monkeypatch.setattr(watching, "FIRST", 0.0)
-    monkeypatch.setattr(watching, "PAUSE", 0.0)
+    monkeypatch.setattr(watch, "FIRST", 0.0)
+    monkeypatch.setattr(watch, "PAUSE", 0.0)
     box.cluster.requests = Slow([request(box, age=1.5)] for _ in range(100))
     box.act()
     assert box.services.done == ["restart"]

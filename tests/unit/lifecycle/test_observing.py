@@ -19,7 +19,7 @@ from kubewright.base.events import Waiting
 from kubewright.base.records import replace
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.init import observing
+from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init import operation as init
 from kubewright.lifecycle.operation import bind
 
@@ -29,7 +29,7 @@ def cluster(box, request):
     prepared = box.call(request)
     with bind(init.INIT, prepared, box.whole(), mode=Mode.PLAN, reporter=box.reporter) as bound:
         ctx = init.context(request, prepared.configuration, bound)
-        return observing.cluster(bound, ctx.addresses, kubeconfig=request.kubeconfig)
+        return existing_cluster.cluster(bound, ctx.addresses, kubeconfig=request.kubeconfig)
 
 
 def test_a_machine_without_a_kubeconfig_has_no_cluster(box):

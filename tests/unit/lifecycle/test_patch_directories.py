@@ -15,7 +15,7 @@ from kubewright.base.records import replace
 from kubewright.cli.main import main
 from kubewright.host.states import FileState, Kind
 from kubewright.kube.resources import named
-from kubewright.lifecycle import patching
+from kubewright.lifecycle import patch_directory
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_kube_proxy_is_patched_where_its_version_is_1_37(box, place):
         said = []
         configuration = box.call(wanted(place)).configuration
         cluster = yaml_replace(configuration, version)
-        found[version] = len(patching.read(box.machine(box.layout), cluster, say=said.append, user=os.geteuid()).items)
+        found[version] = len(patch_directory.read(box.machine(box.layout), cluster, say=said.append, user=os.geteuid()).items)
     assert found == {"v1.36.3": 0, "v1.37.0": 1}
 
 
@@ -158,7 +158,7 @@ def test_patches_below_a_directory_that_others_may_write_are_refused(box, tmp_pa
 @pytest.mark.parametrize("user", [0, 1000])
 def test_patches_of_somebody_else_are_refused(box, place, user):
     with pytest.raises(HostError, match="belongs to user 12345"):
-        patching.read(_Foreign(), box.call(wanted(place)).configuration, say=lambda _: None, user=user)
+        patch_directory.read(_Foreign(), box.call(wanted(place)).configuration, say=lambda _: None, user=user)
 
 
 def test_a_patch_that_does_not_fit_leaves_no_manifest(box, place):

@@ -12,7 +12,7 @@ from kubewright.base.errors import HostError, Interrupted
 from kubewright.base.events import Line, Warned
 from kubewright.etcd.api import RecordingEtcd
 from kubewright.host.files import Files
-from kubewright.lifecycle.reset.traces import Traces
+from kubewright.lifecycle.reset.detected_cluster import DetectedCluster
 
 EMPTY = ["cni", "cni/f", "etcd", "kubelet", "kubernetes", "kubernetes/manifests", "kubernetes/pki"]
 
@@ -44,7 +44,7 @@ SURPRISES = {
     "the packet filter": (PacketFilter, "remove", None, []),
     "the list of rules": (PacketFilter, "found", None, []),
     "etcd": (RecordingEtcd, "members", None, []),
-    "the etcd member": (Traces, "member", None, ["etcd/member", "etcd/member/wal", "etcd/member/wal/0.wal"]),
+    "the etcd member": (DetectedCluster, "member", None, ["etcd/member", "etcd/member/wal", "etcd/member/wal/0.wal"]),
 }
 
 
@@ -56,7 +56,7 @@ def test_no_step_ends_another_whatever_it_raises(box, monkeypatch, name, error):
     if name == "the kubelet":
         box.runtime.pods.clear()
     broken = raising(error, of=of, real=getattr(owner, verb, None))
-    monkeypatch.setattr(owner, verb, property(broken) if owner is Traces else broken)
+    monkeypatch.setattr(owner, verb, property(broken) if owner is DetectedCluster else broken)
     outcome = box.reset(text="force: true\n", cleanup_cni=True, cleanup_packet_filter=True)
     monkeypatch.undo()
     kept = [*left, *(["etc", "etc/cni", "etc/cni/net.d"] if name != "CNI" else ["etc", "etc/cni", "etc/cni/net.d", "etc/cni/net.d/a.conf"])]

@@ -310,19 +310,19 @@ def test_a_runtime_that_goes_away_with_its_pods_known_is_a_failure(box, monkeypa
 
 def test_a_run_that_ended_anywhere_is_finished_by_the_next(tmp_path, monkeypatch):
     """Every step is left out in turn, with all that follow it."""
-    from kubewright.lifecycle.reset import cleaning
+    from kubewright.lifecycle.reset import cleanup
 
-    steps = cleaning.STEPS
+    steps = cleanup.STEPS
     for count in range(len(steps)):
         box = Box(tmp_path / str(count)).install(monkeypatch).make_control_plane()
 
         def stop(_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(cleaning, "STEPS", (*steps[:count], stop))
+        monkeypatch.setattr(cleanup, "STEPS", (*steps[:count], stop))
         with pytest.raises(Interrupted):
             box.reset()
-        monkeypatch.setattr(cleaning, "STEPS", steps)
+        monkeypatch.setattr(cleanup, "STEPS", steps)
         box.reset().require_complete()
         assert box.left() == sorted([*EMPTY, "etcd"])
         assert box.etcd.actions == [("remove", f"node1 at {OWN}")]

@@ -17,7 +17,7 @@ from kubewright.base.errors import (
     Unreachable,
 )
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.lifecycle.settling import SettlingKube
+from kubewright.kube.retrying import RetryingKube
 
 BODY = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default"}}
 
@@ -60,7 +60,7 @@ CALLS = {
 @pytest.mark.parametrize("kind", [Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized])
 def test_what_passes_with_time_is_tried_again(verb, kind):
     inner, clock = Flaky(refusal(kind), refusal(kind)), FakeClock()
-    assert CALLS[verb](SettlingKube(inner, clock=clock, within=10)) in ({"verb": verb}, [])
+    assert CALLS[verb](RetryingKube(inner, clock=clock, within=10)) in ({"verb": verb}, [])
     assert inner.calls == [verb] * 3
     assert clock.monotonic() == pytest.approx(0.02 + 0.04)
 
@@ -70,14 +70,14 @@ def test_what_passes_with_time_is_tried_again(verb, kind):
 def test_what_time_cannot_mend_is_final(verb, kind):
     inner, clock = Flaky(refusal(kind)), FakeClock()
     with pytest.raises(kind):
-        CALLS[verb](SettlingKube(inner, clock=clock, within=10))
+        CALLS[verb](RetryingKube(inner, clock=clock, within=10))
     assert (inner.calls, clock.monotonic()) == ([verb], 0.0)
 
 
 @pytest.mark.parametrize(("verb", "count"), [("create", 2), ("get", 1), ("update", 1), ("delete", 1)])
 def test_not_found_passes_only_where_it_means_a_missing_namespace(verb, count):
     inner = Flaky(refusal(NotFound))
-    api = SettlingKube(inner, clock=FakeClock(), within=10)
+    api = RetryingKube(inner, clock=FakeClock(), within=10)
     if count == 1:
         with pytest.raises(NotFound):
             CALLS[verb](api)
@@ -95,7 +95,7 @@ def test_the_pauses_grow_to_half_a_second_and_the_last_error_stands():
     clock = FakeClock()
     inner = Down()
     with pytest.raises(Unreachable) as caught:
-        SettlingKube(inner, clock=clock, within=3).get(CONFIG_MAP, "x", "default")
+        RetryingKube(inner, clock=clock, within=3).get(CONFIG_MAP, "x", "default")
     pauses = [round(after - before, 2) for before, after in zip(inner.calls, inner.calls[1:], strict=False)]
     assert pauses == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5, 0.5, 0.38]
     assert caught.value.what == f"try {len(inner.calls)}"
@@ -105,5 +105,5 @@ def test_the_pauses_grow_to_half_a_second_and_the_last_error_stands():
 def test_raw_requests_are_passed_on_as_they_are():
     inner = Flaky(refusal(ServerError))
     with pytest.raises(ServerError):
-        SettlingKube(inner, clock=FakeClock(), within=3).raw("GET", "/readyz")
+        RetryingKube(inner, clock=FakeClock(), within=3).raw("GET", "/readyz")
     assert inner.calls == ["raw"]

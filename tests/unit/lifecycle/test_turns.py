@@ -19,9 +19,9 @@ from kubewright.base.records import replace
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
+from kubewright.lifecycle.deferred_manifests import DeferredManifests
+from kubewright.lifecycle.init import operation, startup
 from kubewright.lifecycle.init.phases import PHASES as INIT
-from kubewright.lifecycle.starting import ahead, forerunners, order
-from kubewright.lifecycle.starting.turns import InTurn
 
 CLUSTER = replace(ClusterConfiguration(), kubernetes_version=KUBERNETES)
 
@@ -71,7 +71,7 @@ def soon(condition: Any) -> None:
 
 
 def arranged(machine, order):
-    made = InTurn(machine)
+    made = DeferredManifests(machine)
     made.arrange(order)
     return made
 
@@ -92,7 +92,7 @@ def test_what_is_there_already_or_has_no_turn_is_written_at_once() -> None:
     with arranged(host(Disk("/manifests/a.yaml")), {"a": lambda: False}) as turns:
         assert not turns.take("a", manifest("a"))
         assert not turns.take("b", manifest("b"))
-    with InTurn(host(Disk())) as turns:
+    with DeferredManifests(host(Disk())) as turns:
         assert not turns.take("a", manifest("a"))
         assert turns.finish() == []
 
@@ -209,14 +209,14 @@ class API:
             raise Unreachable("not yet", remedy="")
 
 
-ACCOUNTS = len(forerunners.CONTROLLERS) + 4 + 4
+ACCOUNTS = len(startup.CONTROLLERS) + 4 + 4
 RIGHTS = 12
 """Roles and bindings of kube-controller-manager and kube-scheduler."""
 
 
 def test_the_api_server_starts_when_etcd_does() -> None:
     disk = Disk()
-    turns = order.first_control_plane(CLUSTER, host(disk), connect=lambda: cast("KubeAPI", API()))
+    turns = startup.start_conditions(CLUSTER, host(disk), connect=lambda: cast("KubeAPI", API()))
     assert turns.keys() == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
     assert not turns["kube-apiserver"]()
     disk.there.add("/var/lib/etcd/member")
@@ -229,7 +229,7 @@ def test_the_api_server_starts_when_etcd_does() -> None:
 
 def test_the_components_start_when_what_they_need_is_made() -> None:
     api = API("default/default", "/system:kube-scheduler")
-    turns = order.first_control_plane(CLUSTER, host(Disk()), connect=lambda: cast("KubeAPI", api))
+    turns = startup.start_conditions(CLUSTER, host(Disk()), connect=lambda: cast("KubeAPI", api))
     assert list(turns) == ["kube-apiserver", "kube-scheduler", "kube-controller-manager"]
     for component in ("kube-scheduler", "kube-controller-manager"):
         with pytest.raises(Forbidden):
@@ -246,7 +246,7 @@ def test_the_components_start_when_what_they_need_is_made() -> None:
 
 def test_where_its_rights_may_be_others_the_api_server_makes_them() -> None:
     api, cluster = API("default/default"), replace(CLUSTER, kubernetes_version="v1.36.2")
-    turns = order.first_control_plane(cluster, host(Disk()), connect=lambda: cast("KubeAPI", api))
+    turns = startup.start_conditions(cluster, host(Disk()), connect=lambda: cast("KubeAPI", api))
     api.ready = True
     for component in ("kube-scheduler", "kube-controller-manager"):
         with pytest.raises(Unreachable):
@@ -261,13 +261,13 @@ def test_where_its_rights_may_be_others_the_api_server_makes_them() -> None:
 @pytest.mark.parametrize("flag", ["authorization-mode", "authorization-config", "emulated-version", "feature-gates", "runtime-config"])
 def test_no_role_is_made_where_flags_decide(flag: str) -> None:
     changed = replace(CLUSTER, api_server=replace(CLUSTER.api_server, extra_args=(Arg(name=flag, value="x"),)))
-    assert forerunners.of_components(changed) == []
-    assert forerunners.of_components(replace(CLUSTER, kubernetes_version="v1.36.4")) == []
-    assert len(forerunners.of_components(CLUSTER)) == RIGHTS
+    assert startup.component_rights(changed) == []
+    assert startup.component_rights(replace(CLUSTER, kubernetes_version="v1.36.4")) == []
+    assert len(startup.component_rights(CLUSTER)) == RIGHTS
 
 
 def test_forerunners_are_what_the_controller_manager_makes() -> None:
-    made = forerunners.of_controllers(CLUSTER, authority=b"CA")
+    made = startup.controller_objects(CLUSTER, authority=b"CA")
     accounts = [one for one in made if one["kind"] == "ServiceAccount"]
     assert len(accounts) == len({(one["metadata"]["namespace"], one["metadata"]["name"]) for one in accounts}) == 41
     assert all(one.keys() == {"apiVersion", "kind", "metadata"} for one in accounts)
@@ -279,21 +279,21 @@ def test_forerunners_are_what_the_controller_manager_makes() -> None:
 @pytest.mark.parametrize("flag", ["controllers", "feature-gates", "root-ca-file", "use-service-account-credentials"])
 def test_where_it_would_make_others_nothing_is_made(flag: str) -> None:
     changed = replace(CLUSTER, controller_manager=replace(ControlPlaneComponent(), extra_args=(Arg(name=flag, value="x"),)))
-    assert forerunners.of_controllers(changed, authority=b"CA") == []
-    assert forerunners.of_controllers(replace(CLUSTER, kubernetes_version="v1.35.4"), authority=b"CA") == []
+    assert startup.controller_objects(changed, authority=b"CA") == []
+    assert startup.controller_objects(replace(CLUSTER, kubernetes_version="v1.35.4"), authority=b"CA") == []
 
 
 def test_with_an_external_etcd_the_api_server_does_not_wait() -> None:
     external = replace(CLUSTER, etcd=replace(CLUSTER.etcd, local=None, external=cast("Any", SimpleNamespace())))
-    turns = order.first_control_plane(external, host(Disk()), connect=lambda: cast("KubeAPI", API()))
+    turns = startup.start_conditions(external, host(Disk()), connect=lambda: cast("KubeAPI", API()))
     assert "kube-apiserver" not in turns
 
 
 def test_phases_that_run_ahead_exist_and_have_what_they_need() -> None:
     names = [node.name for node in INIT.nodes]
-    assert set(ahead.AHEAD) <= set(names)
-    assert len(set(ahead.AHEAD)) == len(ahead.AHEAD)
-    place = {name: number for number, name in enumerate(ahead.AHEAD)}
+    assert set(operation.START_ORDER) <= set(names)
+    assert len(set(operation.START_ORDER)) == len(operation.START_ORDER)
+    place = {name: number for number, name in enumerate(operation.START_ORDER)}
     assert place["certs/ca"] < place["kubeconfig/kubelet"] < place["kubelet-start"]
     assert place["control-plane"] < place["kubelet-start"]  # the directory of manifests
     assert max(place[name] for name in place if name.startswith("certs/etcd")) < place["etcd/local"]

@@ -16,7 +16,7 @@ from kubewright.base.events import RecordingReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.lifecycle.upgrade import corefile
 from kubewright.lifecycle.upgrade.health import Health
-from kubewright.lifecycle.upgrade.observing import CONTROL_PLANE
+from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
 
 PENDING = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]}
 UNSCHEDULED = {

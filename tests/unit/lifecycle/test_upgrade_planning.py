@@ -16,27 +16,27 @@ from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.cli import upgrade
-from kubewright.lifecycle.upgrade import differing
-from kubewright.lifecycle.upgrade.observing import Observed, observe
-from kubewright.lifecycle.upgrade.planning import Wish, plan
+from kubewright.lifecycle.upgrade import diff
+from kubewright.lifecycle.upgrade.plan import PlanOptions, plan
+from kubewright.lifecycle.upgrade.versions import ClusterVersions, observe
 
 TOOL = Version.parse("v1.36.3")
 
 
-def cluster(*versions: str, **more: object) -> Observed:
+def cluster(*versions: str, **more: object) -> ClusterVersions:
     servers = {version: [f"node{number}"] for number, version in enumerate(versions, 1)}
     components = dict.fromkeys(("kube-apiserver", "kube-controller-manager", "kube-scheduler"), servers)
-    return Observed(**{"components": {**components, "etcd": {"3.6.8-0": ["node1"]}}, "kubelets": servers, "dns": "v1.14.2", **more})
+    return ClusterVersions(**{"components": {**components, "etcd": {"3.6.8-0": ["node1"]}}, "kubelets": servers, "dns": "v1.14.2", **more})
 
 
 def versions(observed, **wish: object) -> list[tuple[str, str]]:
-    return [(one.description, one.version) for one in plan(observed, Wish(**wish), tool=TOOL).upgrades]
+    return [(one.description, one.version) for one in plan(observed, PlanOptions(**wish), tool=TOOL).upgrades]
 
 
 def test_without_a_version_this_programs_own_is_offered():
     assert versions(cluster("v1.36.1")) == [("stable version", "v1.36.3")]
     assert versions(cluster("v1.36.3")) == []
-    assert "not looked up" in plan(cluster("v1.36.1"), Wish(), tool=TOOL).warnings[0]
+    assert "not looked up" in plan(cluster("v1.36.1"), PlanOptions(), tool=TOOL).warnings[0]
 
 
 def test_the_highest_api_server_is_the_cluster():
@@ -47,26 +47,26 @@ def test_the_highest_api_server_is_the_cluster():
 @pytest.mark.parametrize("texts", [(), ("latest",), ("v1.36.1", "")])
 def test_a_cluster_without_a_version_that_can_be_read_is_an_error(texts):
     with pytest.raises(APIError, match="cannot be told"):
-        plan(cluster(*texts), Wish(), tool=TOOL)
+        plan(cluster(*texts), PlanOptions(), tool=TOOL)
 
 
 def test_pre_releases_need_a_version():
     with pytest.raises(UsageError, match="not looked up"):
-        plan(cluster("v1.36.1"), Wish(experimental=True), tool=TOOL)
+        plan(cluster("v1.36.1"), PlanOptions(experimental=True), tool=TOOL)
     offered = versions(cluster("v1.36.1"), version="v1.37.0-rc.1", experimental=True, candidates=True)
     assert [text for text, _ in offered] == ["version in the v1.36 series", "release candidate version", "experimental version"]
 
 
 def test_what_is_no_version_is_refused():
     with pytest.raises(UsageError, match="is not a version"):
-        plan(cluster("v1.36.1"), Wish(version="stable"), tool=TOOL)
+        plan(cluster("v1.36.1"), PlanOptions(version="stable"), tool=TOOL)
 
 
 def test_kubelets_that_are_there_already_are_not_shown():
     kubelets = {"v1.36.3": ["node1"]}
-    [found] = plan(cluster("v1.36.1", kubelets=kubelets), Wish(), tool=TOOL).upgrades
+    [found] = plan(cluster("v1.36.1", kubelets=kubelets), PlanOptions(), tool=TOOL).upgrades
     assert found.rows(kubelets=True) == []
-    [found] = plan(cluster("v1.36.1", kubelets={**kubelets, "v1.35.0": ["a", "b"]}), Wish(), tool=TOOL).upgrades
+    [found] = plan(cluster("v1.36.1", kubelets={**kubelets, "v1.35.0": ["a", "b"]}), PlanOptions(), tool=TOOL).upgrades
     assert [(row.node, row.current, row.new) for row in found.rows(kubelets=True)] == [
         ("a", "v1.35.0", "v1.36.3"),
         ("b", "v1.35.0", "v1.36.3"),
@@ -76,7 +76,7 @@ def test_kubelets_that_are_there_already_are_not_shown():
 
 def test_etcd_is_left_out_if_it_is_external_or_stays():
     def names(observed, **wish: object) -> list[str]:
-        [found] = plan(observed, Wish(**wish), tool=TOOL).upgrades
+        [found] = plan(observed, PlanOptions(**wish), tool=TOOL).upgrades
         return [row.name for row in found.components if row.name == "etcd"]
 
     assert names(cluster("v1.36.1")) == ["etcd"]
@@ -85,9 +85,9 @@ def test_etcd_is_left_out_if_it_is_external_or_stays():
 
 
 def test_a_newer_program_is_asked_for_in_the_text():
-    text = upgrade.text(plan(cluster("v1.36.1"), Wish(version="v1.36.9"), tool=TOOL))
+    text = upgrade.text(plan(cluster("v1.36.1"), PlanOptions(version="v1.36.9"), tool=TOOL))
     assert "Note: this needs version v1.36.9 of this program" in text
-    assert "Note:" not in upgrade.text(plan(cluster("v1.36.1"), Wish(version="v1.36.2"), tool=TOOL))
+    assert "Note:" not in upgrade.text(plan(cluster("v1.36.1"), PlanOptions(version="v1.36.2"), tool=TOOL))
 
 
 VERSIONS = st.builds(
@@ -97,7 +97,7 @@ VERSIONS = st.builds(
 
 @given(VERSIONS, VERSIONS, st.booleans(), st.booleans(), st.booleans())
 def test_only_newer_versions_are_offered(here, asked, experimental, candidates, etcd):
-    wish = Wish(version=str(asked), experimental=experimental, candidates=candidates, etcd=etcd)
+    wish = PlanOptions(version=str(asked), experimental=experimental, candidates=candidates, etcd=etcd)
     found = plan(cluster(str(here)), wish, tool=TOOL)
     assert bool(found.upgrades) == (here < asked)
     assert {one.version for one in found.upgrades} <= {str(asked)}
@@ -149,15 +149,15 @@ def machine(files):
 def test_the_first_manifest_that_is_missing_is_named():
     files = {PurePosixPath("/etc/kubernetes/manifests/kube-apiserver.yaml"): b"x"}
     with pytest.raises(HostError, match="kube-controller-manager"):
-        differing.manifests(machine(files))
+        diff.manifests(machine(files))
 
 
 @pytest.mark.parametrize(
-    "manifest", ["", "[]", "metadata: x", "metadata: {annotations: {}}", f'metadata: {{annotations: {{{differing.ENDPOINT}: "x"}}}}']
+    "manifest", ["", "[]", "metadata: x", "metadata: {annotations: {}}", f'metadata: {{annotations: {{{diff.ENDPOINT}: "x"}}}}']
 )
 def test_a_manifest_without_its_endpoint_is_an_error(manifest):
     with pytest.raises(DocumentError, match="does not tell the local API endpoint"):
-        differing.configuration(Document(value={}), {"kube-apiserver": manifest}, version="v1.36.3", host=machine({}))
+        diff.configuration(Document(value={}), {"kube-apiserver": manifest}, version="v1.36.3", host=machine({}))
 
 
 def test_a_diff_shows_what_patches_make_of_a_manifest(tmp_path):
@@ -169,7 +169,7 @@ def test_a_diff_shows_what_patches_make_of_a_manifest(tmp_path):
     host = box.machine(box.layout)
     plain, patched = (
         "".join(
-            differing.differences(
+            diff.differences(
                 replace(found, init=replace(found.init, patches_directory=place)), {"kube-scheduler": ""}, host=host, context=0
             )
         )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
-from kubewright.lifecycle.upgrade.policy import Present, Verdict, judge, judge_target
+from kubewright.lifecycle.upgrade.versions import Present, Verdict, judge, judge_target
 
 
 def verdict(target, cluster="v1.36.0", **more: Any):

@@ -16,9 +16,9 @@ from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
-from kubewright.lifecycle.reasons import giving_up, looking, telling, words
-from kubewright.lifecycle.reasons.seen import Component
-from kubewright.lifecycle.reasons.watching import Watching
+from kubewright.lifecycle.diagnosis import failures, observation
+from kubewright.lifecycle.diagnosis.observation import Component
+from kubewright.lifecycle.diagnosis.watch import ComponentWatch
 
 RUNS = ServiceState(running=True)
 FAILS = ServiceState(running=False, failed=True, again=True)
@@ -94,7 +94,7 @@ class Machine:
 
 
 def reason(machine, *, names=NAMES, own="connection refused", words=True):
-    return telling.reason(looking.look(machine, names, words=words), own, now=100.0)
+    return failures.reason(observation.observe(machine, names, words=words), own, now=100.0)
 
 
 def with_both(**more: object):
@@ -165,8 +165,8 @@ def test_a_diagnosis_has_everything():
     machine = Machine(lines=[REFUSED, BAD_FLAG])
     machine.runtime.lives = [life(attempt=1)]
     machine.runtime.said = {"etcd": ["first", "second"]}
-    seen = looking.look(machine, NAMES, words=True)
-    assert telling.story(seen, {"etcd": looking.last_words(machine, "etcd")}).splitlines() == [
+    seen = observation.observe(machine, NAMES, words=True)
+    assert failures.report(seen, {"etcd": observation.last_errors(machine, "etcd")}).splitlines() == [
         "the kubelet runs",
         "the last lines of the kubelet:",
         f"  {BAD_FLAG}",
@@ -190,15 +190,15 @@ def test_a_wait_for_the_kubelet_itself_has_its_words():
 
 @given(st.lists(st.text()))
 def test_any_log_has_something_or_nothing_to_tell(lines):
-    assert len(words.telling(lines)) <= words.LONGEST
-    assert set(words.complaints(lines)) <= set(lines)
+    assert len(observation.last_reason(lines)) <= observation.LONGEST
+    assert set(observation.errors(lines)) <= set(lines)
 
 
 def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refused"):
     """Wait with looks in between; `steps` are what happens to the machine, by second. Returns the reasons that were told."""
     clock, reporter = FakeClock(), RecordingReporter()
     began = clock.now().timestamp()
-    watching = Watching(names, host=machine, clock=clock, background=lambda work: work())
+    watching = ComponentWatch(names, host=machine, clock=clock, background=lambda work: work())
     left = sorted(steps, key=lambda step: step[0])
 
     def condition():
@@ -374,12 +374,12 @@ def test_why_a_container_is_not_there_is_told_though_its_text_looks_like_a_conse
 
 def test_static_pods_that_do_not_run_are_found():
     machine = Machine()
-    assert looking.not_running(machine) == []
+    assert observation.not_running(machine) == []
     machine.runtime.begun = ["kube-apiserver"]
     machine.runtime.lives = [life(attempt=3), ended("kube-scheduler", attempt=1)]
-    assert looking.not_running(machine) == ["kube-apiserver", "kube-scheduler"]
+    assert observation.not_running(machine) == ["kube-apiserver", "kube-scheduler"]
     machine.runtime.error = RuntimeUnavailable("no container runtime answers")
-    assert looking.not_running(machine) == []
+    assert observation.not_running(machine) == []
 
 
 def test_a_component_that_had_ended_often_and_runs_again_is_waited_for():
@@ -394,10 +394,10 @@ def test_a_component_that_had_ended_often_and_runs_again_is_waited_for():
 
 
 def test_every_remedy_is_found_by_its_text():
-    for text, remedy in giving_up.COMPONENT_REMEDIES:
-        assert giving_up.remedy_of_component([f"x {text.upper()} y"]) == remedy
-    assert giving_up.remedy_of_component([]) == giving_up.COMPONENT_OTHERWISE
-    assert len({text for text, _ in giving_up.KUBELET_REMEDIES}) == len(giving_up.KUBELET_REMEDIES) == 11
+    for text, remedy in failures.COMPONENT_REMEDIES:
+        assert failures.remedy_of_component([f"x {text.upper()} y"]) == remedy
+    assert failures.remedy_of_component([]) == failures.COMPONENT_OTHERWISE
+    assert len({text for text, _ in failures.KUBELET_REMEDIES}) == len(failures.KUBELET_REMEDIES) == 11
 
 
 def test_ends_before_a_moment_are_counted_from_the_lives_that_are_left():

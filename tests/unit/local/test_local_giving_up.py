@@ -15,7 +15,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.lifecycle.settling import SettlingKube
+from kubewright.kube.retrying import RetryingKube
 from kubewright.local.context import UpRun, WatchfulWaiter, require_alive
 from kubewright.local.daemon_client import ControlClient, Reply
 from kubewright.local.record import ClusterRecord, MachineRecord
@@ -72,7 +72,7 @@ def test_whoever_waits_for_a_component_hears_of_its_second_death_in_a_second(run
 def test_whoever_asks_an_api_server_hears_of_a_second_death_in_a_second(runs: float) -> None:
     dying = Dying(FakeClock(), runs)
     server = cast("KubeAPI", SimpleNamespace(send=fails))
-    api = SettlingKube(server, clock=dying.clock, within=UpOptions().within, look=dying.look)
+    api = RetryingKube(server, clock=dying.clock, within=UpOptions().within, look=dying.look)
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
         api.send(Call(verb="list", resource=CONFIG_MAP))
     assert dying.second_death <= dying.clock.monotonic() <= dying.second_death + LOOKS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubewright.base import yaml
 from kubewright.base.records import replace
 from kubewright.cli.tokens import text_list
-from kubewright.lifecycle import tokens
+from kubewright.lifecycle import bootstrap_tokens
 from kubewright.tokens import BootstrapTokenString
 from kubewright.tokens.secrets import StoredToken
 
@@ -28,13 +28,13 @@ TOKEN = StoredToken(
 
 def test_one_token_is_printed_as_kubeadm_prints_it():
     assert text_list([TOKEN], now=NOW) == (REFERENCE / "token-list.txt").read_text()
-    assert json.dumps(tokens.as_map(TOKEN), indent=4) == (REFERENCE / "token-list.json").read_text().rstrip("\n")
-    assert yaml.dump(tokens.as_map(TOKEN)) == (REFERENCE / "token-list.yaml").read_text()
+    assert json.dumps(bootstrap_tokens.as_map(TOKEN), indent=4) == (REFERENCE / "token-list.json").read_text().rstrip("\n")
+    assert yaml.dump(bootstrap_tokens.as_map(TOKEN)) == (REFERENCE / "token-list.yaml").read_text()
 
 
 def test_empty_fields_are_left_out_of_objects_and_named_in_text():
     bare = StoredToken(token=TOKEN.token)
-    assert list(tokens.as_map(bare)) == ["kind", "apiVersion", "token"]
+    assert list(bootstrap_tokens.as_map(bare)) == ["kind", "apiVersion", "token"]
     cells = text_list([bare], now=NOW).splitlines()[1].split()
     assert cells == ["abcdef.0123456789abcdef", "<forever>", "<never>", "<none>", "<none>", "<none>"]
 
@@ -49,6 +49,6 @@ def test_every_token_but_the_first_is_laid_out_alone():
 
 @given(st.builds(StoredToken, token=st.just(TOKEN.token), description=st.text(), usages=st.tuples(st.text()), expiration=st.just("")))
 def test_any_token_becomes_an_object_that_yaml_and_json_give_back(token):
-    shown = tokens.as_map(token)
+    shown = bootstrap_tokens.as_map(token)
     assert json.loads(json.dumps(shown)) == shown
     assert shown["token"] == "abcdef.0123456789abcdef"

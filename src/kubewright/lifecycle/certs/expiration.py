@@ -15,8 +15,8 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, CheckFailed
 from kubewright.base.records import dataclass
-from kubewright.lifecycle.certs import rows
-from kubewright.lifecycle.certs.places import Places
+from kubewright.lifecycle.certs import renewal as rows
+from kubewright.lifecycle.certs.renewal import CertificateLocations
 from kubewright.pki import certificates, kubeconfigs, renewal, table
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.store import load_authority
@@ -84,7 +84,7 @@ def _when(residual: timedelta) -> str:
     return f"expired {certificates.span(-residual)} ago" if residual < timedelta(0) else f"ends in {certificates.span(residual)}"
 
 
-def observe(places: Places, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
+def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
     """Look at every certificate of this machine.
 
     Raises CertificateError for a file that cannot be read, and where there is nothing at all.
@@ -102,7 +102,7 @@ def observe(places: Places, cluster: ClusterConfiguration, *, now: datetime) -> 
     return _worker(places, roots, now)
 
 
-def _leaf(places: Places, row: rows.Renewable, *, external: bool) -> Expiry:
+def _leaf(places: CertificateLocations, row: rows.Renewable, *, external: bool) -> Expiry:
     text = places.read(row)
     if text is None:
         return Expiry(name=row.name)
@@ -110,7 +110,7 @@ def _leaf(places: Places, row: rows.Renewable, *, external: bool) -> Expiry:
     return Expiry(name=row.name, expires=found.not_after, authority=row.authority.name, external=external)
 
 
-def _worker(places: Places, roots: Iterable[Expiry], now: datetime) -> Expiration:
+def _worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime) -> Expiration:
     """Show a machine without certificates of a control plane: what is there, and nothing as missing."""
     there = [row for row in roots if row.expires is not None]
     kubelet = _kubelet(places)
@@ -124,7 +124,7 @@ def _worker(places: Places, roots: Iterable[Expiry], now: datetime) -> Expiratio
     return Expiration(certificates=own, authorities=there, now=now)
 
 
-def _kubelet(places: Places) -> Certificate | None:
+def _kubelet(places: CertificateLocations) -> Certificate | None:
     """Return the kubelet's client certificate: embedded, or in the file that kubelet.conf names. None where there is none."""
     text = places.kubeconfigs.read(KUBELET)
     if text is None:

@@ -1,23 +1,108 @@
-"""Renewing the certificates of a control plane (spec/kubeadm.md 10.1)."""
+"""Renewing the certificates of a control plane: which they are, derived from pki's table, and where their files lie (spec/kubeadm.md 10.1).
+
+Authorities, the service account keys and kubelet.conf are never renewed. With an external etcd its certificates are somebody else's.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
-from kubewright.lifecycle.certs.places import Places
-from kubewright.lifecycle.certs.rows import Renewable
-from kubewright.pki import renewal, store
+from kubewright.host.certificates import HostCertificateStore
+from kubewright.host.seam import Host
+from kubewright.pki import renewal, store, table
 from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import KeyPool
 from kubewright.pki.renewal import Terms
+from kubewright.pki.store import CertificateStore
+
+if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.types import ClusterConfiguration
 
 
-class Result(enum.Enum):
+@dataclass(frozen=True, kw_only=True)
+class Renewable:
+    """One certificate of a control plane. `name` is the word of `certs renew`; `base` is '' for one inside a kubeconfig."""
+
+    name: str
+    long_name: str
+    authority: table.Authority
+    base: str = ""
+    owner: table.Owner = table.Owner.KUBERNETES
+
+    @property
+    def file(self) -> str:
+        """The file with the certificate, below the certificate directory or, for a kubeconfig, the Kubernetes directory."""
+        return f"{self.base}.crt" if self.base else self.name
+
+
+def renewables(cluster: ClusterConfiguration) -> list[Renewable]:
+    """Return the rows that a cluster has, sorted by name."""
+    return [row for row in everything() if _has(cluster, row.owner)]
+
+
+def authorities(cluster: ClusterConfiguration) -> list[table.Authority]:
+    """Return the authorities that a cluster has, sorted by name."""
+    found = (row for row in table.CERTIFICATES if isinstance(row, table.Authority))
+    return sorted((row for row in found if _has(cluster, row.owner)), key=lambda row: row.name)
+
+
+def everything() -> list[Renewable]:
+    """Return every row that there can be, sorted by name."""
+    return sorted((*_pairs(), *_kubeconfigs()), key=lambda row: row.name)
+
+
+def named(name: str) -> Renewable:
+    """Return the row of a name. Raises KeyError."""
+    return {row.name: row for row in everything()}[name]
+
+
+def _pairs() -> Iterator[Renewable]:
+    for row in table.CERTIFICATES:
+        if isinstance(row, table.Leaf):
+            authority = table.authority(row.signer)
+            yield Renewable(name=row.name, long_name=row.long_name, authority=authority, base=row.base, owner=row.owner)
+
+
+def _kubeconfigs() -> Iterator[Renewable]:
+    for row in table.KUBECONFIGS:
+        if row.long_name:
+            yield Renewable(name=row.file, long_name=row.long_name, authority=table.authority("ca"))
+
+
+def _has(cluster: ClusterConfiguration, owner: table.Owner) -> bool:
+    return owner is table.Owner.KUBERNETES or cluster.etcd.external is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateLocations:
+    """One machine's certificate directory and Kubernetes directory, as stores, and the machine for what lies elsewhere."""
+
+    certificates: CertificateStore
+    kubeconfigs: CertificateStore
+    host: Host
+
+    @classmethod
+    def of(cls, host: Host, *, certificates: PurePosixPath, kubeconfigs: PurePosixPath | None = None) -> CertificateLocations:
+        """Return the places of a machine. Without `kubeconfigs` they are in the layout's Kubernetes directory."""
+        return cls(
+            certificates=HostCertificateStore(host, directory=certificates),
+            kubeconfigs=HostCertificateStore(host, directory=kubeconfigs or host.layout.kubernetes),
+            host=host,
+        )
+
+    def read(self, row: Renewable) -> bytes | None:
+        """Return the file of a row; None where it is missing."""
+        return (self.certificates if row.base else self.kubeconfigs).read(row.file)
+
+
+class RenewalResult(enum.Enum):
     """What became of one row."""
 
     RENEWED = "renewed"
@@ -26,20 +111,20 @@ class Result(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Renewal:
     """One row and what became of it."""
 
     row: Renewable
-    result: Result
+    result: RenewalResult
 
     @property
     def text(self) -> str:
         """The line that kubeadm prints; scripts look for its long name."""
         long_name = self.row.long_name
         return {
-            Result.RENEWED: f"{long_name} renewed",
-            Result.MISSING: f"MISSING! {long_name}",
-            Result.EXTERNAL: f"Detected external {self.row.authority.base}, {long_name} can't be renewed",
+            RenewalResult.RENEWED: f"{long_name} renewed",
+            RenewalResult.MISSING: f"MISSING! {long_name}",
+            RenewalResult.EXTERNAL: f"Detected external {self.row.authority.base}, {long_name} can't be renewed",
         }[self.result]
 
     def as_map(self) -> dict[str, object]:
@@ -48,8 +133,8 @@ class Outcome:
 
 
 def renew(
-    places: Places, rows: Sequence[Renewable], *, terms: Terms, clock: Clock, random: Random, started: datetime | None = None
-) -> Iterator[Outcome]:
+    places: CertificateLocations, rows: Sequence[Renewable], *, terms: Terms, clock: Clock, random: Random, started: datetime | None = None
+) -> Iterator[Renewal]:
     """Renew the rows in their order, whatever time is left; keys are made ahead in threads. Nothing happens until the result is walked.
 
     Raises CertificateError at the first file that cannot be read, or whose authority is missing; rows before it are renewed by then.
@@ -60,21 +145,21 @@ def renew(
             if places.read(row) is not None and not _external(places, row):
                 keys.reserve(terms.algorithm)
         for row in rows:
-            yield Outcome(row=row, result=_renew(places, row, terms, sources))
+            yield Renewal(row=row, result=_renew(places, row, terms, sources))
 
 
-def _external(places: Places, row: Renewable) -> bool:
+def _external(places: CertificateLocations, row: Renewable) -> bool:
     return store.require_authority(places.certificates, row.authority.base, wanted=row.name).key is None
 
 
-def _renew(places: Places, row: Renewable, terms: Terms, sources: Sources) -> Result:
+def _renew(places: CertificateLocations, row: Renewable, terms: Terms, sources: Sources) -> RenewalResult:
     if places.read(row) is None:
-        return Result.MISSING
+        return RenewalResult.MISSING
     authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)
     if authority.key is None:
-        return Result.EXTERNAL
+        return RenewalResult.EXTERNAL
     if row.base:
         renewal.renew_pair(places.certificates, row.base, authority, terms=terms, sources=sources)
     else:
         renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, sources=sources)
-    return Result.RENEWED
+    return RenewalResult.RENEWED

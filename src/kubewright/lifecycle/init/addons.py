@@ -1,19 +1,26 @@
-"""The phases `addon/*`."""
+"""The phases `addon/*`, and the objects of add-ons as a manifest (`--print-manifest`; spec/kubeadm.md 7.5, 7.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.machine import Addresses, Detected
+from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed, NotFound
+from kubewright.base.records import replace
 from kubewright.kube import core
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, named
+from kubewright.lifecycle import patch_directory
 from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.operation import Prepared
+from kubewright.manifests import configmaps, objects, patches
 from kubewright.manifests import coredns as dns
-from kubewright.manifests import objects, patches
+from kubewright.manifests import kube_proxy as proxy
 
 Body = dict[str, Any]
 
@@ -80,3 +87,45 @@ def _has_corefile(ctx: InitContext, body: dict[str, Any]) -> bool:
     except NotFound:
         return False
     return bool((found.get("data") or {}).get(COREFILE))
+
+
+Render = Callable[[Configuration, Detected], list[Body]]
+
+
+def _coredns_objects(configuration: Configuration, _: Detected) -> list[Body]:
+    return dns.objects(configuration.cluster)
+
+
+def _kube_proxy_objects(configuration: Configuration, detected: Detected) -> list[Body]:
+    """Without proxy variables: the manifest may be for any machine."""
+    endpoint = configuration.init.local_api_endpoint
+    addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+    return proxy.objects(configuration, addresses, replace(detected, proxy_environment={}))
+
+
+_ADD_ONS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
+    "addon/coredns": (_coredns_objects, ("Deployment", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "ServiceAccount")),
+    "addon/kube-proxy": (_kube_proxy_objects, ("ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet")),
+}
+"""What an add-on consists of, and the order of kinds in which kubeadm prints it."""
+
+
+def manifest(prepared: Prepared[Configuration], phase: str) -> str:
+    """Return the objects of an add-on's phase as YAML documents, each after a separator; those of a disabled one too, as kubeadm does."""
+    render, order = _ADD_ONS[phase]
+    host = prepared.host
+    found = patch_directory.read(host, prepared.configuration, say=_silent, user=host.facts.user)
+    wanted = with_patches(render(prepared.configuration, host.facts.detected), found.apply)
+    bodies = sorted(map(_printed, wanted), key=lambda body: order.index(body["kind"]))
+    return "".join(f"---\n{yaml.dump(body)}" for body in bodies)
+
+
+def _silent(_: str) -> None:
+    """What is said about patches would stand among the documents; with kubeadm it does, so that its output is no YAML."""
+
+
+def _printed(body: Body) -> Body:
+    """Leave out the status, and the mark of a generated configuration: who installs it by hand may change it."""
+    notes = {key: value for key, value in body["metadata"].get("annotations", {}).items() if key != configmaps.HASH}
+    metadata = {key: value for key, value in body["metadata"].items() if key != "annotations"} | ({"annotations": notes} if notes else {})
+    return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""The phases that store configuration in the cluster and mark the Node."""
+"""The phases that write to the cluster: its configuration, uploaded certificates, the Node's marks, bootstrap tokens and cluster-info; and the join command."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from kubewright import tokens
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.durations import HOUR, Duration
+from kubewright.base.errors import NotFound
 from kubewright.base.events import Waited
+from kubewright.base.records import replace
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
-from kubewright.kube.resources import named
+from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps import node_marking
-from kubewright.lifecycle.steps.shared_files import shared_files
-from kubewright.manifests import objects
-from kubewright.pki import sealing
-from kubewright.tokens import secrets
+from kubewright.lifecycle.steps import kubelet
+from kubewright.lifecycle.steps.certificates import shared_files
+from kubewright.manifests import objects, rbac
+from kubewright.pki import pins, sealing, specs, store, table
+from kubewright.tokens import cluster_info, secrets
 
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
@@ -74,4 +76,111 @@ def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
 
 def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
-    yield from node_marking.mark(ctx, look=ctx.probe, write=ctx.api)
+    yield from kubelet.mark(ctx, look=ctx.probe, write=ctx.api)
+
+
+WITHHELD = "<value withheld>"
+_KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
+
+
+def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
+    """Make the configured tokens, the rights of those who join with one, and the public cluster-info.
+
+    cluster-info is signed here as well: kube-controller-manager would do it a second later, and a machine that joins right after init
+    would find no signature until then.
+    """
+    wanted = ctx.bootstrap_tokens
+    shown = [token.token if ctx.show_token else WITHHELD for token in wanted]
+    if wanted:
+        ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
+    yield from token_secrets(ctx, wanted)
+    ctx.say("bootstrap-token", "Configuring the rights of machines that join")
+    yield from apply(ctx, objects.joining())
+    ctx.say("bootstrap-token", "Creating the ConfigMap cluster-info in the namespace kube-public")
+    yield publish(ctx, wanted)
+    yield from apply(ctx, rbac.grants(rbac.Purpose.CLUSTER_INFO))
+
+
+def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:
+    """Make the Secrets of tokens. A token without expiry is durable, the others are not."""
+    for token in tokens:
+        lifetime = Lifetime.EPHEMERAL if token.ttl or token.expires else Lifetime.DURABLE
+        yield ensure_object(ctx.api, DesiredObject(secrets.secret_object(token, clock=ctx.clock), lifetime=lifetime))
+
+
+def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
+    """Publish where the cluster is and what its CA is, signed with tokens. Signatures alone are as short-lived as their tokens."""
+    server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
+    authority = store.require_authority(ctx.certificates, "ca", wanted=cluster_info.NAME)
+    body = cluster_info.config_map(server=server, ca_pem=authority.pem)
+    signing = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
+    signed = cluster_info.signed(body, signing, now=ctx.clock.now()) or body
+    lifetime = Lifetime.EPHEMERAL if _published(ctx) == _data(body).get(cluster_info.KUBECONFIG) else Lifetime.DURABLE
+    return ensure_object(ctx.api, DesiredObject(signed, write=Write.MUTATE_DATA_KEYS, lifetime=lifetime))
+
+
+def _published(ctx: InitContext) -> object:
+    try:
+        found = ctx.api.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+    except NotFound:
+        return None
+    return _data(found).get(cluster_info.KUBECONFIG)
+
+
+def _data(body: Mapping[str, object]) -> Mapping[str, object]:
+    data = body.get("data")
+    return data if isinstance(data, Mapping) else {}
+
+
+def show_join_command(ctx: InitContext) -> Iterable[Change]:
+    """Say how other machines join: the shape of these commands is what scripts cut out (spec/kubeadm.md 12.4)."""
+    server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
+    authority = store.require_authority(ctx.certificates, "ca", wanted="the join command")
+    hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(authority.pem))
+    admin = ctx.layout.kubeconfig("admin")
+    lines = [
+        "Your Kubernetes control plane is up.",
+        "",
+        "To use it as an ordinary user:",
+        "",
+        "  mkdir -p $HOME/.kube",
+        f"  sudo cp -i {admin} $HOME/.kube/config",
+        "  sudo chown $(id -u):$(id -g) $HOME/.kube/config",
+        "",
+        "As root you can instead run:",
+        "",
+        f"  export KUBECONFIG={admin}",
+        "",
+        "Then install a pod network for the cluster.",
+        "",
+        "Machines join with these commands; the words behind `join` are the same for kubeadm and kubewright. kubewright also takes `--token -` and",
+        "`--certificate-key -`, which read standard input, so that no other user of the machine can see them.",
+    ]
+    for token in ctx.bootstrap_tokens:
+        shown = token.token if ctx.show_token else WITHHELD
+        command = f"kubewright join {server} --token {shown} \\\n\t{hashes}"
+        if ctx.cluster.control_plane_endpoint:
+            lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
+            lines += ["", _KEY_WARNING] if ctx.upload_certs else []
+        lines += ["", "Worker machines join with, as root:", "", command]
+    ctx.tell("\n".join(lines))
+    return ()
+
+
+def _before_control_planes(ctx: InitContext) -> list[str]:
+    if ctx.upload_certs:
+        return ["Further control planes join with, as root:"]
+    return ["Further control planes join with, as root, after the certificate authorities and the service account keys were copied there:"]
+
+
+def _certificate_key(ctx: InitContext) -> str:
+    if not ctx.upload_certs:
+        return ""
+    return f"--certificate-key {ctx.certificate_key if ctx.show_certificate_key else WITHHELD}"
+
+
+def short_lived(token: str, *, seconds: int) -> BootstrapToken:
+    """Return a token for joins that are about to happen."""
+    from kubewright.base.durations import Duration
+
+    return replace(BootstrapToken(), token=token, ttl=Duration.of_seconds(seconds))

@@ -30,12 +30,12 @@ class InitContext(MachineContext):
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
         """Make a client from the kubeconfig of a name (`admin`, `super-admin`), or from the one that was given."""
-        from kubewright.lifecycle.init import observing
+        from kubewright.lifecycle.init import existing_cluster
         from kubewright.lifecycle.steps import stand_ins
 
         return self.bound.connections.own(
             lambda: self._access(name),
-            observe=lambda: observing.cluster(self.bound, self.addresses, kubeconfig=self.request.kubeconfig),
+            observe=lambda: existing_cluster.cluster(self.bound, self.addresses, kubeconfig=self.request.kubeconfig),
             stand_ins=stand_ins.objects(self.configuration),
             timeout=timeout,
         )
@@ -57,11 +57,11 @@ class InitContext(MachineContext):
     @functools.cached_property
     def api(self) -> KubeAPI:
         """The client that init writes with: it tries again while the control plane settles, and gives up where that does not stay up."""
-        from kubewright.lifecycle.settling import SettlingKube  # phases that only write files have no API
+        from kubewright.kube.retrying import RetryingKube  # phases that only write files have no API
 
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
         hopeful = self.reasons(("etcd", "kube-apiserver")).beside(lambda: "it settles")
-        return SettlingKube(self.probe, clock=self.clock, within=within, look=hopeful)
+        return RetryingKube(self.probe, clock=self.clock, within=within, look=hopeful)
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:
@@ -73,9 +73,9 @@ class InitContext(MachineContext):
     @functools.cached_property
     def bootstrap_tokens(self) -> tuple[BootstrapToken, ...]:
         """The configured tokens; for one that is made up, one of an earlier run where it still lives long enough."""
-        from kubewright.lifecycle import tokens
+        from kubewright.lifecycle import bootstrap_tokens
 
-        return tokens.reused(self.configuration.init.bootstrap_tokens, self.api, now=self.clock.now())
+        return bootstrap_tokens.reused(self.configuration.init.bootstrap_tokens, self.api, now=self.clock.now())
 
     @functools.cached_property
     def certificate_key(self) -> str:

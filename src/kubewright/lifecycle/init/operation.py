@@ -1,4 +1,4 @@
-"""`init` as a row: how its configuration is made, what its phases work with, and in which order a control plane is started."""
+"""`init` as a row: how its configuration is made, what its phases work with, what has to be there, and in which order a control plane is started."""
 
 from __future__ import annotations
 
@@ -9,23 +9,70 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Addresses, Detected, Layout
+from kubewright.base.errors import UsageError
 from kubewright.base.events import Line
 from kubewright.base.records import replace
 from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.init import external
+from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.phases import PHASES
 from kubewright.lifecycle.init.request import InitRequest, configure
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
-from kubewright.lifecycle.starting.ahead import AHEAD
-from kubewright.lifecycle.starting.turns import Turn
-from kubewright.lifecycle.steps import stand_ins
-from kubewright.pki import table
+from kubewright.pki import store, table
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.machine_record import MachineRecord
+
+
+_SIGNED: Final = {"ca": ("apiserver", "apiserver-kubelet-client"), "front-proxy-ca": ("front-proxy-client",)}
+"""The certificates that kubeadm asks for, by the file name of their authority."""
+
+
+def _require_signed(ctx: InitContext) -> None:
+    """Require what a run cannot make: certificates and, for the cluster's own authority, all kubeconfigs. Nothing is written.
+
+    Raises CertificateError, naming the first file that is missing or does not fit, and UsageError where certificates are to be uploaded.
+    """
+    elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
+    if elsewhere and ctx.upload_certs:
+        raise UsageError(
+            f"certificates cannot be uploaded: {elsewhere[0]}.key is not on this machine",
+            remedy="leave out --upload-certs, and copy the certificates to further control planes yourself",
+        )
+    for base in elsewhere:
+        for row in table.CERTIFICATES:
+            if row.name in _SIGNED[base]:
+                _require_certificate(ctx, row)
+    if "ca" in elsewhere:
+        for kubeconfig in table.KUBECONFIGS:
+            _require_kubeconfig(ctx, kubeconfig)
+
+
+def _require_certificate(ctx: InitContext, row: table.Row) -> None:
+    """Keep the certificate, as its phase does: making one ends with the error that its authority's key is not here."""
+    from kubewright.pki import ensure, specs  # few machines have such authorities
+
+    ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), clock=ctx.clock, random=ctx.random)
+
+
+def _require_kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> None:
+    from kubewright.pki import kubeconfigs, specs
+
+    spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
+    kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, spec, clock=ctx.clock, random=ctx.random)
+
+
+START_ORDER: Final = (
+    *("certs", "certs/ca", "kubeconfig", "kubeconfig/kubelet", "control-plane", "kubelet-start"),
+    *("certs/etcd-ca", "certs/etcd-server", "certs/etcd-peer", "certs/etcd-healthcheck-client", "etcd/local"),
+    *("certs/apiserver-etcd-client", "certs/apiserver", "certs/apiserver-kubelet-client", "certs/front-proxy-ca"),
+    *("certs/front-proxy-client", "certs/sa", "control-plane/apiserver", "kubeconfig/super-admin"),
+)
+"""The phases in the order in which they are needed: a kubelet takes a second to start its first pod, and needs nothing but its own files;
+then etcd's keys, then the API server's, while the kubelet and etcd start."""
+
 
 _STARTING: Final = frozenset({"etcd/local", "kubeconfig/super-admin", "kubelet-start", "wait-control-plane", "control-plane-check"})
 _AUTHORITIES: Final = tuple(row.base for row in table.CERTIFICATES if isinstance(row, table.Authority))
@@ -77,10 +124,10 @@ def _about_arguments(request: InitRequest, configuration: Configuration, host: H
     given = list(of_control_plane(configuration))
     if not given:
         return []
-    from kubewright.lifecycle.init import arguments  # most configurations have no arguments
+    from kubewright.lifecycle.init import request as arguments
 
     chosen = PHASES.select(only=request.only, skip=configuration.init.skip_phases)
-    return arguments.warnings(given, configuration=configuration, host=host, phases=frozenset(node.name for node in chosen))
+    return arguments.argument_warnings(given, configuration=configuration, host=host, phases=frozenset(node.name for node in chosen))
 
 
 def _record(configuration: Configuration) -> MachineRecord:
@@ -103,15 +150,15 @@ def context(request: InitRequest, configuration: Configuration, bound: Bound) ->
 
 def _opening(ctx: InitContext) -> None:
     """Require what a run cannot make, and say what is made."""
-    external.check(ctx)
+    _require_signed(ctx)
     if ctx.bound.whole:
         ctx.reporter.emit(Line(topic="init", text=f"Using Kubernetes version: {ctx.cluster.kubernetes_version}"))
 
 
-def _turns(ctx: InitContext) -> Mapping[str, Turn]:
-    from kubewright.lifecycle.starting import order  # single phases that only write files do without
+def _turns(ctx: InitContext) -> Mapping[str, StartCondition]:
+    from kubewright.lifecycle.init import startup
 
-    return order.first_control_plane(ctx.cluster, ctx.host, connect=lambda: ctx.connect("super-admin", timeout=_PATIENCE))
+    return startup.start_conditions(ctx.cluster, ctx.host, connect=lambda: ctx.connect("super-admin", timeout=_PATIENCE))
 
 
 def _reused(host: Host) -> list[PurePosixPath]:
@@ -124,12 +171,12 @@ def _reused(host: Host) -> list[PurePosixPath]:
 
 
 def _require_administrators(host: Host, machine: Machine) -> None:
-    """Require that the kubeconfig which a run writes with can be used, where there is one. Raises as `administrators.load` does."""
-    from kubewright.lifecycle import administrators  # for a machine that is taken over
+    """Require that the kubeconfig which a run writes with can be used, where there is one. Raises as `administrators.load_administrator` does."""
+    from kubewright.lifecycle import adoption
 
     writes = host.layout.kubeconfig("super-admin")
     if host.state(writes) is not None:
-        administrators.load(host, writes, now=machine.clock.now())
+        adoption.load_administrator(host, writes, now=machine.clock.now())
 
 
 INIT: Final = Operation(
@@ -139,12 +186,12 @@ INIT: Final = Operation(
     context=context,
     policy=Policy(before_adopting=_require_administrators),
     preflight={
-        Mode.APPLY: "kubewright.lifecycle.init.checks:checked",
-        Mode.PLAN: "kubewright.lifecycle.init.checks:named",
-        Mode.NARRATE: "kubewright.lifecycle.init.checks:named",
+        Mode.APPLY: "kubewright.lifecycle.init.preflight:checked",
+        Mode.PLAN: "kubewright.lifecycle.init.preflight:named",
+        Mode.NARRATE: "kubewright.lifecycle.init.preflight:named",
     },
-    start=Start(phases=_STARTING, turns=_turns, ahead=AHEAD),
+    start=Start(phases=_STARTING, turns=_turns, ahead=START_ORDER),
     dry_run=DryRun(variable="KUBEADM_INIT_DRYRUN_DIR", prefix="kubeadm-init-dryrun", copies=_reused),
     opening=_opening,
-    kubelet_makes=stand_ins.kubelet_files,
+    kubelet_makes="kubewright.lifecycle.steps.stand_ins:kubelet_files",
 )

@@ -146,7 +146,7 @@ KUBELET_START: Final[InitPhase] = Phase(
     run=f"{_STEPS}.kubelet:start",
     flags="config cri-socket dry-run image-repository node-name patches",
 )
-WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane", run=f"{_HERE}.waiting:control_plane")
+WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane", run=f"{_HERE}.startup:control_plane")
 UPLOAD_CONFIG: Final[InitPhase] = Phase(
     "upload-config",
     "Store the configuration in the cluster",
@@ -173,7 +173,7 @@ BOOTSTRAP_TOKEN: Final[InitPhase] = Phase(
     "bootstrap-token",
     "Make bootstrap tokens and the rights that go with them",
     aliases=("bootstraptoken",),
-    run=f"{_HERE}.joining:bootstrap_tokens",
+    run=f"{_HERE}.cluster:bootstrap_tokens",
     flags="config dry-run kubeconfig skip-token-print",
 )
 KUBELET_FINALIZE: Final[InitPhase] = Phase(
@@ -211,12 +211,12 @@ ADDON: Final[InitPhase] = Phase(
     ),
 )
 CHECK: Final[InitPhase] = Phase(
-    "control-plane-check", "Wait until every component is healthy", run=f"{_HERE}.waiting:components", hidden=True
+    "control-plane-check", "Wait until every component is healthy", run=f"{_HERE}.startup:components", hidden=True
 )
 SHOW_JOIN: Final[InitPhase] = Phase(
     "show-join-command",
     "Show how machines join",
-    run=f"{_HERE}.joining:show_join_command",
+    run=f"{_HERE}.cluster:show_join_command",
     depends=("bootstrap-token", "upload-certs"),
 )
 

@@ -1,19 +1,24 @@
-"""What a command line asks of `init`, and the configuration that comes of it."""
+"""What a command line asks of `init`, the configuration that comes of it, and warnings about the arguments that it gives to components."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm import features
+from kubewright.apis.kubeadm.arguments import Given
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
+from kubewright.host.seam import Host
+from kubewright.manifests import extra_arguments as rules
+from kubewright.manifests.extra_arguments import Surroundings
 
 _NO_FLAGS: Final = InitOverrides()
 _KUBEADM_LAYOUT: Final = Layout()
@@ -110,3 +115,27 @@ def _with_add_ons(configuration: Configuration) -> Configuration:
 
 def _covered(phase: str, names: Iterable[str]) -> bool:
     return any(phase == name or phase.startswith(f"{name}/") for name in names)
+
+
+_PHASES: Final = {
+    "kube-apiserver": "control-plane/apiserver",
+    "kube-controller-manager": "control-plane/controller-manager",
+    "kube-scheduler": "control-plane/scheduler",
+    "etcd": "etcd/local",
+    "kubelet": "kubelet-start",
+}
+"""The phase that hands on the arguments of a component."""
+
+
+def argument_warnings(given: Iterable[Given], *, configuration: Configuration, host: Host, phases: frozenset[str]) -> list[str]:
+    """Return what is to be said about the arguments that these phases use. Nothing is written."""
+
+    def exists(path: str) -> bool:
+        """As for kubeadm, what cannot be looked at counts as there."""
+        try:
+            return host.state(PurePosixPath(path)) is not None
+        except HostError:
+            return True
+
+    around = Surroundings(configuration=configuration, layout=host.layout, look=lambda: host.facts.detected, exists=exists)
+    return rules.warnings((one for one in given if _PHASES[one.component] in phases), around)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.core import Object
     from kubewright.kube.credentials import Access
-    from kubewright.lifecycle.stored import Row
+    from kubewright.lifecycle.stored_configuration import Row
 
 WORKER = "this machine joins as a worker"
 """Why a phase of control planes is left out."""
@@ -117,9 +117,9 @@ class JoinContext(MachineContext):
     @functools.cached_property
     def api(self) -> KubeAPI:
         """The client that join writes with: the administrator's, which tries again what time may mend."""
-        from kubewright.lifecycle.settling import SettlingKube
+        from kubewright.kube.retrying import RetryingKube
 
-        return SettlingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds)
+        return RetryingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds)
 
     @functools.cached_property
     def probe(self) -> KubeAPI:

@@ -1,20 +1,37 @@
-"""The phases of join that make a control plane: its certificates, kubeconfigs and manifests, and the wait for it."""
+"""The phases of join that make a control plane.
+
+What control planes share comes from the Secret kubeadm-certs (spec/kubeadm.md 7.3). Then its own certificates, kubeconfigs and manifests, the wait
+for it, and the marks of its Node.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import CertificateError
-from kubewright.lifecycle.join import local_endpoint
+from kubewright.base.errors import CertificateError, Forbidden, NotFound
+from kubewright.base.events import Waited
+from kubewright.host.desired import File, Show
+from kubewright.kube import objects
+from kubewright.kube.resources import named
+from kubewright.lifecycle.join import configuration, kubelet
 from kubewright.lifecycle.steps import certificates as made
-from kubewright.lifecycle.steps import static_pods, waiting
-from kubewright.pki import specs, store, table
+from kubewright.lifecycle.steps import health, static_pods
+from kubewright.lifecycle.steps import kubelet as steps
+from kubewright.lifecycle.steps.certificates import shared_files
+from kubewright.manifests import rbac
+from kubewright.pki import certificates as x509
+from kubewright.pki import keys, sealing, specs, store, table
+from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, MemoryStore
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
+
 
 COMPONENTS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
@@ -76,5 +93,99 @@ def manifests(ctx: JoinContext) -> Iterable[Change]:
 def wait(ctx: JoinContext) -> Iterable[Step]:
     """Wait until all components of this machine are healthy, then have its kubelet use the API server beside it."""
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
-    yield from waiting.healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
-    yield from local_endpoint.use(ctx)
+    yield from health.healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
+    yield from kubelet.use_local_server(ctx)
+
+
+DOWNLOAD: Final = "download-certs"
+SECRET: Final = "kubeadm-certs"  # noqa: S105 - a name
+NAMESPACE: Final = "kube-system"
+_AGAIN: Final = (
+    "upload them again with `kubeadm init phase upload-certs --upload-certs` on a control plane, and join with the key that it prints"
+)
+
+
+def download_certs(ctx: JoinContext) -> Iterable[Change]:
+    """Write what the Secret holds, all of it or nothing. Nothing to do without a certificate key.
+
+    A join that goes on after it was interrupted keeps the files that it has: by then the Secret may be gone.
+    Raises CertificateError for a Secret that is missing or incomplete, a wrong key, and content that is no certificate or key.
+    """
+    key = ctx.configuration.init.certificate_key
+    places = shared_files(ctx.cluster, ctx.layout)
+    if not key:
+        return
+    if ctx.resumed and all(ctx.host.state(path) is not None for path in places.values() if path):
+        ctx.say(DOWNLOAD, "The certificates are here already")
+        return
+    ctx.say(DOWNLOAD, f'Downloading the certificates in Secret "{SECRET}" in the "{NAMESPACE}" Namespace')
+    opened = _opened(_secret(ctx), sealing.parse_key(key), names=list(places))
+    _require_usable(opened)
+    ctx.say(DOWNLOAD, f'Saving the certificates to the folder: "{ctx.layout.pki}"')
+    for name, content in opened.items():
+        path = places[name]
+        if content and path is not None:
+            yield ctx.host.ensure(_file(path, content))
+
+
+def _secret(ctx: JoinContext) -> Mapping[str, Any]:
+    try:
+        return configuration.patiently(ctx, lambda: ctx.bootstrap.get(named("Secret"), SECRET, NAMESPACE))
+    except NotFound as error:
+        raise CertificateError(
+            f"the Secret {NAMESPACE}/{SECRET} is not there",
+            detail="it is deleted two hours after it was made, and with the token that owns it",
+            remedy=_AGAIN,
+        ) from error
+    except Forbidden as error:
+        raise CertificateError(
+            f"the Secret {NAMESPACE}/{SECRET} may not be read",
+            detail=str(error),
+            remedy=f"join with a token of the group for joining nodes; or {_AGAIN}",
+        ) from error
+
+
+def _opened(secret: Mapping[str, Any], key: bytes, *, names: list[str]) -> dict[str, bytes]:
+    """Decrypt every value. An empty one is a file that the uploading machine had not."""
+    data = secret.get("data") or {}
+    missing = [name for name in names if name not in data]
+    if missing:
+        raise CertificateError(f"the Secret {NAMESPACE}/{SECRET} lacks {', '.join(missing)}", remedy=_AGAIN)
+    opened = {}
+    for name in names:
+        try:
+            sealed = base64.b64decode(data[name] or "", validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise CertificateError(f"{name} of the Secret {NAMESPACE}/{SECRET} cannot be read", remedy=_AGAIN) from error
+        opened[name] = sealing.unseal(sealed, key, name=name) if sealed else b""
+    return opened
+
+
+def _require_usable(opened: Mapping[str, bytes]) -> None:
+    """Require that every value is what its name says, and that certificates and keys of authorities fit."""
+    for name, content in opened.items():
+        if content:
+            _READ[PurePosixPath(name).suffix](content, source=f"{name} of the Secret {SECRET}")
+    found = MemoryStore({name.replace("etcd-", "etcd/"): content for name, content in opened.items() if content})
+    for base in ("ca", "front-proxy-ca", "etcd/ca"):
+        store.load_authority(found, base)
+
+
+_READ: Final = {".crt": x509.parse, ".key": keys.load, ".pub": keys.load_public}
+
+
+def _file(path: PurePosixPath, content: bytes) -> File:
+    mode = KEY_MODE if path.suffix == ".key" or b"PRIVATE KEY-----" in content else CERTIFICATE_MODE
+    return File(path=path, content=content, mode=mode, show=Show.SIZE)
+
+
+_KUBELETS: Final = "kubeadm:apiserver-kubelet-client"
+"""What lets API servers talk to kubelets. Clusters that were made before it was known lack it (kubeadm#3310)."""
+
+
+def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """Mark the Node once it is registered, through the cluster's endpoint: the API server of this machine may not be up yet."""
+    yield from steps.mark(ctx, look=ctx.admin, write=ctx.api)
+    for body in rbac.grants(rbac.Purpose.JOINING):
+        if body["metadata"]["name"] == _KUBELETS:
+            yield objects.ensure_object(ctx.api, objects.DesiredObject(body))

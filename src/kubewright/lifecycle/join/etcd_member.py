@@ -12,8 +12,8 @@ from kubewright.base.events import Waited, Warned
 from kubewright.etcd.api import by_peer_url, initial_cluster, quorum
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member
 from kubewright.host.desired import Directory
-from kubewright.lifecycle.etcd_access import QUORUM_REMEDY, client_url, peer_url
-from kubewright.lifecycle.join import ending, learning, peers
+from kubewright.lifecycle.join import etcd_learner, peers
+from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import static_pods
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
     """
     if ctx.cluster.etcd.external is not None:
         return
-    yield from learning.end(ctx)
+    yield from etcd_learner.end(ctx)
     joining = Joining(etcd=ctx.etcd, clock=ctx.clock, waiter=ctx.waiter, within=_patience(ctx))
     desired = _desired(ctx)
     step = decide(joining.look(), desired)
@@ -102,7 +102,7 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
     manifest = ctx.layout.manifest(COMPONENT)
     if ctx.host.state(manifest) is not None:
         yield ctx.host.remove(manifest)
-        yield from ending.gone(ctx, pods=(COMPONENT,))
+        yield from etcd_learner.wait_until_gone(ctx, pods=(COMPONENT,))
     member = data / "member"  # etcd's own: the cluster's configuration may name a directory that has other things in it
     if ctx.host.entries(member):
         yield ctx.host.empty(member, own=[member])
@@ -112,13 +112,13 @@ def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterabl
     """Start etcd and wait until it serves; only then may it vote: a voter that is not up would stop a cluster of two."""
     flags = _flags(ctx, joining, desired)
     yield ctx.host.ensure(Directory(path=ctx.layout.etcd_data, mode=static_pods.PRIVATE))
-    if not desired.has_data and learning.possible(ctx):
+    if not desired.has_data and etcd_learner.possible(ctx):
         ctx.say(TOPIC, "Letting the new etcd member take over the data of the cluster")
-        yield from learning.learn(ctx, flags)
+        yield from etcd_learner.learn(ctx, flags)
     ctx.say(TOPIC, f'Creating the static pod manifest of local etcd in "{ctx.layout.manifests}"')
     yield from static_pods.write(ctx, COMPONENT, more=flags)
     ctx.say(TOPIC, "Waiting for the new etcd member to join the cluster")
-    yield learning.serving(ctx)
+    yield etcd_learner.serving(ctx)
     found = by_peer_url(joining.look(), desired.peer_url)
     if found is not None and found.learner:
         yield peers.arrived(ctx)
@@ -154,7 +154,7 @@ def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None
         found = by_peer_url(ctx.etcd.members(), desired.peer_url)
         if found is None or not found.learner:
             return
-        for name in (learning.NAME, COMPONENT):
+        for name in (etcd_learner.NAME, COMPONENT):
             ctx.host.remove(ctx.layout.manifest(name))
         remove_member(ctx.etcd, desired.peer_url, clock=ctx.clock, within=_WITHDRAWING)
     except KubewrightError as error:

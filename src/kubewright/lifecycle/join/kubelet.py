@@ -1,29 +1,160 @@
-"""The phases `kubelet-start` and `kubelet-wait-bootstrap` (spec/kubeadm.md 8.4, 8.5)."""
+"""The phases `kubelet-start` and `kubelet-wait-bootstrap` (spec/kubeadm.md 8.4, 8.5): the Node that the kubelet registers, its certificate, and the server that it talks to.
+
+The Node of another machine is not taken over.
+
+A kubelet that waits for its certificate goes on as nobody, is refused its Node, and asks for it again after pauses that double: in a cluster
+whose kube-controller-manager is just starting, it comes to know of its Node seconds after it has its certificate. So it is started when the
+requests that others made are answered.
+
+kubeadm has the kubelet of a control plane ask the API server of its own machine for its certificate (ControlPlaneKubeletLocalMode): it is not up
+then, and the kubelet waits for seconds between its attempts. Here the kubelet asks the cluster that it was introduced to, and is pointed to its own
+machine once there is a server.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeconfig import BearerToken as TokenInside
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.apis.kubeconfig.documents import Credentials
 from kubewright.apis.machine import url
 from kubewright.base import yaml
-from kubewright.base.change import Change
-from kubewright.base.errors import APIError, CertificateError, KubewrightError
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import APIError, CertificateError, KubewrightError, NotFound, WaitTimeout
 from kubewright.base.events import Waited
-from kubewright.host.desired import File, Show
+from kubewright.host.desired import File, Service, Show
+from kubewright.kube.core import Object
 from kubewright.kube.credentials import Anonymous, ClientCertificate, Identity
-from kubewright.lifecycle import checking
-from kubewright.lifecycle.join import identity, registration, signing
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
+from kubewright.lifecycle.join import configuration, discovery
+from kubewright.lifecycle.join.request import authority_path
 from kubewright.lifecycle.steps import kubelet
-from kubewright.lifecycle.steps.waiting import until
+from kubewright.lifecycle.steps.health import LOOK, until
+from kubewright.lifecycle.steps.kubelet import SERVICE
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
+
+_OVERRIDE: Final = "hostname-override"
+
+
+def node_name(ctx: JoinContext) -> str:
+    """Return the name that the kubelet will register with: an argument counts more than the configuration."""
+    given = [arg.value for arg in ctx.configuration.init.node_registration.kubelet_extra_args if arg.name == _OVERRIDE]
+    return given[-1] if given else ctx.node_name
+
+
+def is_bootstrapped(ctx: JoinContext) -> bool:
+    """Tell whether an earlier run of this join came so far that the kubelet has its certificate."""
+    return ctx.resumed and discovery.node_access(ctx.host, now=ctx.clock.now()) is not None
+
+
+def find_node(ctx: JoinContext) -> Object | None:
+    """Read the Node; None if there is none. Raises APIError where it cannot be read."""
+    try:
+        return configuration.patiently(ctx, lambda: ctx.bootstrap.get(NODE, node_name(ctx)))
+    except NotFound:
+        return None
+
+
+def require_free_name(ctx: JoinContext) -> Change:
+    """Return that the kubelet registers a Node; one that is there and not Ready, or surely this machine's own, is taken over.
+
+    Raises APIError for another one that is Ready.
+    """
+    target = f"Node {node_name(ctx)}"
+    if ctx.registered is None:
+        return Change(target=target, action=Action.CREATE, reason="the kubelet registers it")
+    conditions = (ctx.registered.get("status") or {}).get("conditions") or ()
+    if not ctx.owns_node and any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
+        raise APIError(
+            f"a Node with the name {node_name(ctx)} exists in the cluster and is Ready",
+            remedy=f"give this machine another name (--node-name), or delete the old one with `kubectl delete node {node_name(ctx)}`",
+        )
+    return Change(target=target, action=Action.NONE)
+
+
+_SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
+_LOOKED_AT: Final = 50
+"""Requests that are read: in a large cluster there are thousands, and where nobody signs, any of them will do."""
+
+_SLOW, _OLD = 1.0, 15.0
+"""Seconds. One that is answered sooner tells nothing, and one that waits for longer may wait for a human being."""
+
+_SIGNING: Final = 15.0
+
+
+def wait_for_signer(ctx: JoinContext) -> Iterable[Waited]:
+    """Wait, for seconds at most, while young requests of kubelets remain unanswered; not at all where that cannot be seen.
+
+    What this machine's kubelet says does not count: it has no configuration yet, and a package may have it start in vain again and again.
+    """
+    with suppress(WaitTimeout):
+        yield ctx.waiter.until(
+            lambda: _unanswered(ctx), within=_SIGNING, saying="the cluster to sign certificates", every=LOOK, at_most=LOOK
+        )
+
+
+def _unanswered(ctx: JoinContext) -> str | None:
+    path = f"{CERTIFICATE_SIGNING_REQUEST.path()}?fieldSelector=spec.signerName%3D{_SIGNER}&limit={_LOOKED_AT}"
+    try:
+        answer = ctx.bootstrap.raw("GET", path)
+    except APIError:  # whatever it is, the kubelet will meet it too
+        return None
+    if answer.status != 200:
+        return None
+    now = ctx.clock.now()
+    try:
+        waiting = [one for one in json.loads(answer.body)["items"] if not one.get("status") and _SLOW <= _age(one, now) <= _OLD]
+    except (ValueError, LookupError, TypeError, AttributeError):  # not an API server's list
+        return None
+    return f"{len(waiting)} requests for a kubelet's certificate wait for an answer" if waiting else None
+
+
+def _age(request: dict[str, Any], now: datetime) -> float:
+    """Return seconds; a clock that is wrong makes a request too old or not born yet, and nobody waits for it."""
+    return (now - datetime.fromisoformat(request["metadata"]["creationTimestamp"])).total_seconds()
+
+
 TOPIC: Final = "kubelet-start"
+
+
+def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """Put this machine's API server into kubelet.conf, and start the kubelet with it.
+
+    The kubelet is stopped first: whoever is killed in between leaves one that does not run, which the next join sees and starts.
+    """
+    path = ctx.layout.kubeconfig("kubelet")
+    content = ctx.host.read(path)
+    moved = with_server(content, ctx.addresses.api_server) if content else None
+    if moved is None:
+        return
+    ctx.say(TOPIC, "Starting the kubelet again, with the API server of this machine")
+    runs = ctx.host.service(SERVICE) is not None
+    if runs:
+        yield ctx.host.ensure(Service(name=SERVICE, running=False))
+    yield ctx.host.ensure(File(path=path, content=moved, mode=0o600))
+    if runs:
+        yield ctx.host.ensure(Service(name=SERVICE, running=True))
+
+
+def with_server(kubeconfig: bytes, server: str) -> bytes | None:
+    """Return a kubeconfig with another server and everything else as it was; None if that is its server already."""
+    document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
+    clusters = [row["cluster"] for row in document.get("clusters") or ()]
+    if all(cluster.get("server") == server for cluster in clusters):
+        return None
+    for cluster in clusters:
+        cluster["server"] = server
+    return yaml.dump(document).encode()
+
+
 BOOTSTRAP: Final = "bootstrap-kubelet"
 USER: Final = "tls-bootstrap-token-user"
 _LOOK: Final = 0.05
@@ -40,13 +171,13 @@ def start(ctx: JoinContext) -> Iterable[Change | Waited]:
 
     A kubelet that has its certificate keeps it. Raises APIError where another machine is a Node of this name.
     """
-    if registration.is_done(ctx):
+    if is_bootstrapped(ctx):
         ctx.say(TOPIC, f'The kubelet has its certificate: "{ctx.layout.kubeconfig("kubelet")}" is used')
     else:
-        ctx.say(TOPIC, f"Looking whether there is a Node {registration.name(ctx)} already")
-        yield registration.require_free(ctx)
+        ctx.say(TOPIC, f"Looking whether there is a Node {node_name(ctx)} already")
+        yield require_free_name(ctx)
         yield _bootstrap_kubeconfig(ctx)
-        yield from signing.wait(ctx)
+        yield from wait_for_signer(ctx)
     yield from _authority(ctx)
     yield from kubelet.start(ctx)
 
@@ -87,7 +218,7 @@ def _credentials(found: Identity) -> Credentials:
 
 def _authority(ctx: JoinContext) -> Iterable[Change]:
     """Write the cluster's CA where the kubelet's configuration expects it, unless something is there."""
-    path = checking.authority_path(ctx.join, ctx.host.layout)
+    path = authority_path(ctx.join, ctx.host.layout)
     if ctx.found.ca_pem is not None and ctx.host.state(path) is None:
         yield ctx.host.ensure(File(path=path, content=ctx.found.ca_pem, mode=0o644, show=Show.SIZE))
 
@@ -139,7 +270,7 @@ def _healthy(server: str) -> Callable[[], str | None]:
 
 def _lacks(ctx: JoinContext) -> str | None:
     try:
-        identity.usable(ctx.host, now=ctx.clock.now())
+        discovery.require_node_access(ctx.host, now=ctx.clock.now())
     except KubewrightError as error:
         return str(error)
     return None

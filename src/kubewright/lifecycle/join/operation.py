@@ -1,4 +1,4 @@
-"""`join` as a row: how its configuration is made, what its phases work with, and in which order a control plane is started."""
+"""`join` as a row: how its configuration is made, what its phases work with, in which order a control plane is started, and what is said at the end."""
 
 from __future__ import annotations
 
@@ -10,22 +10,73 @@ from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base.durations import Duration
 from kubewright.base.records import replace
-from kubewright.lifecycle import checking, machine_record
+from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.join import closing
+from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.join.context import JoinContext, Sources
 from kubewright.lifecycle.join.phases import PHASES
-from kubewright.lifecycle.join.request import JoinRequest, configure
-from kubewright.lifecycle.join.turns import further_control_plane
+from kubewright.lifecycle.join.request import JoinRequest, addresses, configure
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
-from kubewright.lifecycle.steps import stand_ins
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import Configuration
     from kubewright.etcd.api import Etcd
     from kubewright.kube.core import Object
     from kubewright.kube.credentials import Access
+
+
+def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
+    """Return the turns: the API server's with that etcd that stays, the others' when the API server answers."""
+
+    def etcd_starts() -> bool:
+        return ctx.cluster.etcd.external is not None or ctx.host.state(ctx.layout.manifest("etcd")) is not None
+
+    def api_server_answers() -> bool:
+        return ctx.host.state(ctx.layout.manifest("kube-apiserver")) is not None and bool(ctx.probe.raw("GET", "/livez"))
+
+    return {"kube-apiserver": etcd_starts, "kube-controller-manager": api_server_answers, "kube-scheduler": api_server_answers}
+
+
+_GET_NODES = "Run 'kubectl get nodes' on a control plane to see it."
+
+
+def _closing(ctx: JoinContext) -> None:
+    """Say what has become of this machine, where something was done to it."""
+    if ctx.bound.whole and ctx.bound.mode is Mode.APPLY:
+        ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
+
+
+def _worker(ctx: JoinContext) -> list[str]:
+    return [
+        f"This machine has joined the cluster as the node {ctx.node_name}:",
+        "* its certificate signing request was sent to the API server, and answered",
+        "* the kubelet uses the certificate",
+        "",
+        _GET_NODES,
+    ]
+
+
+def _control_plane(ctx: JoinContext) -> list[str]:
+    admin = ctx.layout.kubeconfig("admin")
+    member = ["* the etcd cluster has a new member on it"] if ctx.cluster.etcd.local is not None else []
+    return [
+        f"This machine has joined the cluster as the control plane {ctx.node_name}:",
+        "* its certificate signing request was sent to the API server, and answered",
+        "* the kubelet uses the certificate",
+        "* the Node has the label and the taint of a control plane",
+        "* the components of the control plane run on it",
+        *member,
+        "",
+        "To use the cluster from here as an ordinary user:",
+        "",
+        "  mkdir -p $HOME/.kube",
+        f"  sudo cp -i {admin} $HOME/.kube/config",
+        "  sudo chown $(id -u):$(id -g) $HOME/.kube/config",
+        "",
+        _GET_NODES,
+    ]
+
 
 _STARTING: Final = frozenset({"control-plane-prepare/control-plane", "kubelet-start", "etcd-join", "wait-control-plane"})
 _AT_ONCE: Final = Duration(0)
@@ -57,55 +108,56 @@ def prepare(request: JoinRequest, machine: Machine) -> Prepared[JoinConfiguratio
 
 def context(_: JoinRequest, configuration: JoinConfiguration, bound: Bound) -> JoinContext:
     """Make what the phases work with."""
-    return JoinContext(bound=bound, join=configuration, addresses=checking.addresses(configuration), sources=SOURCES)
+    return JoinContext(bound=bound, join=configuration, addresses=addresses(configuration), sources=SOURCES)
 
 
 def _opening(ctx: JoinContext) -> None:
-    """Require, before a plan, that the cluster of a control plane which something else made can be asked. Raises as `administrators.load` does."""
-    from kubewright.lifecycle import administrators, adopting
+    """Require, before a plan, that the cluster of a control plane which something else made can be asked. Raises as `administrators.load_administrator` does."""
+    from kubewright.lifecycle import adoption
 
     host, layout = ctx.bound.base, ctx.bound.base.layout
-    if ctx.bound.mode is Mode.PLAN and adopting.traces(host) and host.state(layout.manifest("kube-apiserver")) is not None:
-        administrators.load(host, layout.kubeconfig("admin"), now=ctx.clock.now())
+    if ctx.bound.mode is Mode.PLAN and adoption.traces(host) and host.state(layout.manifest("kube-apiserver")) is not None:
+        adoption.load_administrator(host, layout.kubeconfig("admin"), now=ctx.clock.now())
 
 
 def _discover(ctx: JoinContext) -> Access:
     """Find the cluster as the configuration says. A dry run to which none answers goes on with stand-ins (spec/kubeadm.md 2.5)."""
-    from kubewright.lifecycle.join import discovering
+    from kubewright.lifecycle.join import discovery
 
-    return ctx.bound.connections.find(lambda: discovering.find(ctx), instead=lambda: _nobody(ctx))
+    return ctx.bound.connections.find(lambda: discovery.find(ctx), instead=lambda: _nobody(ctx))
 
 
 def _nobody(ctx: JoinContext) -> tuple[Access, list[Mapping[str, Any]]]:
     """Return kubeadm's stand-ins: whatever token and pin are given, because there is nobody to prove anything."""
     from kubewright.kube.credentials import Access, Anonymous, BearerToken
-    from kubewright.lifecycle.join import stand_ins as clusters
+    from kubewright.lifecycle.steps import stand_ins
+
 
     plane, token = ctx.join.control_plane, ctx.join.discovery.tls_bootstrap_token
     key = plane.certificate_key if plane is not None else ""
-    shared = [clusters.shared(key, clock=ctx.clock, random=ctx.random)] if key else []
-    access = Access(server=clusters.SERVER, ca_pem=clusters.authority(), identity=BearerToken(token) if token else Anonymous())
-    return access, [*clusters.objects(), stand_ins.node(ctx.join.node_registration.name), *shared]
+    shared = [stand_ins.shared_certificates(key, clock=ctx.clock, random=ctx.random)] if key else []
+    access = Access(server=stand_ins.SERVER, ca_pem=stand_ins.cluster_authority(), identity=BearerToken(token) if token else Anonymous())
+    return access, [*stand_ins.cluster_objects(), stand_ins.node(ctx.join.node_registration.name), *shared]
 
 
 def _configuration(ctx: JoinContext) -> Configuration:
-    from kubewright.lifecycle.join import reading
+    from kubewright.lifecycle.join import configuration as reading
 
     return reading.configuration(ctx)
 
 
 def _node(ctx: JoinContext) -> Object | None:
-    from kubewright.lifecycle.join import registration
+    from kubewright.lifecycle.join import kubelet
 
-    return registration.find(ctx)
+    return kubelet.find_node(ctx)
 
 
 def _etcd(ctx: JoinContext) -> Etcd:
     """Find the cluster's etcd through its pods."""
-    from kubewright.lifecycle import etcd_access
+    from kubewright.lifecycle import stacked_etcd
 
     timeouts = ctx.join.timeouts
-    return etcd_access.connect(
+    return stacked_etcd.connect(
         ctx.admin,
         pki=ctx.layout.pki,
         files=ctx.host,
@@ -141,14 +193,14 @@ JOIN: Final = Operation(
     context=context,
     policy=Policy(traces_resume=True),
     preflight={
-        Mode.APPLY: "kubewright.lifecycle.join.checks:checked",
-        Mode.PLAN: "kubewright.lifecycle.join.checks:named",
-        Mode.NARRATE: "kubewright.lifecycle.join.checks:named",
+        Mode.APPLY: "kubewright.lifecycle.join.preflight:checked",
+        Mode.PLAN: "kubewright.lifecycle.join.preflight:named",
+        Mode.NARRATE: "kubewright.lifecycle.join.preflight:named",
     },
-    start=Start(phases=_STARTING, turns=further_control_plane),
+    start=Start(phases=_STARTING, turns=start_conditions),
     dry_run=DryRun(variable="KUBEADM_JOIN_DRYRUN_DIR", prefix="kubeadm-join-dryrun", keeps=_bootstrap_kubeconfig, configure=_impatient),
     opening=_opening,
-    closing=closing.say,
+    closing=_closing,
     abandon=_remove_token,
-    kubelet_makes=stand_ins.kubelet_files,
+    kubelet_makes="kubewright.lifecycle.steps.stand_ins:kubelet_files",
 )

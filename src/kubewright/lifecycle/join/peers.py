@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from kubewright.base.errors import APIError, WaitTimeout
 from kubewright.base.events import Waited
 from kubewright.etcd.api import Member
-from kubewright.lifecycle.etcd_access import peer_url
+from kubewright.lifecycle.stacked_etcd import peer_url
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

@@ -46,7 +46,7 @@ PREPARE: Final[JoinPhase] = Phase(
         Phase(
             "download-certs",
             "Download the certificates that the control planes share",
-            run=f"{_HERE}.downloading:download_certs",
+            run=f"{_HERE}.control_plane:download_certs",
             flags=_DOWNLOAD,
             argument=_ENDPOINT,
         ),
@@ -97,7 +97,7 @@ CONTROL_PLANE_JOIN: Final[JoinPhase] = Phase(
         Phase(
             "mark-control-plane",
             "Label and taint the Node as a control plane",
-            run=f"{_HERE}.marking:mark_control_plane",
+            run=f"{_HERE}.control_plane:mark_control_plane",
             flags="config control-plane dry-run node-name",
         ),
     ),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePosixPath
+from typing import Final
 
 from kubewright.apis.kubeadm.loading import LoadedKind, load_join
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, FileDiscovery, JoinConfiguration, JoinControlPlane
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
-from kubewright.apis.machine import Detected
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
@@ -81,6 +83,25 @@ def configure(
         from_file=request.from_file,
     )
     return LoadedKind(configuration=loaded.configuration, warnings=[*loaded.warnings, *_warnings(request)])
+
+
+_ANY_ADDRESS: Final = "127.0.0.1"
+"""Stands for the address of a worker, which serves no API."""
+
+
+def addresses(configuration: JoinConfiguration) -> Addresses:
+    """Return where a machine that joins listens; on a worker only the kubelet does."""
+    plane = configuration.control_plane
+    endpoint = plane.local_api_endpoint if plane is not None else None
+    if endpoint is None or not endpoint.advertise_address:
+        return Addresses.of_machine(_ANY_ADDRESS)
+    return Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+
+
+def authority_path(configuration: JoinConfiguration, layout: Layout) -> PurePosixPath:
+    """Return where the cluster's CA is written to: kubeadm's default stands for the place that the machine has for it."""
+    named = configuration.ca_cert_path
+    return layout.certificate("ca") if named == JoinConfiguration.ca_cert_path else PurePosixPath(named)
 
 
 def _changed(given: JoinConfiguration, flags: JoinFlags, *, from_file: bool) -> JoinConfiguration:

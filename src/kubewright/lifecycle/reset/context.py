@@ -14,9 +14,9 @@ from kubewright.base.records import dataclass, field
 from kubewright.host.desired import Service
 from kubewright.host.failures import expected
 from kubewright.host.seam import Host
-from kubewright.lifecycle.ahead import Ahead
+from kubewright.lifecycle.background import BackgroundTask
 from kubewright.lifecycle.operation import Bound
-from kubewright.lifecycle.reset.remains import SERVICE, Remains
+from kubewright.lifecycle.reset.inventory import SERVICE, Inventory
 from kubewright.lifecycle.reset.request import ResetRequest
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ResetContext:
 
     bound: Bound
     configuration: ResetConfiguration
-    remains: Remains
+    remains: Inventory
     request: ResetRequest
     reach_cluster: Callable[[ResetContext], KubeAPI]
     reach_etcd: Callable[[ResetContext, tuple[str, ...]], Etcd]
@@ -63,9 +63,9 @@ class ResetContext:
         return self.bound.connections.etcd(lambda: self.reach_etcd(self, endpoints))
 
     @functools.cached_property
-    def stopping(self) -> Ahead[Change]:
+    def stopping(self) -> BackgroundTask[Change]:
         """Stopping the kubelet: begun while the container runtime is asked, where nobody is asked whether to go on."""
-        return Ahead(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
+        return BackgroundTask(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
 
     def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
         """Yield the changes of a step. What it raises, be it a bug of ours, is told and kept for the end, and the next step follows."""

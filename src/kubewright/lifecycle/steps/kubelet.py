@@ -1,4 +1,4 @@
-"""The phases `kubelet-start` and `kubelet-finalize`."""
+"""The phases `kubelet-start`, `kubelet-finalize` and `mark-control-plane`: the kubelet of this machine, and its Node (spec/kubeadm.md 7.7)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import PurePosixPath
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError
-from kubewright.base.events import Warned
+from kubewright.base.errors import APIError, HostError
+from kubewright.base.events import Waited, Warned
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.states import ServiceState
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.resources import NODE
 from kubewright.lifecycle.context import MachineContext
-from kubewright.lifecycle.reasons import looking
-from kubewright.manifests import kubelet, patches
+from kubewright.lifecycle.diagnosis import observation
+from kubewright.manifests import kubelet, objects, patches
 
 SERVICE = "kubelet"
 FILE_MODE = 0o644
@@ -48,7 +51,7 @@ def start(ctx: MachineContext) -> Iterable[Change]:
         ctx.say("kubelet-start", "No service manager that knows the kubelet was found: start it by hand")
         return
     ctx.say("kubelet-start", "Starting the kubelet")
-    again = changed or (found is not None and found.running and (_missed(ctx, wanted, found) or bool(looking.not_running(ctx.host))))
+    again = changed or (found is not None and found.running and (_missed(ctx, wanted, found) or bool(observation.not_running(ctx.host))))
     enabled = True if units else None
     try:
         yield ctx.host.ensure(Service(name=SERVICE, restart=again, enabled=enabled, units=units, stand_ins=ctx.kubelet_makes))
@@ -91,3 +94,32 @@ def finalize(ctx: MachineContext) -> Iterable[Change]:
     if change:
         ctx.say("kubelet-finalize", f'"{path}" uses the client certificate that the kubelet rotates')
     yield change
+
+
+_MARK = "mark-control-plane"
+
+
+def mark(ctx: MachineContext, *, look: KubeAPI, write: KubeAPI) -> Iterable[Change | Waited]:
+    """Label and taint this machine's Node, once its kubelet has registered it. `look` tries each request once."""
+    registration, timeouts = ctx.configuration.init.node_registration, ctx.configuration.init.timeouts
+    yield ctx.waiter.until(
+        lambda: _unregistered(look, ctx.node_name),
+        within=timeouts.kubernetes_api_call.seconds,
+        saying=f"Node {ctx.node_name} to register",
+        every=0.02,
+        at_most=0.1,
+    )
+    taints = registration.taints or ()
+    ctx.say(_MARK, f"Marking the Node {ctx.node_name} as a control plane with the labels [{' '.join(objects.LABELS)}]")
+    if taints:
+        ctx.say(_MARK, f"Marking the Node {ctx.node_name} with the taints [{' '.join(map(kubelet.taint, taints))}]")
+    yield ensure_node_marks(write, NodeMarks(name=ctx.node_name, labels=dict.fromkeys(objects.LABELS, ""), taints=taints))
+
+
+def _unregistered(api: KubeAPI, name: str) -> str | None:
+    try:
+        found = api.get(NODE, name)
+    except APIError as error:
+        return str(error)
+    labels = found.get("metadata", {}).get("labels", {})
+    return None if "kubernetes.io/hostname" in labels else "it has no label kubernetes.io/hostname yet"

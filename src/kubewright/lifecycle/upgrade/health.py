@@ -17,7 +17,7 @@ from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CONFIG_MAP, NODE, POD, named
 from kubewright.lifecycle.upgrade import corefile
-from kubewright.lifecycle.upgrade.observing import CONTROL_PLANE, NAMESPACE, dns_version
+from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE, NAMESPACE, dns_version
 from kubewright.preflight.checks import ALL, Finding, Report, Result, warning
 
 JOB: Final = "upgrade-health-check"

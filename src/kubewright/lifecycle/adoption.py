@@ -1,0 +1,117 @@
+"""Machines that are part of a cluster, and that something else than kubewright made: planned for freely, changed only on request.
+
+What a machine was made by is decided by looking: whoever started its kubelet has left kubelet.conf and the kubelet's configuration, and
+kubewright would have left its record as well (DESIGN principle 4). What its cluster has is read with an administrator's kubeconfig, which has to be
+there, valid, and of this cluster: without one a plan would take the cluster for empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import CertificateError, ConfigurationChanged, HostError
+from kubewright.base.events import Line, Reporter
+from kubewright.host.seam import Host
+from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.pki import certificates, pins
+
+if TYPE_CHECKING:
+    from kubewright.workflow.runner import Plan
+
+
+TOPIC: Final = "adopt"
+STORED: Final = "configmap kube-system/kubeadm-config"
+"""The target of what a cluster keeps of its configuration: a difference there is another cluster than the one that is described."""
+
+_COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+
+
+def traces(host: Host) -> tuple[PurePosixPath, ...]:
+    """Return the files by which a machine is known as one that something else made; none for a fresh machine, and for one of ours."""
+    layout = host.layout
+    if host.state(layout.machine_record) is not None:
+        return ()
+    started = (layout.kubeconfig("kubelet"), layout.kubelet_config)
+    if any(host.state(path) is None for path in started):
+        return ()
+    more = (layout.kubelet_instance_config, *map(layout.manifest, _COMPONENTS))
+    return (*started, *(path for path in more if host.state(path) is not None))
+
+
+def check(host: Host, *, adopts: bool, plan: Callable[[], Plan], reporter: Reporter) -> bool:
+    """Tell whether the machine is taken over by this run. Where it is, the changes that `plan` gives are shown first.
+
+    Raises HostError for a machine that something else made, unless the user `adopts` it, and ConfigurationChanged where its cluster was made
+    with another configuration.
+    """
+    found = traces(host)
+    if not found:
+        return False
+    if not adopts:
+        raise _foreign(found)
+    changes = plan()
+    _require_same_cluster(changes.changes)
+    text = changes.text() or "nothing has to change: the configuration is the one that this machine was made with"
+    reporter.emit(Line(topic=TOPIC, text=f"Taking over this machine, which kubewright did not make:\n{text.rstrip()}"))
+    return True
+
+
+def _require_same_cluster(changes: Iterable[Change]) -> None:
+    for change in changes:
+        if change.target == STORED and change.action is Action.UPDATE:
+            raise ConfigurationChanged(
+                "the cluster of this machine was made with another configuration",
+                detail=change.diff,
+                remedy="give the configuration that the cluster has (`kubewright config diff` shows the difference); nothing was changed",
+            )
+
+
+def _foreign(found: Iterable[PurePosixPath]) -> HostError:
+    return HostError(
+        "this machine is part of a cluster, and kubewright did not make it so",
+        detail="\n".join(f"{path} is there" for path in found),
+        remedy="see what would change with --plan, then take it over with --adopt; or remove what is there with `kubewright reset`",
+    )
+
+
+def load_administrator(host: Host, path: PurePosixPath, *, now: datetime) -> Access:
+    """Read an administrator's kubeconfig. Raises HostError where it is missing, CertificateError for one that cannot be meant, and as `load_access`."""
+    if host.state(path) is None:
+        raise HostError(
+            f"{path} is not there, and without it nobody can tell what the cluster of this machine has",
+            remedy="make it with `kubewright init phase kubeconfig admin` and the configuration of the cluster, where the key of its CA is on "
+            "this machine; or copy it from another control-plane node; then run the same command again",
+        )
+    access = load_access(path, read=host.read)
+    _require_valid(access, path, now=now)
+    _require_own(host, access, path)
+    return access
+
+
+def _require_valid(access: Access, path: PurePosixPath, *, now: datetime) -> None:
+    if not isinstance(access.identity, ClientCertificate):
+        return
+    certificate = certificates.parse(access.identity.cert_pem, source=str(path))[0]
+    if not certificate.not_before <= now <= certificate.not_after:
+        raise CertificateError(
+            f"the client certificate of {path} cannot be used: {certificates.expiry(certificate, now)}",
+            remedy=f"renew it with `kubewright certs renew {path.name}`, and see that the clock is right; then run the same command again",
+        )
+
+
+def _require_own(host: Host, access: Access, path: PurePosixPath) -> None:
+    """Compare with the CA of this machine, where both are there. Keys count: a CA may have been renewed with its own."""
+    own_path = host.layout.certificate("ca")
+    own = host.read(own_path)
+    if own is None or access.ca_pem is None:
+        return
+    if not pins.matches(pins.of_bundle(access.ca_pem, source=str(path)), pins.of_bundle(own, source=str(own_path))):
+        raise CertificateError(
+            f"{path} is of another cluster than this machine: it trusts another authority than {own_path}",
+            remedy="move it away, and make it anew with `kubewright init phase kubeconfig admin`, or copy it from a control-plane node of this cluster",
+        )

@@ -1,0 +1,175 @@
+"""Bootstrap tokens of a running cluster: making, listing, deleting, and what a machine needs to join with one (spec/kubeadm.md 1.9, 10.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from kubewright.apis.kubeadm.types import BootstrapToken
+from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.durations import SECOND
+from kubewright.base.errors import AlreadyExists, DocumentError, KubewrightError, NotFound, UsageError
+from kubewright.base.messages import shown_url
+from kubewright.base.records import dataclass, field, replace
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import SECRET
+from kubewright.pki import pins
+from kubewright.tokens import secrets, strings
+from kubewright.tokens.secrets import StoredToken
+
+API_VERSION: Final = "output.kubeadm.k8s.io/v1alpha3"
+KIND: Final = "BootstrapToken"
+BOOTSTRAP_USER: Final = "tls-bootstrap-token-user"
+CLUSTER_NAME: Final = "kubernetes"
+
+
+def create(api: KubeAPI, tokens: Sequence[BootstrapToken], *, clock: Clock) -> None:
+    """Make the Secrets of new tokens. Raises AlreadyExists, before any is made, if an id is taken, or given twice; UsageError for a token that is none."""
+    bodies = [secrets.secret_object(token, clock=clock) for token in tokens]
+    ids = [strings.parse(token.token).id for token in tokens]
+    for token_id in ids:
+        if ids.count(token_id) > 1 or _exists(api, token_id):
+            raise _taken(token_id)
+    for token_id, body in zip(ids, bodies, strict=True):
+        try:
+            api.create(body)
+        except AlreadyExists as error:
+            raise _taken(token_id) from error
+
+
+def _exists(api: KubeAPI, token_id: str) -> bool:
+    try:
+        api.get(SECRET, secrets.name_of(token_id), secrets.NAMESPACE)
+    except NotFound:
+        return False
+    return True
+
+
+def _taken(token_id: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"a token with the id {token_id} exists already",
+        code=409,
+        reason="AlreadyExists",
+        remedy=f"choose another one, or delete it first (kubewright token delete {token_id})",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The tokens of a cluster in the order of their names, and what was found that is none."""
+
+    tokens: Sequence[StoredToken]
+    problems: Sequence[KubewrightError] = ()
+
+
+def stored(api: KubeAPI) -> Listing:
+    """Return every token of the cluster. Secrets that hold none are problems, not errors."""
+    found, problems = [], []
+    for secret in api.list(SECRET, secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}"):
+        try:
+            found.append(_readable(secrets.parse_secret(secret)))
+        except KubewrightError as error:  # each Secret is somebody's own; one bad one must not hide the others
+            problems.append(error)
+    return Listing(tokens=found, problems=problems)
+
+
+def _readable(token: StoredToken) -> StoredToken:
+    if token.expiration and token.expires is None:
+        raise DocumentError(
+            f"secret {secrets.NAMESPACE}/{secrets.name_of(token.token.id)}: its expiration is no time",
+            remedy=f"delete it: it works for nobody (kubewright token delete {token.token.id})",
+        )
+    return token
+
+
+def as_map(token: StoredToken) -> dict[str, object]:
+    """Return the form of kubeadm's output kind, keys in the order of its JSON, without those that are empty. It holds the whole token."""
+    expires = token.expires
+    shown = {
+        "description": token.description,
+        "expires": "" if expires is None else rfc3339(expires),
+        "usages": list(token.usages),
+        "groups": list(token.groups),
+    }
+    return {"kind": KIND, "apiVersion": API_VERSION, "token": token.token.text, **{key: value for key, value in shown.items() if value}}
+
+
+def delete(api: KubeAPI, token_id: str) -> None:
+    """Delete a token by its id. Raises NotFound where there is none."""
+    try:
+        api.delete(SECRET, secrets.name_of(token_id), secrets.NAMESPACE)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no token with the id {token_id}", code=404, reason="NotFound", remedy="see those that exist: kubewright token list"
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterInfo:
+    """How machines reach a cluster and know it: the URL of its API server and its CA bundle."""
+
+    server: str
+    ca_pem: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlPlane:
+    """Join as a further control plane, with the key that opens the uploaded certificates if there is one."""
+
+    certificate_key: str = field(default="", repr=False)
+
+
+def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane | None = None) -> str:
+    """Return the command on one line, in the shape that scripts cut out (spec/kubeadm.md 12.4). Every certificate of the CA is pinned.
+
+    It names `kubewright`; the command line says it as the program was called. The same words fit kubeadm.
+
+    Raises UsageError for a server that nobody can join over.
+    """
+    if not door.server.startswith("https://"):
+        raise UsageError(
+            f"machines cannot join over {shown_url(door.server)}", remedy="use a kubeconfig with the https address of the cluster"
+        )
+    hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(door.ca_pem, source="the kubeconfig's CA"))
+    command = f"kubewright join {door.server.removeprefix('https://')} --token {token} {hashes}"
+    if control_plane is None:
+        return command
+    return f"{command}--control-plane " + (f"--certificate-key {control_plane.certificate_key}" if control_plane.certificate_key else "")
+
+
+def bootstrap_kubeconfig(door: ClusterInfo, token: str) -> Mapping[str, object]:
+    """Make the kubeconfig that a kubelet starts with: what `join` calls bootstrap-kubelet.conf."""
+    return kubeconfig_document(
+        server=door.server,
+        ca_pem=door.ca_pem,
+        cluster_name=CLUSTER_NAME,
+        user=BOOTSTRAP_USER,
+        credentials=BearerToken(token=token),
+    )
+
+
+def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime) -> tuple[BootstrapToken, ...]:
+    """Return configured tokens; a made-up one gives way to a token of an earlier run, so that runs that are repeated heap up none."""
+    if not any(token.made_up for token in configured):
+        return tuple(configured)
+    there = list(stored(api).tokens)
+    chosen = []
+    for token in configured:
+        found = next((one for one in there if token.made_up and _does_for(token, one, now=now)), None)
+        if found is not None:
+            there.remove(found)
+            token = replace(token, token=found.token.text, expires=found.expiration, ttl=None)  # noqa: PLW2901 - the same, as it is stored
+        chosen.append(token)
+    return tuple(chosen)
+
+
+def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
+    """Tell whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
+    same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
+    until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None
+    end = secrets.parse_moment(wanted.expires) if wanted.expires else until
+    if end is None or found.expires is None:
+        return same and end is found.expires
+    return same and found.expires - now >= (end - now) / 2

@@ -1,0 +1,63 @@
+"""Kubeconfigs for people: with a client certificate made on the spot, or with a token (spec/kubeadm.md 5.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.apis.machine import Addresses
+from kubewright.base.clock import Clock
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
+from kubewright.pki import kubeconfigs, specs, store, table
+from kubewright.pki.ensure import Sources
+from kubewright.pki.keys import FreshKeys
+from kubewright.pki.store import CertificateStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeconfigUser:
+    """Whom a kubeconfig is for. With a token there is no certificate, and organisations and life do not count."""
+
+    name: str
+    organizations: Sequence[str] = ()
+    lifetime: timedelta
+    token: str = field(default="", repr=False)
+
+
+def kubeconfig(
+    person: KubeconfigUser,
+    configuration: Configuration,
+    addresses: Addresses,
+    *,
+    certificates: CertificateStore,
+    clock: Clock,
+    random: Random,
+    started: datetime | None = None,
+) -> dict[str, object]:
+    """Make the document, with the whole of ca.crt in it.
+
+    Raises CertificateError where ca.crt is missing, and without a token also where ca.key is: kubeadm asks for the key in both cases.
+    """
+    server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
+    authority = store.require_authority(certificates, table.authority("ca").base, wanted=f"the kubeconfig of {person.name}")
+    if person.token:
+        return kubeconfig_document(
+            server=server,
+            ca_pem=authority.pem,
+            cluster_name=configuration.cluster.cluster_name,
+            user=person.name,
+            credentials=BearerToken(token=person.token),
+        )
+    spec = specs.client_kubeconfig(
+        name=person.name,
+        common_name=person.name,
+        organizations=tuple(person.organizations),
+        server=server,
+        cluster=configuration.cluster,
+        lifetime=person.lifetime,
+    )
+    sources = Sources(clock, random, FreshKeys(), started)
+    return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, sources))

@@ -1,0 +1,263 @@
+"""From observations to words: when waiting is pointless and what to do about it, the reason of a wait, and a report when it fails. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kubewright.base.durations import format_seconds
+from kubewright.base.records import dataclass, field, replace
+from kubewright.host.states import Container, ContainerState, ServiceState
+from kubewright.lifecycle.diagnosis import observation
+from kubewright.lifecycle.diagnosis.observation import Component, Observation
+
+ENDS: Final = 3
+"""Ends of a component after which nobody goes on waiting for it, as in a local cluster."""
+KUBELET_STARTS: Final = 2
+"""Failed starts of the kubelet: a unit waits ten seconds between two."""
+PULLS: Final = 2
+"""Failed pulls of one image."""
+_PULL: Final = "PullImage from image service failed"
+_NEVER: Final = "with pull policy of Never"
+"""A kubelet's words about images (k8s.io/cri-client, pkg/kubelet/images)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermanentFailure:
+    """Why waiting is pointless, and what to do. `component` is whose last words belong to it, '' for the kubelet."""
+
+    what: str
+    remedy: str
+    component: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observations:
+    """The first look of a wait and the latest one; `began` is when the wait began, in seconds since 1970.
+
+    `earlier` has for each component that was seen how often it had ended before. `pulls` are the kubelet's lines about failed pulls in all looks: there may be minutes, and a thousand other lines, between two.
+    """
+
+    first: Observation
+    latest: Observation
+    began: float
+    earlier: Mapping[str, int] = field(default_factory=dict)
+    pulls: frozenset[str] = frozenset()
+
+    @classmethod
+    def begin(cls, seen: Observation, *, began: float) -> Observations:
+        """Return what there is after the first look."""
+        return cls(first=seen, latest=seen, began=began, earlier=_earlier(seen, began), pulls=_pulls(seen))
+
+    def and_then(self, seen: Observation) -> Observations:
+        """Return what there is after one more look. Last words that tell something are kept until there are others."""
+        kept = seen if observation.last_reason(seen.words) else replace(seen, words=self.latest.words)
+        earlier = {**_earlier(seen, self.began), **self.earlier}
+        return replace(self, latest=kept, earlier=earlier, pulls=self.pulls | _pulls(seen))
+
+
+def permanent_failure(looks: Observations) -> PermanentFailure | None:
+    """Return the first rule that says that waiting is pointless."""
+    return next((found for rule in RULES if (found := rule(looks)) is not None), None)
+
+
+def _kubelet_failure(looks: Observations) -> PermanentFailure | None:
+    before, after = looks.first.kubelet, looks.latest.kubelet
+    if after is None or not after.failed:
+        return None
+    starts = after.restarts - (before.restarts if before is not None else 0) + 1
+    if after.again and starts < KUBELET_STARTS:
+        return None
+    return PermanentFailure(what="the kubelet does not stay up", remedy=_remedy(KUBELET_REMEDIES, looks.latest.words, _KUBELET_OTHERWISE))
+
+
+def _crash_loop(looks: Observations) -> PermanentFailure | None:
+    """Later components may end because an earlier one is not there, so the first that does not stay up is the one to tell.
+
+    One that had ended often before, in another run, has to end once more: what it lacked may have come.
+    """
+    for component in looks.latest.components:
+        if component.runs or not component.ends:
+            continue
+        if component.ends >= ENDS and component.ends > looks.earlier.get(component.name, 0):
+            return PermanentFailure(what=f"{component.name} does not stay up", remedy="", component=component.name)
+        return None
+    return None
+
+
+def _earlier(seen: Observation, began: float) -> Mapping[str, int]:
+    return {component.name: component.ends_before(began) for component in seen.components if component.lives}
+
+
+def _image(looks: Observations) -> PermanentFailure | None:
+    for component in looks.latest.components:
+        if component.image_missing and _cannot_be_pulled(looks, component.image):
+            return PermanentFailure(
+                what=f"the image {component.image} of {component.name} is not on this machine, and cannot be pulled",
+                remedy="import it into the container runtime, or let the runtime reach its registry (imageRepository names another one),"
+                " then run the same command again",
+            )
+    return None
+
+
+def _cannot_be_pulled(looks: Observations, image: str) -> bool:
+    """Whether the kubelet has tried in earnest, or is not allowed to try."""
+    if any(_NEVER in line and image in line for line in looks.latest.words):
+        return True
+    return sum(image in line for line in looks.pulls) >= PULLS
+
+
+def _pulls(seen: Observation) -> frozenset[str]:
+    return frozenset(line for line in seen.words if _PULL in line)
+
+
+RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_kubelet_failure, _crash_loop, _image)
+
+_AGAIN: Final = "then run the same command again"
+_ANEW: Final = "correct the configuration; `kubewright reset`, then `kubewright init` or `join` with it"
+_KUBELET_OTHERWISE: Final = f"mend what it complains about (`journalctl -u kubelet` has all of it), {_AGAIN}"
+COMPONENT_OTHERWISE: Final = f"mend what it complains about, {_AGAIN}"
+
+KUBELET_REMEDIES: Final = (
+    ("failed to parse kubelet flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know: {_ANEW}"),
+    ("unknown flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know: {_ANEW}"),
+    ("failed to validate kubelet configuration", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
+    ("failed to load kubelet config file", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
+    ("running with swap on", f"switch swap off (`swapoff -a`, and /etc/fstab), or set failSwapOn: false, {_AGAIN}"),
+    ("cgroup v1", "the kubelet refuses cgroup v1: boot the machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration"),
+    ("unable to locate executable", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
+    ("failed at step exec", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
+    ("validate service connection", f"start the container runtime (`systemctl status containerd` or `crio` says why it ended), {_AGAIN}"),
+    ("address already in use", f"end what holds the kubelet's port (`ss -ltnp` names it), {_AGAIN}"),
+    ("no space left on device", f"free some space (`df -h` and `df -i` show it), {_AGAIN}"),
+)
+"""A text in the last words, in small letters, and the remedy; the first row that fits."""
+
+COMPONENT_REMEDIES: Final = (
+    ("no space left on device", f"free some space (`df -h` and `df -i` show it), {_AGAIN}"),
+    ("address already in use", f"end what holds the port (`ss -ltnp` names it), {_AGAIN}"),
+    ("unknown flag", f"extraArgs has an argument that it does not know: {_ANEW}"),
+    ("flag provided but not defined", f"extraArgs has an argument that it does not know: {_ANEW}"),
+    ("invalid argument", f"extraArgs has a value that it does not take: {_ANEW}"),
+    ("permission denied", f"see the owner and the mode of the file that it names, {_AGAIN}"),
+    ("read-only file system", f"remount the file system that it names, {_AGAIN}"),
+)
+"""The same for components."""
+
+
+def remedy_of_component(lines: Sequence[str]) -> str:
+    """Return what to do about a component that ends again and again, from its last words."""
+    return _remedy(COMPONENT_REMEDIES, lines, COMPONENT_OTHERWISE)
+
+
+def _remedy(rows: Iterable[tuple[str, str]], lines: Iterable[str], otherwise: str) -> str:
+    said = "\n".join(lines).lower()
+    return next((remedy for text, remedy in rows if text in said), otherwise)
+
+
+REPORTED_LINES: Final = 6
+"""Lines of the kubelet that a diagnosis has."""
+LONGEST_REPORTED: Final = 500
+"""Characters of a line in a diagnosis."""
+
+
+def reason(seen: Observation, own: str, *, now: float) -> str:
+    """Return one line: what stands in the way first, as far down as can be seen; `own` is what the wait itself knows.
+
+    Where no static pod is waited for, it is the kubelet that does something: its own words say why it has not.
+    """
+    if seen.kubelet is not None and not seen.kubelet.running:
+        return _with(_kubelet(seen.kubelet), observation.last_reason(seen.words))
+    if seen.runtime:
+        return seen.runtime
+    for component in seen.components:
+        if not component.runs:
+            return _with(_component(component), _last(component.words) or observation.last_reason(seen.words))
+    if not seen.components:
+        return _with(own, observation.last_reason(seen.words))
+    running = [f"{one.name} runs for {_ago(one.latest, now)}" for one in seen.components if one.latest is not None]
+    return _with(", ".join(running), own)
+
+
+def report(seen: Observation, said: Mapping[str, Sequence[str]]) -> str:
+    """Return several lines: the state of everything that is waited for, with last words. `said` has those of components, by name."""
+    return "\n".join(_report(seen, said))
+
+
+def _report(seen: Observation, said: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    if seen.kubelet is not None:
+        yield _kubelet(seen.kubelet)
+        if not (seen.kubelet.running and seen.components and all(component.runs for component in seen.components)):
+            yield from with_heading("the kubelet", observation.reasons(seen.words)[-REPORTED_LINES:])
+    if seen.runtime:
+        yield seen.runtime
+    for component in seen.components:
+        yield _component(component)
+        yield from with_heading(component.name, said.get(component.name, ()))
+
+
+def with_heading(whose: str, lines: Sequence[str]) -> list[str]:
+    """Return a heading and what somebody said, indented; nothing of nothing."""
+    return [f"the last lines of {whose}:", *(f"  {_cut(line.rstrip())}" for line in lines)] if lines else []
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LONGEST_REPORTED else f"{line[:LONGEST_REPORTED]}…"
+
+
+def _kubelet(state: ServiceState) -> str:
+    if state.running:
+        return "the kubelet runs"
+    if state.again:
+        times = "once" if state.restarts == 0 else f"{state.restarts + 1} times"
+        return f"the kubelet ended {times} and is started again after a pause"
+    return "the kubelet failed, and nobody starts it again" if state.failed else "the kubelet does not run"
+
+
+def _component(component: Component) -> str:
+    latest = component.latest
+    if latest is not None:
+        return f"{component.name} {_life(latest)}{_before(component)}"
+    if not component.begun:
+        return f"the kubelet has not begun with {component.name}"
+    if component.image_missing:
+        return f"{component.name} waits for its image {component.image}, which is not on this machine"
+    return f"the container of {component.name} is being made"
+
+
+def _life(life: Container) -> str:
+    match life.state:
+        case ContainerState.RUNNING:
+            return "runs"
+        case ContainerState.CREATED:
+            return "is created and about to start"
+        case ContainerState.EXITED:
+            why = f" ({life.reason})" if life.reason and life.reason not in {"Error", "Completed"} else ""
+            return f"ended with code {life.code}{why}"
+        case _:
+            return "is in a state that its runtime does not know"
+
+
+def _before(component: Component) -> str:
+    """Tell of earlier lives."""
+    if component.latest is not None and component.latest.state is ContainerState.EXITED:
+        return f", for the {_ordinal(component.ends)} time" if component.ends > 1 else ""
+    return (
+        f" again, after it ended {component.ends} times" if component.ends > 1 else " again, after it ended once" if component.ends else ""
+    )
+
+
+def _ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+def _ago(life: Container | None, now: float) -> str:
+    return format_seconds(max(0.0, now - life.created)) if life is not None else ""
+
+
+def _last(lines: Sequence[str]) -> str:
+    return observation.shortened(lines[-1]) if lines else ""
+
+
+def _with(text: str, more: str) -> str:
+    return f"{text}: {more}" if text and more else text or more

@@ -1,0 +1,204 @@
+"""Starting the first control plane: what its components need before they start, and the phases that wait for them.
+
+The API server waits a fixed second before it begins to make its roles and bindings; until then nobody but system:masters is obeyed, and a
+kube-controller-manager that is refused its first lease comes back two to four seconds later. With the rights of the components made in that
+second, they can start as soon as it answers. What else it makes it makes itself: all of its 133 objects made early gained nothing.
+
+kube-controller-manager has a service account for each of its controllers, and with the flags that kubeadm gives it (20 requests a second) it
+needs five seconds to look for them, look for their namespace, and make them: for so long no pod is made and no certificate signed. Those that
+are there already cost it one request each. The objects are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from kubewright.apis.kubeadm.types import ClusterConfiguration
+from kubewright.base import versions
+from kubewright.base.errors import AlreadyExists, APIError, NotFound
+from kubewright.base.events import Waited
+from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import named
+from kubewright.lifecycle.deferred_manifests import StartCondition
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.steps.health import healthy, until
+from kubewright.manifests import rbac
+from kubewright.workflow.phases import Step
+
+_SYSTEM: Final = "kube-system"
+NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", _SYSTEM)
+"""The namespaces that an API server makes."""
+
+CONTROLLERS: Final = (
+    "attachdetach-controller",
+    "bootstrap-signer",
+    "certificate-controller",
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemon-set-controller",
+    "deployment-controller",
+    "device-taint-eviction-controller",
+    "disruption-controller",
+    "endpoint-controller",
+    "endpointslice-controller",
+    "endpointslicemirroring-controller",
+    "ephemeral-volume-controller",
+    "expand-controller",
+    "generic-garbage-collector",
+    "horizontal-pod-autoscaler",
+    "job-controller",
+    "legacy-service-account-token-cleaner",
+    "namespace-controller",
+    "node-controller",
+    "persistent-volume-binder",
+    "pod-garbage-collector",
+    "pv-protection-controller",
+    "pvc-protection-controller",
+    "replicaset-controller",
+    "replication-controller",
+    "resource-claim-controller",
+    "resourcequota-controller",
+    "root-ca-cert-publisher",
+    "service-account-controller",
+    "service-cidrs-controller",
+    "statefulset-controller",
+    "token-cleaner",
+    "ttl-after-finished-controller",
+    "ttl-controller",
+    "validatingadmissionpolicy-status-controller",
+    "volumeattributesclass-protection-controller",
+)
+"""The service accounts of kube-controller-manager v1.36 as kubeadm starts it, from a cluster of kubeadm's."""
+
+ROOT_CA: Final = "kube-root-ca.crt"
+_DESCRIPTION: Final = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or "
+    "kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
+)
+_DECIDING: Final = frozenset({"controllers", "feature-gates", "root-ca-file", "use-service-account-credentials"})
+"""Flags of kube-controller-manager that change which of these objects it makes, and with what in them."""
+
+_GOVERNING: Final = frozenset({"authorization-mode", "authorization-config", "emulated-version", "feature-gates", "runtime-config"})
+"""Flags of kube-apiserver that change the roles, or whether there are any."""
+
+
+def component_rights(cluster: ClusterConfiguration) -> list[dict[str, Any]]:
+    """Return the rights of the components, none where another release or the user's flags may have others."""
+    governed = any(one.name in _GOVERNING for one in cluster.api_server.extra_args)
+    return [] if governed or cluster.kubernetes_version != rbac.BOOTSTRAP_VERSION else rbac.bootstrap_policy()
+
+
+def controller_objects(cluster: ClusterConfiguration, *, authority: bytes) -> list[dict[str, Any]]:
+    """Return the controllers' objects, none where another version or the user's flags may make others. `authority` is the cluster's CA in PEM."""
+    ours = versions.Version.parse(cluster.kubernetes_version).line == versions.OWN.line
+    if not ours or any(one.name in _DECIDING for one in cluster.controller_manager.extra_args):
+        return []
+    return [*_accounts(), *_authorities(authority.decode())]
+
+
+def _accounts() -> Iterator[dict[str, Any]]:
+    wanted = [(_SYSTEM, name) for name in CONTROLLERS] + [(namespace, "default") for namespace in NAMESPACES]
+    for namespace, name in wanted:
+        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}}
+
+
+def _authorities(authority: str) -> Iterator[dict[str, Any]]:
+    for namespace in NAMESPACES:
+        metadata = {"namespace": namespace, "name": ROOT_CA, "annotations": {"kubernetes.io/description": _DESCRIPTION}}
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": authority}}
+
+
+class StartupObjects:
+    """Makes objects in their order; who is first does not matter. `make` may be called again after an error and goes on where it was."""
+
+    def __init__(self, wanted: Iterable[Mapping[str, Any]]) -> None:
+        self._left = list(wanted)
+
+    def make(self, api: KubeAPI) -> None:
+        """Make all that are left. Raises APIError while the API server is not ready for them."""
+        while self._left:
+            with suppress(AlreadyExists):
+                api.create(self._left[0])
+            self._left.pop(0)
+
+
+_FIRST_ROLE: Final = "system:kube-controller-manager"
+"""One of the first ClusterRoles that an API server makes, a second after it began to serve. The bindings of the components follow in less than
+half a second, which is less than a container and the program in it need to start."""
+
+
+def start_conditions(cluster: ClusterConfiguration, host: Host, *, connect: Callable[[], KubeAPI]) -> Mapping[str, StartCondition]:
+    """Return the turns: the API server's when etcd's has come, the others' when what they need is made, as soon as the API server answers.
+
+    `connect` makes a client that is obeyed before there are any rights; it may raise while its kubeconfig is not there.
+    """
+    needs = _Prerequisites(cluster, host, connect)
+    turns: dict[str, StartCondition] = {"kube-scheduler": needs.of_scheduler, "kube-controller-manager": needs.of_controller_manager}
+    return turns if cluster.etcd.external is not None else {"kube-apiserver": lambda: _etcd_starts(host), **turns}
+
+
+def _etcd_starts(host: Host) -> bool:
+    """Whether the kubelet has taken up a pod, for which it makes a directory (the first is etcd's), or etcd has begun its work.
+
+    The kubelet looks after the volumes of each pod for 0.3 s before it starts it, and etcd listens sooner than an API server that starts at the
+    same time has come to asking for it.
+    """
+    return bool(host.entries(host.layout.kubelet / "pods")) or host.state(host.layout.etcd_data / "member") is not None
+
+
+class _Prerequisites:
+    """What the components need, made in this order: the rights of both, then what kube-controller-manager would make itself."""
+
+    def __init__(self, cluster: ClusterConfiguration, host: Host, connect: Callable[[], KubeAPI]) -> None:
+        self._cluster, self._host, self._connect = cluster, host, connect
+
+    @functools.cached_property
+    def _api(self) -> KubeAPI:
+        return self._connect()
+
+    @functools.cached_property
+    def _rights(self) -> StartupObjects | None:
+        wanted = component_rights(self._cluster)
+        return StartupObjects(wanted) if wanted else None
+
+    @functools.cached_property
+    def _accounts(self) -> StartupObjects:
+        authority = self._host.read(self._host.layout.certificate("ca")) or b""
+        return StartupObjects(controller_objects(self._cluster, authority=authority))
+
+    def of_scheduler(self) -> bool:
+        if self._rights is None:
+            self._api.get(named("ClusterRole"), _FIRST_ROLE)
+        else:
+            self._rights.make(self._api)
+        return True
+
+    def of_controller_manager(self) -> bool:
+        self._accounts.make(self._api)
+        return self.of_scheduler()
+
+
+def control_plane(ctx: InitContext) -> Iterable[Waited]:
+    """Wait until the API server accepts what the next phases write."""
+    ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
+
+    def accepts() -> str | None:
+        ctx.turns.look()
+        try:
+            ctx.probe.get(named("Namespace"), "kube-system")
+        except NotFound:
+            return "its namespaces are not there yet"
+        except APIError as error:
+            return str(error)
+        return None
+
+    yield until(ctx, accepts, saying="the API server to take requests", blame=("etcd", "kube-apiserver"))
+
+
+def components(ctx: InitContext) -> Iterable[Step]:
+    """Wait until the API server is ready and the other components answer that they are healthy."""
+    yield from healthy(ctx, probe=ctx.probe, others=ctx.health_checks)

@@ -1,0 +1,145 @@
+"""Finding the cluster as the JoinConfiguration says: by token, by a file, or by a kubeconfig from a URL (spec/kubeadm.md 8.1, 8.2).
+
+A machine that is part of the cluster already needs none of that: a control plane has its admin.conf, and any node its kubelet.conf with the
+certificate that it names, also when the token has long expired.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery
+from kubewright.base.errors import HostError, KubewrightError, TrustError
+from kubewright.base.events import Warned
+from kubewright.base.messages import shown_url
+from kubewright.host.seam import Host
+from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+
+def node_access(host: Host, *, now: datetime) -> Access | None:
+    """Return how this machine talks as its Node; None if it has no kubelet.conf that can be used now."""
+    try:
+        return require_node_access(host, now=now)
+    except KubewrightError:
+        return None
+
+
+def require_node_access(host: Host, *, now: datetime) -> Access:
+    """Read kubelet.conf and what it names. Raises what reading raises, and HostError without a certificate that is valid now."""
+    from kubewright.kube.kubeconfigs import load_access
+    from kubewright.pki import certificates
+
+    path = host.layout.kubeconfig("kubelet")
+    access = load_access(path, read=host.read)
+    if not isinstance(access.identity, ClientCertificate):
+        raise HostError(f"{path} holds no client certificate", remedy="remove it, and join again")
+    if certificates.parse(access.identity.cert_pem, source=str(path))[0].not_after <= now:
+        raise HostError(f"the client certificate of {path} has expired", remedy="remove it, and join again with a new token")
+    return access
+
+
+def find(ctx: JoinContext) -> Access:
+    """Find the cluster and return how to talk to it with the identity that asks for the node's certificate.
+
+    Raises TrustError for a cluster that cannot be believed, WaitTimeout or APIError for one that does not answer.
+    """
+    known = _known(ctx)
+    return known if known is not None else find_anew(ctx)
+
+
+def find_anew(ctx: JoinContext) -> Access:
+    """Find the cluster as `find` does, but not with what this machine has: its own API server may not be up yet."""
+    discovery = ctx.join.discovery
+    if discovery.bootstrap_token is not None:
+        found = _by_token(ctx, discovery.bootstrap_token)
+    else:
+        found = _by_file(ctx, discovery.file.kube_config_path if discovery.file is not None else "")
+    return found.as_identity(BearerToken(discovery.tls_bootstrap_token)) if discovery.tls_bootstrap_token else found
+
+
+def _known(ctx: JoinContext) -> Access | None:
+    """Return what a machine of the cluster talks with."""
+    from kubewright.lifecycle import adoption
+
+    admin = ctx.host.layout.kubeconfig("admin")
+    if ctx.control_plane and ctx.host.state(admin) is not None:
+        return _pinned(ctx, adoption.load_administrator(ctx.host, admin, now=ctx.clock.now()), source=str(admin))
+    return node_access(ctx.host, now=ctx.clock.now()) if ctx.resumed else None
+
+
+def _pinned(ctx: JoinContext, known: Access, *, source: str) -> Access:
+    """Require that the cluster is the one that was asked for, where its authority is pinned: a kubeconfig of an older cluster may lie there."""
+    from kubewright.pki import pins
+
+    asked = ctx.join.discovery.bootstrap_token
+    if asked is not None and asked.ca_cert_hashes and known.ca_pem is not None:
+        wanted = [pins.Pin.parse(text) for text in asked.ca_cert_hashes]
+        if not pins.matches(pins.of_bundle(known.ca_pem, source=source), wanted):
+            raise TrustError(
+                f"{source} is of another cluster than the one that is to be joined: its authority is not pinned",
+                detail=f"pinned: {', '.join(map(str, wanted))}",
+                remedy="reset this machine, or move the file away; then run the same command again",
+            )
+    return known
+
+
+def _by_token(ctx: JoinContext, asked: BootstrapTokenDiscovery) -> Access:
+    from kubewright.discovery import token as by_token
+    from kubewright.pki.pins import Pin
+    from kubewright.tokens import strings
+
+    question = by_token.Question(
+        server=by_token.server_url(asked.api_server_endpoint),
+        token=strings.parse(asked.token),
+        pins=[Pin.parse(text) for text in asked.ca_cert_hashes],
+        within=ctx.join.timeouts.discovery.seconds,
+    )
+    return by_token.discover(question, connect=ctx.connect, waiter=ctx.waiter, clock=ctx.clock)
+
+
+def _by_file(ctx: JoinContext, place: str) -> Access:
+    from kubewright.discovery import file as by_file
+
+    access = (
+        _fetched(place, within=ctx.join.timeouts.discovery.seconds)
+        if by_file.is_url(place)
+        else by_file.load(PurePosixPath(place), read=ctx.host.read)
+    )
+    found = by_file.refresh(
+        access,
+        connect=ctx.connect,
+        clock=ctx.clock,
+        within=ctx.join.timeouts.discovery.seconds,
+        host_trust=_host_trust(ctx),
+    )
+    for warning in found.warnings:
+        ctx.reporter.emit(Warned(text=warning))
+    if by_file.anonymous(found.access) and not ctx.join.discovery.tls_bootstrap_token:
+        raise TrustError(f"{shown_url(place)} holds no credentials", remedy="give a token with --tls-bootstrap-token")
+    return found.access
+
+
+def _fetched(url: str, *, within: float) -> Access:
+    from kubewright.discovery import file as by_file
+    from kubewright.http import tls
+    from kubewright.http.proxies import Proxies
+    from kubewright.http.sync import Downloads
+
+    downloads = Downloads(tls.host_context(), proxies=Proxies.from_environment(os.environ))
+    try:
+        return by_file.fetch(url, downloads=downloads, within=within)
+    finally:
+        downloads.close()
+
+
+def _host_trust(ctx: JoinContext) -> bytes | None:
+    """Return the CA certificates that this machine trusts."""
+    from kubewright.http.tls import SYSTEM_BUNDLES
+
+    return next((content for path in SYSTEM_BUNDLES if (content := ctx.host.read(PurePosixPath(path)))), None)

@@ -1,0 +1,180 @@
+"""Ending an etcd of this machine whose manifest was taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Change
+from kubewright.base.errors import APIError, HostError, WaitTimeout
+from kubewright.base.events import Waited
+from kubewright.etcd.api import by_peer_url
+from kubewright.host.desired import Directory, File, Service
+from kubewright.host.states import ContainerState
+from kubewright.lifecycle.join import kubelet as local_endpoint
+from kubewright.lifecycle.join import peers
+from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
+from kubewright.lifecycle.steps import kubelet, static_pods
+from kubewright.lifecycle.steps.health import until
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+
+_LOOK: Final = 0.02
+_BY_KUBELET: Final = 8.0
+"""Seconds in which a kubelet ends a pod, if it ends pods at all."""
+
+
+def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change | Waited]:
+    """Wait until nobody holds this machine's peer port any more; `pods` are the static pods whose manifests were taken away.
+
+    A kubelet ends no static pod before it has heard from an API server, which one that a failed run left behind may never have. It is
+    started anew then: it does not know the pods any more, and does not bring back what the container runtime removes.
+    Raises WaitTimeout.
+    """
+    patience = ctx.configuration.init.timeouts.etcd_api_call.seconds
+    try:
+        yield _port_is_free(ctx, within=min(_BY_KUBELET, patience))
+    except WaitTimeout:
+        yield ctx.host.ensure(Service(name=kubelet.SERVICE, restart=True))
+        names = {f"{pod}-{ctx.node_name}" for pod in pods}
+        for sandbox in ctx.host.runtime.sandboxes():
+            if sandbox.name in names:
+                yield ctx.host.runtime.remove_sandbox(sandbox)
+        yield _port_is_free(ctx, within=patience)
+
+
+def _port_is_free(ctx: JoinContext, *, within: float) -> Waited:
+    address, port = ctx.addresses.advertise, ctx.addresses.ports.etcd_peer
+
+    def free() -> str | None:
+        held = any(one.port == port and one.address in {address, "0.0.0.0", "::"} for one in ctx.host.network.listeners())  # noqa: S104
+        return f"port {port} is still listened on" if held else None
+
+    return ctx.waiter.until(
+        free,
+        within=within,
+        saying="the etcd that was here to end",
+        every=_LOOK,
+        at_most=_LOOK,
+        remedy=f"see who listens on port {port} with `ss -ltnp`, and end it",
+    )
+
+
+NAME: Final = "etcd-learner"
+_GRACE: Final = 2
+"""Seconds that it gets to end: it serves nobody, and what it has written is safe."""
+_SNAPSHOT: Final = 1.5
+"""Seconds after which a member that the others know gets no snapshot any more: the leader had the whole log for it."""
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def possible(ctx: JoinContext) -> bool:
+    """Tell whether a pod that is taken away would end.
+
+    A kubelet ends no static pod before it has heard from an API server. One that asks the server of its own machine hears nothing until
+    etcd is there.
+    """
+    for name in ("kubelet", "bootstrap-kubelet"):
+        content = ctx.host.read(ctx.layout.kubeconfig(name))
+        if content:
+            return local_endpoint.with_server(content, ctx.addresses.api_server) is not None
+    return True
+
+
+def learn(ctx: JoinContext, flags: Mapping[str, str]) -> Iterable[Change | Waited]:
+    """Let etcd run until it has the data of the cluster, and end it. Nothing of it stays but the data.
+
+    Raises WaitTimeout, soon where the other members do not reach this machine.
+    """
+    pod = _apart(ctx.patched("etcd", static_pods.rendered(ctx, "etcd", more=flags)))
+    path = ctx.layout.manifest(NAME)
+    ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
+    ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=static_pods.MANIFEST_MODE))
+    yield until(
+        ctx, _Learned(ctx), saying="the new etcd member to take over the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
+    )
+    yield from end(ctx)
+
+
+def end(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """End the pod in which etcd learns, also one that a killed run left."""
+    if ctx.host.remove(ctx.layout.manifest(NAME)):
+        yield from wait_until_gone(ctx, pods=(NAME,))
+
+
+def serving(ctx: JoinContext) -> Waited:
+    """Wait until this machine's etcd serves clients and follows a leader: the one that stays, not one that a killed run let learn."""
+    endpoint = client_url(ctx.addresses)
+    return until(
+        ctx,
+        lambda: _still_learns(ctx) or ctx.etcd.status(endpoint).reason or None,
+        saying="the new etcd member to serve",
+        blame=("etcd",),
+        within=_patience(ctx),
+        remedy=QUORUM_REMEDY,
+    )
+
+
+def _still_learns(ctx: JoinContext) -> str:
+    """Say that the etcd of an earlier run has not ended, which its manifest did not outlive.
+
+    A kubelet that is just starting may run a pod whose manifest has gone meanwhile. It serves, because it has data, and is ended then.
+    """
+    if not ctx.resumed:
+        return ""
+    try:
+        found = ctx.host.runtime.containers(namespace="kube-system")
+    except HostError as error:
+        return str(error)
+    runs = any(one.name == NAME and one.state is ContainerState.RUNNING for one in found)
+    return "the etcd that an earlier run let learn has not ended yet" if runs else ""
+
+
+def _patience(ctx: JoinContext) -> float:
+    return ctx.configuration.init.timeouts.etcd_api_call.seconds
+
+
+class _Learned:
+    """Whether the data of the cluster is there. The new member itself is not asked: it lets whoever asks wait."""
+
+    def __init__(self, ctx: JoinContext) -> None:
+        self._ctx = ctx
+        self._known: float | None = None
+        self._arrivals = peers.Arrivals(ctx)
+
+    def __call__(self) -> str | None:
+        if _has_data(self._ctx):
+            return None
+        self._arrivals.require()
+        if self._known is None:
+            return self._look_for_name()
+        if self._ctx.clock.monotonic() - self._known < _SNAPSHOT:
+            return "its data is on the way"
+        return None
+
+    def _look_for_name(self) -> str:
+        """See whether the others know it by its name, which means that it has begun."""
+        try:
+            own = by_peer_url(self._ctx.etcd.members(agreed=False), peer_url(self._ctx.addresses))
+        except APIError as error:
+            return str(error)
+        if own is None or not own.name:
+            return "it has not begun yet"
+        self._known = self._ctx.clock.monotonic()
+        return "its data is on the way"
+
+
+def _has_data(ctx: JoinContext) -> bool:
+    """Whether a snapshot of the leader has arrived, and its database is in its place."""
+    names = [path.name for path in ctx.host.entries(ctx.layout.etcd_data / "member" / "snap")]
+    return any(name.endswith(".snap") for name in names) and not any(name.endswith(".snap.db") for name in names)
+
+
+def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return etcd's pod and container under another name: nobody takes it for the member's own, and nobody probes it."""
+    containers = [{**{key: value for key, value in one.items() if key not in _PROBES}, "name": NAME} for one in pod["spec"]["containers"]]
+    spec = {**pod["spec"], "containers": containers, "terminationGracePeriodSeconds": _GRACE}
+    return {**pod, "metadata": {"name": NAME, "namespace": pod["metadata"]["namespace"]}, "spec": spec}

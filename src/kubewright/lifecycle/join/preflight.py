@@ -1,0 +1,142 @@
+"""What the phase `preflight` does: checks of this machine, discovery, the cluster's configuration, and a control plane's images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from kubewright.apis.kubeadm.node_types import JoinConfiguration
+from kubewright.apis.kubeadm.versions import images
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, ValidationError
+from kubewright.base.events import Checked
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.host.seam import Host
+from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.join import configuration, kubelet
+from kubewright.lifecycle.join.request import addresses, authority_path
+from kubewright.preflight import lists
+from kubewright.preflight.checks import Report, Subject, run_checks
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+
+def for_join(configuration: JoinConfiguration, *, host: Host, user: int, resumed: bool = False) -> Report:
+    """Run what `join` checks before it asks the cluster anything; what depends on the cluster's configuration is not among it.
+
+    Where a run is `resumed`, what the earlier one made does not stand in the way.
+    """
+    registration, control_plane = configuration.node_registration, configuration.control_plane
+    places = addresses(configuration)
+    by_token = configuration.discovery.bootstrap_token
+    checks = lists.join(
+        places,
+        host.layout,
+        control_plane=control_plane is not None,
+        ca_path=authority_path(configuration, host.layout),
+        endpoint_host=_host_of(by_token.api_server_endpoint) if by_token is not None else "",
+        resumed=resumed,
+    )
+    subject = Subject(host=host, node=registration, addresses=places, user=user)
+    return run_checks(checks, subject, ignored=registration.ignore_preflight_errors)
+
+
+def _host_of(endpoint: str) -> str:
+    return urlsplit(f"//{endpoint}").hostname or ""
+
+
+TOPIC: Final = "preflight"
+
+
+def named(ctx: JoinContext) -> Iterable[Change]:
+    """Say where checks are made, and read the cluster's configuration: a plan is not the place to check a machine."""
+    ctx.say(TOPIC, "The machine is checked when join really runs, or by `preflight join`")
+    _require_possible(ctx)
+    return ()
+
+
+def checked(ctx: JoinContext) -> Iterable[Change]:
+    """Check the machine, find the cluster and read its configuration. What the machine is made of is kept once it can join.
+
+    The cluster is looked for and its configuration read beside the checks, which mostly wait. For a control plane there are more checks then, and
+    its images are pulled.
+    """
+    ctx.say(TOPIC, "Running pre-flight checks")
+    user, found = ctx.host.facts.user, BackgroundTask(lambda: configuration.read_early(ctx))
+    found.begin()
+    _require(ctx, for_join(ctx.join, host=ctx.host, user=user, resumed=ctx.resumed))
+    found.result()
+    _require_possible(ctx)
+    if not kubelet.is_bootstrapped(ctx) and ctx.runs("kubelet-start"):
+        kubelet.require_free_name(ctx)  # now: another name would be another configuration once this one is kept
+    if ctx.control_plane:
+        from kubewright.lifecycle.join.control_plane import reserve_keys  # with what makes certificates
+
+        reserve_keys(ctx)
+        ctx.say(TOPIC, "Running pre-flight checks before initializing the new control plane instance")
+        _require(ctx, _control_plane(ctx, user=user))
+    ctx.bound.begin()
+    if ctx.control_plane:
+        yield from _images(ctx)
+
+
+def _require(ctx: JoinContext, report: Report) -> None:
+    """Tell the warnings of a report. Raises CheckFailed for its errors."""
+    for result in report.results:
+        for found in result.warnings:
+            ctx.reporter.emit(Checked(check=result.name, text=found.text))
+    report.require_passed()
+
+
+def _require_possible(ctx: JoinContext) -> None:
+    """Read the cluster's configuration. Raises ValidationError or HostError where it cannot have another control plane from here."""
+    cluster = ctx.cluster
+    if not ctx.control_plane:
+        return
+    if not cluster.control_plane_endpoint:
+        problem = FieldError(
+            path=FieldPath() / "controlPlaneEndpoint", type=FieldErrorType.REQUIRED, reason="a further control plane needs it", value=""
+        )
+        raise ValidationError(
+            "the cluster cannot have another control plane: it was made without a stable address of its control plane",
+            [problem],
+            remedy="set controlPlaneEndpoint in the ConfigMap kube-system/kubeadm-config, once certificates and clients know that address",
+        )
+    if not ctx.configuration.init.certificate_key:
+        _require_authorities(ctx)
+
+
+def _require_authorities(ctx: JoinContext) -> None:
+    """Require what control planes share, where nothing opens the uploaded copies of it."""
+    names = ["ca.crt", "sa.key", "front-proxy-ca.crt"] + (["etcd/ca.crt"] if ctx.cluster.etcd.external is None else [])
+    missing = [name for name in names if ctx.certificates.read(name) is None]
+    if missing:
+        raise HostError(
+            f"this machine lacks what all control planes of the cluster share: {', '.join(missing)} in {ctx.layout.pki}",
+            remedy="copy it from a control plane, or run `kubeadm init phase upload-certs --upload-certs` there and join with --certificate-key",
+        )
+
+
+def _control_plane(ctx: JoinContext, *, user: int) -> Report:
+    """Check this machine as a control plane, now that the cluster's configuration is known."""
+    registration = ctx.configuration.init.node_registration
+    more = lists.control_plane_join(
+        ctx.cluster,
+        ctx.addresses,
+        ctx.layout,
+        has_certificate_key=bool(ctx.configuration.init.certificate_key),
+        resumed=ctx.resumed,
+    )
+    subject = Subject(host=ctx.host, node=registration, addresses=ctx.addresses, cluster=ctx.cluster, user=user)
+    return run_checks(more, subject, ignored=registration.ignore_preflight_errors)
+
+
+def _images(ctx: JoinContext) -> Iterable[Change]:
+    from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
+
+    ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
+    registration = ctx.configuration.init.node_registration
+    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)

@@ -1,0 +1,174 @@
+"""The phase `cleanup-node`: a table of steps, each tried whatever became of those before it (spec/kubeadm.md 11).
+
+kubeadm unmounts first and removes pods then, and stops at a file system that is busy. Here pods go first: they keep them busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
+from kubewright.lifecycle.reset import membership
+from kubewright.lifecycle.reset.context import ResetContext
+from kubewright.lifecycle.reset.inventory import SERVICE, attempt_all, combined
+
+if TYPE_CHECKING:
+    from kubewright.host.packet_filter import Rules
+
+
+Step = Callable[[ResetContext], Iterable[Change]]
+
+_ETCD: Final = "remove-etcd-member"
+
+
+def run(ctx: ResetContext) -> Iterator[Change]:
+    """Go through all steps. What we keep of the machine goes last, and not after a failure: the next run needs it."""
+    before = len(ctx.failures)
+    for step in STEPS:
+        yield from ctx.attempt(lambda step=step: step(ctx))  # type: ignore[misc]
+    if len(ctx.failures) == before:
+        yield from ctx.attempt(lambda: forget(ctx))
+
+
+def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
+    """Stop the kubelet: it would start the pods again."""
+    with suppress(Exception):  # what does not tell its state may stop all the same
+        if ctx.remains.kubelet is None:
+            ctx.warn("no service manager that knows the kubelet was found: see that it does not run")
+            return
+    ctx.tell("Stopping the kubelet service", "Would stop the kubelet service")
+    yield ctx.stopping.result()
+
+
+def remove_pods(ctx: ResetContext) -> Iterator[Change]:
+    """Stop and remove all pods. Without a container runtime that is a warning, as with kubeadm.
+
+    One that did not tell its pods at the beginning is asked again. One that is there and never answers may have them running: a failure.
+    """
+    ctx.tell("", "Would remove Kubernetes-managed containers")
+    known = not isinstance(ctx.remains.pods, HostError)
+    from kubewright.host.runtime_tasks import remove_sandboxes
+
+    try:
+        removals = remove_sandboxes(ctx.host.runtime, clock=ctx.clock)
+    except RuntimeUnavailable as error:
+        if known or isinstance(error, RuntimeSilent):
+            raise
+        ctx.warn(f"pods cannot be removed: {error}")
+        return
+    yield from (removal.change for removal in removals if removal.change is not None)
+    failed = {removal.sandbox.target: removal.error for removal in removals if removal.error is not None}
+    if failed:
+        told = "see what the container runtime says of them"
+        raise combined([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
+
+
+def remove_files(ctx: ResetContext) -> Iterator[Change]:
+    """Remove the kubeconfigs, and certificates that lie where nobody named them. All of them are tried."""
+    paths = [*ctx.remains.kubeconfigs, *ctx.remains.certificates]
+    ctx.tell(f"Deleting files: {_list(paths)}", f"Would delete files: {_list(paths)}")
+    return attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
+
+
+def empty_directories(ctx: ResetContext) -> Iterator[Change]:
+    """Empty the directories of the cluster, which stay, but for the kubelet's. All of them are tried."""
+    remains, kubelet = ctx.remains, ctx.remains.layout.kubelet
+    if kubelet not in remains.directories:
+        ctx.warn(f'"{kubelet}" is not there, and not emptied')
+    told = [path for path in remains.directories if path != kubelet]  # kubeadm's dry run leaves it out
+    ctx.tell(f"Deleting contents of directories: {_list(remains.directories)}", f"Would delete contents of directories: {_list(told)}")
+    return attempt_all((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
+
+
+def unmount(ctx: ResetContext) -> Iterator[Change]:
+    """Unmount what is below the kubelet's directory, what was mounted last first. All of it is tried."""
+    directory = ctx.remains.layout.kubelet
+    there = ctx.host.state(directory) is not None
+    ctx.tell(f'Unmounting mounted directories in "{directory}"' * there, f'Would unmount mounted directories in "{directory}"')
+    flags = ctx.configuration.unmount_flags
+    acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(ctx.remains.mounts))
+    return attempt_all(acts, what="not everything could be unmounted")
+
+
+def empty_kubelet(ctx: ResetContext) -> Iterator[Change]:
+    """Empty the kubelet's directory, after all else: pods have filled it, and nobody knows with what."""
+    if ctx.remains.layout.kubelet in ctx.remains.directories:
+        yield ctx.host.empty(ctx.remains.layout.kubelet)
+
+
+def remove_accounts(ctx: ResetContext) -> Iterator[Change]:
+    """Remove the users and groups of a control plane that does not run as root."""
+    if not ctx.remains.accounts:
+        return
+    from kubewright.manifests import rootless
+
+    ctx.tell("Deleting the users and groups of the control plane", "Would delete the users and groups of the control plane")
+    yield ctx.host.remove_accounts(rootless.accounts(ctx.remains.layout))
+
+
+def remove_cni(ctx: ResetContext) -> Iterator[Change]:
+    """Remove the CNI configuration that the list named. All of it is tried."""
+    paths = ctx.remains.cni
+    if paths:
+        ctx.tell(f"Deleting CNI configuration: {_list(paths)}", f"Would delete CNI configuration: {_list(paths)}")
+    return attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file of CNI could be removed")
+
+
+def remove_rules(ctx: ResetContext) -> Iterator[Change]:
+    """Remove what kube-proxy and CNI plugins left in the packet filter. All of it is tried."""
+    rules = ctx.remains.rules
+    if isinstance(rules, HostError):
+        raise rules
+
+    def remove(one: Rules) -> Change:
+        ctx.tell(f"Removing rules of the packet filter: {one.target}", f"Would remove rules of the packet filter: {one.target}")
+        return ctx.host.packet_filter.remove(one)
+
+    acts = (partial(remove, one) for one in rules)
+    return attempt_all(acts, what="the packet filter still has rules of the cluster", remedy="see what `nft list ruleset` says")
+
+
+def empty_etcd_again(ctx: ResetContext) -> Iterator[Change]:
+    """Remove what etcd wrote between the phase that emptied its directory and its end."""
+    return membership.empty_data(ctx) if _ETCD in ctx.bound.phases else iter(())
+
+
+def remove_units(ctx: ResetContext) -> Iterator[Change]:
+    """Remove the unit files of the kubelet that we installed: those of a package stay."""
+    units = ctx.remains.units
+    if units:
+        ctx.tell(f"Deleting the units of the kubelet: {_list(units)}", f"Would delete the units of the kubelet: {_list(units)}")
+        yield ctx.host.remove_units(SERVICE, units=units)
+
+
+def forget(ctx: ResetContext) -> Iterator[Change]:
+    """Remove what we keep of the machine."""
+    state = ctx.remains.layout.state
+    if ctx.host.state(state) is not None:
+        ctx.tell(f'Deleting what was kept of this machine in "{state}"', f'Would delete "{state}"')
+        yield ctx.host.remove(state)
+
+
+STEPS: Final[tuple[Step, ...]] = (
+    stop_kubelet,
+    remove_pods,
+    empty_etcd_again,
+    empty_directories,
+    remove_files,
+    unmount,
+    empty_kubelet,
+    remove_rules,
+    remove_cni,
+    remove_accounts,
+    remove_units,
+)
+"""Keys and kubeconfigs go before the kubelet's directory, where a mount may hang and a tree may take long."""
+
+
+def _list(paths: Iterable[PurePosixPath]) -> str:
+    return f"[{' '.join(map(str, paths))}]"

@@ -1,0 +1,229 @@
+"""What of a cluster is on a machine, and would go: the list that comes before the question, and what the steps work through."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.machine import Layout
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent
+from kubewright.base.events import Event, Reporter
+from kubewright.base.records import dataclass
+from kubewright.host.failures import BUG, expected
+from kubewright.host.seam import Host
+from kubewright.host.states import ServiceState
+from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.reset.detected_cluster import DetectedCluster, Member
+
+if TYPE_CHECKING:
+    from kubewright.host.packet_filter import Rules
+    from kubewright.host.states import Sandbox
+
+
+def attempt_all(acts: Iterable[Callable[[], Change]], *, what: str, remedy: str = "") -> Iterator[Change]:
+    """Do all of a step, whatever becomes of its parts, and yield the changes. Then raises HostError, saying `what`, for those that failed."""
+    failed = list[KubewrightError]()
+    for act in acts:
+        try:
+            change = act()
+        except Exception as error:
+            failed.append(expected(error))
+        else:
+            yield change
+    if failed:
+        raise combined(failed, what=what, remedy=remedy or failed[0].remedy)
+
+
+def combined(failed: Sequence[KubewrightError], *, what: str, remedy: str, names: Sequence[str] = ()) -> HostError:
+    """Return one error for several, by the names of what failed; where one of them is a bug of ours, its remedy says so too."""
+    told_of = [f"{name}: {error}" for name, error in zip(names, failed, strict=True)] if names else list(map(str, failed))
+    remedies = dict.fromkeys([remedy, *(error.remedy for error in failed if error.remedy == BUG)])
+    told = HostError(what, detail="\n".join(told_of), remedy="; ".join(filter(None, remedies)))
+    told.__cause__ = failed[0] if len(failed) == 1 else ExceptionGroup(what, failed)
+    return told
+
+
+class BestEffortReporter:
+    """A reporter that is not there any more, or whose disk is full, does not end what is told to it."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self._inner = inner
+
+    def emit(self, event: Event, /) -> None:
+        with suppress(OSError, ValueError):  # ValueError: its stream is closed
+            self._inner.emit(event)
+
+
+def described(look: Callable[[], str]) -> str:
+    """Return what a look at the machine tells, or why it tells nothing."""
+    try:
+        return look()
+    except Exception as error:
+        return f"not known: {expected(error)}"
+
+
+SERVICE: Final = "kubelet"
+KUBECONFIGS: Final = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
+CNI_FILES: Final = frozenset({".conf", ".conflist", ".json", ".kubeconfig"})
+"""What container runtimes read of a CNI directory, and the kubeconfigs that plugins put beside it."""
+NAMED: Final = 12
+"""How many pods the list names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CleanupOptions:
+    """What is to go besides what kubeadm's reset removes. `whole_pki` False: the certificate directory was found, and nobody named it."""
+
+    temporary: bool = False
+    cni: bool = False
+    packet_filter: bool = False
+    node: bool = False
+    whole_pki: bool = True
+
+
+class Inventory:
+    """What is there, each kind looked at once, when it is asked for. `host` has the layout of the cluster's own places."""
+
+    def __init__(self, host: Host, *, traces: DetectedCluster, wanted: CleanupOptions, default_pki: PurePosixPath) -> None:
+        self._host = host
+        self._traces = traces
+        self._default_pki = default_pki
+        self.wanted = wanted
+        self._pods = BackgroundTask(self._list_pods)
+
+    def over(self, host: Host) -> Inventory:
+        """Return the same for another host, such as an overlay of this one."""
+        return Inventory(host, traces=self._traces, wanted=self.wanted, default_pki=self._default_pki)
+
+    @property
+    def layout(self) -> Layout:
+        """Where everything is."""
+        return self._host.layout
+
+    def _list_pods(self) -> list[Sandbox]:
+        return self._host.runtime.sandboxes()
+
+    @property
+    def member(self) -> Member | None:
+        """The etcd member of this machine."""
+        return self._traces.member
+
+    @property
+    def etcd_data(self) -> list[PurePosixPath]:
+        """What is in the data directory of this machine's member; nothing where the directory is somebody else's."""
+        return self._host.entries(self.layout.etcd_data) if self.member is not None else []
+
+    @property
+    def foreign_data(self) -> bool:
+        """Whether there is data of an etcd that is not this machine's."""
+        return self.member is None and bool(self._host.entries(self.layout.etcd_data))
+
+    @functools.cached_property
+    def kubelet(self) -> ServiceState | None:
+        """The kubelet's service."""
+        return self._host.service(SERVICE)
+
+    @functools.cached_property
+    def units(self) -> list[PurePosixPath]:
+        """The unit files of the kubelet that we installed, where no package had brought one."""
+        from kubewright.manifests.kubelet import UNIT_FILES, is_ours
+
+        return [path for path in UNIT_FILES if is_ours(self._host.read(path))]
+
+    def begin(self) -> None:
+        """Begin to ask the container runtime: that takes as long as everything else together."""
+        self._pods.begin()
+
+    @functools.cached_property
+    def pods(self) -> list[Sandbox] | HostError:
+        """The pods that the container runtime knew when it was first asked, or why it did not tell."""
+        try:
+            return self._pods.result()
+        except HostError as error:
+            return error
+        except Exception as error:
+            return HostError("the pods of this machine are not known", detail=str(expected(error)))
+
+    @property
+    def mounts(self) -> list[PurePosixPath]:
+        """What is mounted below the kubelet's directory, in the order in which it was mounted."""
+        return self._host.mounts(self.layout.kubelet)
+
+    @property
+    def directories(self) -> list[PurePosixPath]:
+        """The directories that are emptied, in kubeadm's order."""
+        layout = self.layout
+        certificates = layout.pki if self.wanted.whole_pki else self._default_pki
+        kubelet = [layout.kubelet] if self._host.state(layout.kubelet) is not None else []
+        return [layout.manifests, *kubelet, certificates, *([layout.kubernetes / "tmp"] if self.wanted.temporary else [])]
+
+    @property
+    def kubeconfigs(self) -> list[PurePosixPath]:
+        """The kubeconfigs that are removed, there or not."""
+        return [self.layout.kubeconfig(name) for name in KUBECONFIGS]
+
+    @functools.cached_property
+    def certificates(self) -> list[PurePosixPath]:
+        """The cluster's files in a certificate directory that nobody named: those that are ours by their names, nothing beside them."""
+        layout = self.layout
+        if self.wanted.whole_pki or layout.pki == self._default_pki:
+            return []
+        from kubewright.pki import table
+
+        bases = [row.base for row in table.CERTIFICATES]
+        names = [*(f"{base}{end}" for base in bases for end in (".crt", ".key")), "sa.pub", "sa.key"]
+        return [path for name in dict.fromkeys(names) if self._host.state(path := layout.pki / name) is not None]
+
+    @functools.cached_property
+    def accounts(self) -> bool:
+        """Whether users and groups of a rootless control plane go."""
+        return self._traces.rootless
+
+    @functools.cached_property
+    def cni(self) -> list[PurePosixPath]:
+        """The files of CNI that go, if that is wanted."""
+        return [path for path in self._host.entries(self.layout.cni) if path.suffix in CNI_FILES] if self.wanted.cni else []
+
+    @functools.cached_property
+    def rules(self) -> list[Rules] | HostError:
+        """What goes of the packet filter, if that is wanted, or why it is not known."""
+        try:
+            return self._host.packet_filter.found() if self.wanted.packet_filter else []
+        except HostError as error:
+            return error
+
+    def listing(self) -> list[str]:
+        """Return what goes, a line each; empty if there is nothing. What cannot be looked at is told, and ends nothing."""
+        return [f"{kind}: {text}" for kind, look in self._rows() if (text := described(look))]
+
+    def _rows(self) -> Iterator[tuple[str, Callable[[], str]]]:
+        layout, host = self.layout, self._host
+        yield "service that is stopped", lambda: SERVICE if (found := self.kubelet) is not None and (found.running or found.again) else ""
+        yield "pods", lambda: _pods(self.pods)
+        yield "mounts", lambda: _listed(self.mounts)
+        yield "etcd member", lambda: self.member.peer_url if self.member else ""
+        yield "contents of directories", lambda: _listed([path for path in self._emptied() if host.entries(path)])
+        yield "files", lambda: _listed([path for path in (*self.kubeconfigs, *self.certificates) if host.state(path) is not None])
+        yield "units of the kubelet that kubewright installed", lambda: _listed(self.units)
+        yield "users and groups", lambda: "those of the control plane" if self.accounts else ""
+        yield "CNI configuration", lambda: _listed(self.cni)
+        yield "packet filter", lambda: "" if isinstance(self.rules, HostError) else ", ".join(rules.target for rules in self.rules)
+        yield "what kubewright keeps of this machine", lambda: str(layout.state) if host.state(layout.state) is not None else ""
+
+    def _emptied(self) -> list[PurePosixPath]:
+        return [*([self.layout.etcd_data] if self.member else []), *self.directories]
+
+
+def _listed(paths: list[PurePosixPath]) -> str:
+    return ", ".join(map(str, paths))
+
+
+def _pods(pods: list[Sandbox] | HostError) -> str:
+    if isinstance(pods, HostError):
+        return "all that the container runtime has, which does not answer yet" if isinstance(pods, RuntimeSilent) else ""
+    names = [f"{pod.namespace}/{pod.name}" for pod in pods[:NAMED]]
+    return ", ".join(names) + (f" and {len(pods) - NAMED} more" if len(pods) > NAMED else "")

@@ -1,0 +1,126 @@
+"""The phases `remove-etcd-member` and `delete-node`: this machine leaves its cluster.
+
+Its etcd member goes with its data, somebody else's etcd is left alone; its Node goes, if the user wants that, while there are credentials to do it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import Forbidden, HostError, KubewrightError, NotFound
+from kubewright.lifecycle.reset.context import ResetContext
+
+if TYPE_CHECKING:
+    from kubewright.etcd.api import Etcd
+
+
+PATIENCE: Final = 5.0
+"""Seconds in which etcd may find a leader; kubeadm tries for two minutes."""
+
+
+def remove_etcd_member(ctx: ResetContext) -> Iterator[Change]:
+    """Remove the member and empty its data directory. A member that cannot be removed is a warning, as with kubeadm."""
+    yield from ctx.attempt(lambda: _leave(ctx))
+    yield from ctx.attempt(lambda: empty_data(ctx))
+
+
+def _leave(ctx: ResetContext) -> Iterator[Change]:
+    remains = ctx.remains
+    if remains.member is None:
+        if remains.foreign_data:
+            data = remains.layout.etcd_data
+            ctx.say(f'"{data}" is left as it is: nothing on this machine says that its etcd is of this cluster')
+        return
+    ctx.tell("", "Would remove the etcd member on this node from the etcd cluster")
+    yield from _member(ctx, remains.member.peer_url, remains.member.endpoints)
+
+
+def empty_data(ctx: ResetContext) -> Iterator[Change]:
+    """Empty the data directory of this machine's member."""
+    data = ctx.remains.layout.etcd_data
+    if not ctx.remains.etcd_data:
+        return
+    ctx.tell("", f"Would delete contents of the etcd data directory: {data}")
+    yield ctx.host.empty(data)
+    ctx.tell(f"Deleted contents of the etcd data directory: {data}", "")
+
+
+def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Iterator[Change]:
+    from kubewright.etcd.membership import remove_member
+
+    within = min(PATIENCE, ctx.configuration.timeouts.etcd_api_call.seconds)
+    etcd: Etcd | None = None
+    try:
+        etcd = ctx.etcd(endpoints)
+        change = remove_member(etcd, peer_url, clock=ctx.clock, within=within)
+    except KubewrightError as error:
+        ctx.warn(
+            f"the etcd member {peer_url} may still be in its cluster, because etcd could not be asked: {error}."
+            " If the cluster goes on without this machine, remove the member from another control plane (`etcdctl member remove`)"
+        )
+        return
+    finally:
+        close = getattr(etcd, "close", None)
+        if close is not None:
+            close()
+    if change:
+        ctx.tell(f"Removed the {change.target} from the etcd cluster", "")
+    yield change
+
+
+PREFIX = "system:node:"
+
+
+def node_stays(ctx: ResetContext) -> str | None:
+    """Say why the Node stays."""
+    return None if ctx.remains.wanted.node else "--delete-node was not given"
+
+
+def delete_node(ctx: ResetContext) -> Iterable[Change]:
+    """Delete the Node object of this machine; one that is gone is fine."""
+    return ctx.attempt(lambda: _delete(ctx))
+
+
+def _delete(ctx: ResetContext) -> Iterator[Change]:
+    from kubewright.kube.resources import NODE
+
+    if ctx.host.state(ctx.remains.layout.kubeconfig("kubelet")) is None:
+        ctx.warn("this machine has no kubelet.conf, so its Node is not known: `kubectl delete node NAME` deletes it")
+        return
+    name = node_name(ctx)
+    ctx.tell(f'Deleting the Node "{name}"', f'Would delete the Node "{name}"')
+    target = f"node {name}"
+    try:
+        ctx.connect().delete(NODE, name)
+    except NotFound:
+        yield Change(target=target, action=Action.NONE)
+        return
+    except Forbidden as error:
+        error.remedy = f"give a kubeconfig that may delete Nodes with --kubeconfig, or run `kubectl delete node {name}` elsewhere"
+        raise
+    yield Change(target=target, action=Action.DELETE)
+
+
+def node_name(ctx: ResetContext) -> str:
+    """Return the name of this machine's Node, which its kubelet's certificate bears. Raises HostError where nothing tells it."""
+    from kubewright.kube.credentials import ClientCertificate
+    from kubewright.kube.kubeconfigs import load_access
+    from kubewright.pki import certificates
+
+    path = ctx.remains.layout.kubeconfig("kubelet")
+    try:
+        identity = load_access(path, read=ctx.host.read).identity
+        if not isinstance(identity, ClientCertificate):
+            raise _unknown(f"{path} holds no client certificate")
+        name = certificates.parse(identity.cert_pem, source=str(path))[0].common_name
+    except KubewrightError as error:
+        raise _unknown(str(error)) from error
+    if not name.startswith(PREFIX):
+        raise _unknown(f"the certificate of {path} is for {name!r}")
+    return name.removeprefix(PREFIX)
+
+
+def _unknown(why: str) -> HostError:
+    return HostError("the name of this machine's Node is not known", detail=why, remedy="delete it by hand: kubectl delete node NAME")

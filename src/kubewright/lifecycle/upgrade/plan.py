@@ -1,0 +1,180 @@
+"""Which versions a cluster can be upgraded to, as a pure function of what was observed (kubeadm v1.36: phases/upgrade/compute.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass
+from kubewright.base.versions import OWN, Version, release_for
+from kubewright.lifecycle.upgrade.versions import API_SERVER, CONTROL_PLANE, ETCD, ByVersion, ClusterVersions
+
+COMPONENT_CONFIGS: Final = (("kubeproxy.config.k8s.io", "v1alpha1"), ("kubelet.config.k8s.io", "v1beta1"))
+"""Groups of component configurations, and the version that we read and write."""
+
+_DNS: Final = "CoreDNS"
+_TOOL: Final = "kubeadm"
+_EXPERIMENTAL: Final = "experimental version"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComponentUpgradePlan:
+    """One row of an upgrade: what is there, and what will be. `node` is '' for what the cluster has once."""
+
+    name: str
+    current: str
+    new: str
+    node: str = ""
+
+    def as_map(self) -> dict[str, Any]:
+        """Return kubeadm's ComponentUpgradePlan."""
+        found = {"name": self.name, "currentVersion": self.current, "newVersion": self.new}
+        return {**found, "nodeName": self.node} if self.node else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class AvailableUpgrade:
+    """One version that the cluster can be upgraded to."""
+
+    description: str
+    components: Sequence[ComponentUpgradePlan]
+
+    @property
+    def version(self) -> str:
+        """The version."""
+        return next(row.new for row in self.components if row.name == API_SERVER)
+
+    @property
+    def tool(self) -> tuple[str, str]:
+        """Our version, and the one that is needed."""
+        return next((row.current, row.new) for row in self.components if row.name == _TOOL)
+
+    def rows(self, *, kubelets: bool) -> list[ComponentUpgradePlan]:
+        """Return the rows of kubelets, or of what `upgrade apply` upgrades."""
+        return [row for row in self.components if row.name != _TOOL and (row.name == "kubelet") == kubelets]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradePlan:
+    """What `upgrade plan` shows. `groups` are the component configurations that the cluster keeps."""
+
+    upgrades: Sequence[AvailableUpgrade]
+    groups: Collection[str]
+    lines: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return kubeadm's ComponentConfigVersionStates. We know one version of each, so nothing has to be done by hand."""
+        return [
+            {
+                "group": group,
+                "currentVersion": version if group in self.groups else "",
+                "preferredVersion": version,
+                "manualUpgradeRequired": False,
+            }
+            for group, version in COMPONENT_CONFIGS
+        ]
+
+    def as_map(self) -> dict[str, Any]:
+        """Return kubeadm's UpgradePlan."""
+        upgrades = [{"description": one.description, "components": [row.as_map() for row in one.components]} for one in self.upgrades]
+        head = {"kind": "UpgradePlan", "apiVersion": "output.kubeadm.k8s.io/v1alpha3"}
+        return {**head, "availableUpgrades": upgrades, "configVersions": self.states()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What is asked of a plan.
+
+    `version` stands for every label, as in kubeadm; without it our own version is the newest that we know, as nothing is looked up on the
+    network. `experimental` and `candidates`: pre-releases are welcome, which needs a version. `etcd`: local etcd is to be upgraded as well.
+    """
+
+    version: str = ""
+    experimental: bool = False
+    candidates: bool = False
+    etcd: bool = True
+
+
+def plan(observed: ClusterVersions, wish: PlanOptions, *, groups: Collection[str] = (), tool: Version = OWN) -> UpgradePlan:
+    """Find what the cluster can be upgraded to.
+
+    Raises UsageError for a version that is none, or for pre-releases that would have to be looked up, and APIError where the cluster's version
+    cannot be told.
+    """
+    if (wish.experimental or wish.candidates) and not wish.version:
+        raise UsageError(
+            "pre-releases are not looked up",
+            detail="this program asks no server for versions",
+            remedy="name the version: `kubewright upgrade plan VERSION`",
+        )
+    cluster = observed.cluster
+    newest = _version(wish.version) if wish.version else tool
+    text = wish.version or str(newest)
+    lines = [f"Cluster version: {_bare(cluster)}", f"{_TOOL} version: {tool}", *_asked_lines(wish, cluster, newest)]
+    upgrades = [
+        AvailableUpgrade(description=description, components=tuple(_components(observed, text, needed, tool, etcd=wish.etcd)))
+        for description, needed in (_offers(wish, cluster, newest, tool) if cluster < newest else ())
+    ]
+    return UpgradePlan(upgrades=upgrades, groups=groups, lines=lines, warnings=() if wish.version else (_not_looked_up(tool),))
+
+
+def _asked_lines(wish: PlanOptions, cluster: Version, newest: Version) -> Iterator[str]:
+    """Say which version stands for which label."""
+    if wish.version:
+        yield f"Target version: {wish.version}"
+        if newest >= cluster:
+            yield f"Latest {_series(cluster)}: {wish.version}"
+    if wish.experimental or wish.candidates:
+        yield f"Latest {_EXPERIMENTAL}: {wish.version}"
+        yield f"Latest previous version: {wish.version}"
+
+
+def _offers(wish: PlanOptions, cluster: Version, newest: Version, tool: Version) -> Iterator[tuple[str, str]]:
+    """Yield what the version is offered as, and which version of this program that needs."""
+    if not wish.version:
+        yield "stable version", str(tool)
+        return
+    yield _series(cluster), str(tool) if tool >= newest else wish.version
+    if wish.candidates and newest.pre.startswith("rc"):
+        yield "release candidate version", wish.version
+    if wish.experimental:
+        yield _EXPERIMENTAL, wish.version
+
+
+def _series(cluster: Version) -> str:
+    return f"version in the v{cluster.line} series"
+
+
+def _not_looked_up(tool: Version) -> str:
+    return f"versions are not looked up: {tool}, that of this program, is taken as the newest; `kubewright upgrade plan VERSION` plans for another"
+
+
+def _components(observed: ClusterVersions, new: str, needed: str, tool: Version, *, etcd: bool) -> Iterator[ComponentUpgradePlan]:
+    if len(observed.kubelets) > 1 or (observed.kubelets and new not in observed.kubelets):
+        yield from _rows("kubelet", observed.kubelets, new)
+    for name in CONTROL_PLANE:
+        yield from _rows(name, observed.components.get(name, {}), new)
+    yield ComponentUpgradePlan(name="kube-proxy", current=_bare(observed.cluster), new=new)
+    release = release_for(Version.parse(new))
+    yield ComponentUpgradePlan(name=_DNS, current=observed.dns, new=release.coredns_tag)
+    yield ComponentUpgradePlan(name=_TOOL, current=str(tool), new=needed)
+    if etcd:
+        yield from _rows(ETCD, observed.components.get(ETCD, {}), release.etcd_tag)
+
+
+def _rows(name: str, versions: ByVersion, new: str) -> Iterator[ComponentUpgradePlan]:
+    for version in sorted(versions):
+        yield from (ComponentUpgradePlan(name=name, current=version, new=new, node=node) for node in versions[version])
+
+
+def _version(text: str) -> Version:
+    try:
+        return Version.parse(text)
+    except ValueError as error:
+        raise UsageError(str(error), remedy="name one like v1.36.3") from error
+
+
+def _bare(version: Version) -> str:
+    return str(version).removeprefix("v")

@@ -1,0 +1,160 @@
+"""The versions that are in a cluster, and kubeadm's policy of versions for `upgrade apply`, as a pure function.
+
+kubeadm v1.36: phases/upgrade/versiongetter.go, policy.go; spec/kubeadm.md 9.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.base.errors import APIError, UsageError
+from kubewright.base.records import dataclass, field
+from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Version
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import DEPLOYMENT, NODE, POD
+
+NAMESPACE: Final = "kube-system"
+API_SERVER: Final = "kube-apiserver"
+ETCD: Final = "etcd"
+CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
+
+ByVersion = Mapping[str, Sequence[str]]
+"""The Nodes that have each version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterVersions:
+    """The versions in a cluster. `components` are the static pods, `dns` is '' without CoreDNS."""
+
+    components: Mapping[str, ByVersion] = field(default_factory=dict)
+    kubelets: ByVersion = field(default_factory=dict)
+    dns: str = ""
+
+    @property
+    def cluster(self) -> Version:
+        """The highest version of the API servers. Raises APIError where there is none, or one that cannot be read."""
+        texts = list(self.components.get(API_SERVER, ()))
+        try:
+            return max(Version.parse(text) for text in texts)
+        except ValueError as error:
+            found = f"their versions are {', '.join(texts)}" if texts else "there are none"
+            raise APIError(
+                "the version of the cluster cannot be told from its API servers",
+                detail=f"{found} (pods of {NAMESPACE} with the label component={API_SERVER})",
+                remedy="look at the pods of the control plane",
+            ) from error
+
+
+def observe(api: KubeAPI) -> ClusterVersions:
+    """Read the versions of static pods, kubelets and CoreDNS. Raises APIError."""
+    kubelets: dict[str, list[str]] = {}
+    for node in api.list(NODE):
+        version = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
+        kubelets.setdefault(version, []).append(node["metadata"]["name"])
+    return ClusterVersions(
+        components={name: _static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=dns_version(api)
+    )
+
+
+def _static_pods(api: KubeAPI, name: str) -> ByVersion:
+    found: dict[str, list[str]] = {}
+    for pod in api.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
+        # Tags have no `+`: images carry build metadata behind an underscore.
+        tag = _tag(pod["spec"]).replace("_", "+", 1)
+        found.setdefault(tag, []).append(pod["spec"].get("nodeName", ""))
+    return found
+
+
+def dns_version(api: KubeAPI) -> str:
+    """Return the tag of CoreDNS's image, '' where there is no CoreDNS. Raises APIError for several Deployments of DNS."""
+    found = api.list(DEPLOYMENT, NAMESPACE, label_selector="k8s-app=kube-dns")
+    if len(found) > 1:
+        names = ", ".join(one["metadata"]["name"] for one in found)
+        raise APIError(f"there are several Deployments of DNS in {NAMESPACE}", detail=names, remedy="keep the one that is in use")
+    return _tag(found[0]["spec"]["template"]["spec"]) if found else ""
+
+
+def _tag(spec: Mapping[str, Any]) -> str:
+    """Return the tag of the first container's image; a digest behind it does not count."""
+    image = str(spec["containers"][0].get("image", "")).partition("@")[0]
+    return image.rpartition("/")[2].partition(":")[2]
+
+
+KUBELET_SKEW: Final = 3
+"""How many minor releases a kubelet may be behind the control plane."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Present:
+    """The versions that are there. `kubelets` maps Nodes to their kubelet's version; None: it could not be read."""
+
+    cluster: Version | None
+    kubelets: Mapping[str, str] | None = field(default_factory=dict)
+    tool: Version = OWN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What speaks against a version: `mandatory` reasons forbid it, `skippable` ones do unless `--force` is given."""
+
+    mandatory: Sequence[str] = ()
+    skippable: Sequence[str] = ()
+
+    def require(self, target: str, *, force: bool) -> Sequence[str]:
+        """Return what `force` passes over. Raises UsageError with every reason that counts."""
+        counting = [*self.mandatory, *(() if force else self.skippable)]
+        if counting:
+            remedy = "choose another version" if self.mandatory else "choose another version, or pass over this with --force"
+            raise UsageError(f"this cluster cannot be upgraded to {target}", detail="\n".join(counting), remedy=remedy)
+        return self.skippable
+
+
+def judge_target(target: Version, *, tool: Version = OWN, experimental: bool = False, candidates: bool = False) -> Verdict:
+    """Judge a version by itself and by our own, without a cluster. `experimental` and `candidates`: pre-releases are welcome."""
+    mandatory: list[str] = []
+    skippable: list[str] = []
+    early = skippable if target.pre else mandatory
+    if target < OLDEST_CONTROL_PLANE:
+        mandatory.append(f"{target} is older than {OLDEST_CONTROL_PLANE}, the oldest version that can be deployed")
+    if (target.major, target.minor) > (tool.major, tool.minor):
+        early.append(f"{target} is of a newer minor release than this program ({tool})")
+    elif target.line == tool.line and target > tool:
+        skippable.append(f"{target} is newer than this program ({tool}): upgrade the program first")
+    elif (target.major, target.minor) < (tool.major, tool.minor):
+        skippable.append(f"{target} is of an older minor release than this program ({tool})")
+    if target.pre and not experimental and not (candidates and target.pre.startswith("rc")):
+        flag = "--allow-release-candidate-upgrades" if target.pre.startswith("rc") else "--allow-experimental-upgrades"
+        skippable.append(f"{target} is a pre-release; {flag} allows it")
+    return Verdict(mandatory=tuple(mandatory), skippable=tuple(skippable))
+
+
+def judge(target: Version, present: Present, *, experimental: bool = False, candidates: bool = False) -> Verdict:
+    """Judge a version for a cluster. A change of the minor release by more than one is forbidden, except to a pre-release."""
+    if present.cluster is None:
+        return Verdict(mandatory=("the version of the cluster cannot be read",))
+    alone = judge_target(target, tool=present.tool, experimental=experimental, candidates=candidates)
+    mandatory, skippable = list(alone.mandatory), list(alone.skippable)
+    distance = target.minor - present.cluster.minor
+    if abs(distance) > 1:
+        direction = "up" if distance > 0 else "down"
+        reason = f"from {present.cluster} to {target} is more than one minor release {direction}"
+        (skippable if target.pre else mandatory).append(reason)
+    skippable += _kubelets(target, present.kubelets)
+    return Verdict(mandatory=tuple(mandatory), skippable=tuple(skippable))
+
+
+def _kubelets(target: Version, kubelets: Mapping[str, str] | None) -> list[str]:
+    if kubelets is None:
+        return ["the versions of the kubelets cannot be read"]
+    return [reason for node, text in kubelets.items() if (reason := _kubelet(target, node, text))]
+
+
+def _kubelet(target: Version, node: str, text: str) -> str:
+    try:
+        kubelet = Version.parse(text)
+    except ValueError:
+        return f"the kubelet of {node} has the version {text}, which cannot be read"
+    if kubelet.minor < target.minor - KUBELET_SKEW:
+        return f"the kubelet of {node} ({kubelet}) is more than {KUBELET_SKEW} minor releases older than {target}: upgrade it first"
+    return ""
