@@ -8,10 +8,10 @@ from kubewright.base.wait import InstantWaiter
 from kubewright.host.decisions import roots
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
+from kubewright.lifecycle.binding import bind
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import operation as init
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.operation import bind
 from kubewright.lifecycle.steps import stand_ins
 from kubewright.workflow import runner
 

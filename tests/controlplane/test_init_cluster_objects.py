@@ -26,12 +26,13 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
+from kubewright.lifecycle.binding import bind
 from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine as Whole
-from kubewright.lifecycle.operation import bind, run
 from kubewright.pki import sealing
 from kubewright.tokens import cluster_info, parse
 from operation_kit import observed, run_phases

@@ -23,9 +23,10 @@ from kubewright.cli.reporters import JsonLines, MachineText, PlainLines, logged
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
-from kubewright.lifecycle import operation as engine
+from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import nothing
 
 if TYPE_CHECKING:
     from kubewright.base.events import Reporter
@@ -56,7 +57,7 @@ def this_machine(*, batches: bool = False) -> Machine:
         random=SystemRandom(),
         layout=Layout(),
         environment=os.environ,
-        sync=files.sync if files is not None else engine.nothing,
+        sync=files.sync if files is not None else nothing,
     )
 
 

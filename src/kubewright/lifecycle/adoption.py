@@ -23,11 +23,9 @@ from kubewright.pki import certificates, pins
 if TYPE_CHECKING:
     from kubewright.workflow.runner import Plan
 
-
 TOPIC: Final = "adopt"
 STORED: Final = "configmap kube-system/kubeadm-config"
 """The target of what a cluster keeps of its configuration: a difference there is another cluster than the one that is described."""
-
 _COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 

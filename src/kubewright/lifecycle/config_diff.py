@@ -34,9 +34,14 @@ CONFIG_MAPS: Final[Mapping[str, tuple[str, str]]] = {
     KUBE_PROXY: ("kube-proxy", "config.conf"),
 }
 """ConfigMap and key of each document (spec/kubeadm.md 7.2)."""
-
 _VERSION: Final = "kubernetesVersion"
 _UNKNOWN: Final = FieldErrorType.UNKNOWN.value
+ANOTHER: Final = " (another)"
+"""Follows a masked secret of the new side that is not the old side's."""
+_SECRET_NAME: Final = re.compile(r"(?i)(?:password|passwd|secret|token|credentials?|(?:access|api|private|client)[-_]?key)$")
+_SORTED_BY_NAME: Final = frozenset({"extraArgs"})
+"""Lists whose order means nothing: kubeadm sorts arguments by name."""
+Value = Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,15 +158,6 @@ def _with_version(documents: Iterable[Document], version: str) -> list[Document]
             found.append(one)
     added = Document(value={"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": CLUSTER, _VERSION: version}, source="defaults")
     return found if has_one or not found else [*found, added]
-
-
-ANOTHER: Final = " (another)"
-"""Follows a masked secret of the new side that is not the old side's."""
-_SECRET_NAME: Final = re.compile(r"(?i)(?:password|passwd|secret|token|credentials?|(?:access|api|private|client)[-_]?key)$")
-_SORTED_BY_NAME: Final = frozenset({"extraArgs"})
-"""Lists whose order means nothing: kubeadm sorts arguments by name."""
-
-Value = Any
 
 
 @dataclass(frozen=True, kw_only=True)

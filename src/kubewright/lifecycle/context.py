@@ -69,7 +69,7 @@ class MachineContext:
 
     @property
     def keys(self) -> KeyPool:
-        """Where keys are made ahead."""
+        """Where keys are made before they are needed."""
         return self.bound.keys
 
     @property
@@ -103,9 +103,9 @@ class MachineContext:
         return self.bound.phases
 
     @property
-    def turns(self) -> DeferredManifests:
-        """Who writes the manifests of static pods when."""
-        return self.bound.turns
+    def manifests(self) -> DeferredManifests:
+        """Manifests of static pods that are written later."""
+        return self.bound.manifests
 
     @property
     def kubelet_makes(self) -> tuple[File, ...]:
@@ -163,8 +163,8 @@ class MachineContext:
         """Whether this run goes through a phase."""
         return phase in self.bound.phases
 
-    def reasons(self, names: Sequence[str]) -> Diagnosis:
-        """Return what tells of static pods of this machine why they are not there yet, from now on. The order is that of their needs."""
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis:
+        """Return what says why static pods of this machine are not there yet, from now on. The order is that of their needs."""
         from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # for those that wait
 
         return ComponentWatch(names, host=self.host, clock=self.clock)

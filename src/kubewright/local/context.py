@@ -220,7 +220,7 @@ class LocalContext(InitContext):
         """The daemon's control socket; waits for it at first use."""
         return self.run.daemon.serving(waiter=self.run.waiter)
 
-    def reasons(self, names: Sequence[str]) -> Diagnosis:
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis:
         """Return last lines only: `look` says what becomes of the processes."""
         return LastLines(names, host=self.host)
 

@@ -33,7 +33,7 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
-from kubewright.lifecycle import machine_record, operation, stacked_etcd
+from kubewright.lifecycle import engine, machine_record, stacked_etcd
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.join import configuration as reading
 from kubewright.lifecycle.join import discovery
@@ -100,7 +100,7 @@ class MachineJoins:
         run, host = self._run, self._host(machine)
         Files(durable=False).make(Directory(path=PurePosixPath(run.paths.machine(machine.name)), mode=PRIVATE))
         request = MachineJoinRequest(run=run, machine=machine, host=host, configured=configured, credentials=credentials)
-        done = operation.run(
+        done = engine.run(
             MACHINE_JOIN,
             request,
             machine_of(run, host, clock=CancellableClock(run.clock, self._cancelled)),
@@ -178,7 +178,7 @@ MACHINE_JOIN: Final = Operation(
     configure=prepare,
     context=context,
     policy=Policy(locks=False),
-    start=Start(phases=frozenset(), turns=start_conditions),
+    start=Start(phases=frozenset(), conditions=start_conditions),
 )
 
 

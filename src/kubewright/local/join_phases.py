@@ -52,7 +52,7 @@ class LocalJoinContext(JoinContext):
         """`up` gives the names."""
         return True
 
-    def reasons(self, names: Sequence[str]) -> Diagnosis:
+    def diagnosis(self, names: Sequence[str]) -> Diagnosis:
         """Return last lines only: `look` says what becomes of the processes."""
         return LastLines(names, host=self.host)
 

@@ -16,7 +16,7 @@ from kubewright.base.change import Change
 from kubewright.base.records import dataclass
 from kubewright.host.desired import File
 from kubewright.host.files import Files
-from kubewright.lifecycle import operation
+from kubewright.lifecycle import engine
 from kubewright.lifecycle.init import phases
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine
@@ -37,7 +37,7 @@ class UpRequest:
 def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
     """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
     with further_joins(run) as joins:
-        done = operation.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
+        done = engine.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
     milestones = cast("LocalContext", done.context).milestones
     if done.changes or not run.paths.timings.exists():  # a run that was killed may have left the last one nothing to change
         save_timings(run, milestones)

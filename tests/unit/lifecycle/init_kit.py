@@ -18,9 +18,9 @@ from kubewright.host.states import ServiceState
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import machine
 from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.init import operation as init
 from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.operation import run
 from kubewright.lifecycle.steps import stand_ins
 from operation_kit import observed, run_phases
 

@@ -18,10 +18,10 @@ from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.join import operation as join
 from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
 from kubewright.lifecycle.machine import Machine
-from kubewright.lifecycle.operation import run
 from kubewright.lifecycle.steps import stand_ins
 from kubewright.pki.pins import pin
 from kubewright.tokens import cluster_info, strings

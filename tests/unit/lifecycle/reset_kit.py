@@ -22,8 +22,9 @@ from kubewright.host.states import Sandbox, ServiceState
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import machine as lifecycle
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.operation import run
+from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.reset import operation as reset
+from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.request import ResetRequest
 
 DETECTED = Detected(host_name="node1", default_ipv4="10.0.0.1", cri_sockets=("unix:///run/containerd/containerd.sock",))
@@ -233,9 +234,18 @@ class Box:
     def install(self, monkeypatch):
         """Put its etcd and cluster in the place of the real ones."""
 
+        box = self
+
+        class Context(ResetContext):
+            def connect(self):
+                return self.bound.connections._over(box.kube, ())
+
+            def etcd_client(self, endpoints):
+                return box.reach_etcd(self, endpoints)
+
         def context(request, task, bound):
             made = reset.context(request, task, bound)
-            return replace(made, reach_etcd=self.reach_etcd, reach_cluster=lambda ctx: ctx.bound.connections._over(self.kube, ()))
+            return Context(bound=bound, configuration=made.configuration, inventory=made.inventory, request=request)
 
         self.row = replace(reset.RESET, context=context)
         return self

@@ -241,7 +241,7 @@ def test_the_pod_in_which_etcd_learns_is_not_taken_for_the_members_own():
 def learning_context(box, *, waiter, clock):
     etcd_data = box.layout.etcd_data
     timeouts = SimpleNamespace(etcd_api_call=SimpleNamespace(seconds=2.0))
-    quiet = SimpleNamespace(beside=lambda condition: condition, diagnose=lambda: "")
+    quiet = SimpleNamespace(explained=lambda condition: condition, diagnose=lambda: "")
     return SimpleNamespace(
         layout=box.layout,
         host=box.machine(box.layout),
@@ -249,7 +249,7 @@ def learning_context(box, *, waiter, clock):
         etcd=RecordingEtcd(),
         clock=clock,
         configuration=SimpleNamespace(init=SimpleNamespace(timeouts=timeouts)),
-        reasons=lambda names: quiet,
+        diagnosis=lambda names: quiet,
         waiter=waiter,
         patched=lambda name, pod: pod,
         data=etcd_data,

@@ -12,112 +12,18 @@ from kubewright.lifecycle.diagnosis import observation
 from kubewright.lifecycle.diagnosis.observation import Component, Observation
 
 ENDS: Final = 3
-"""Ends of a component after which nobody goes on waiting for it, as in a local cluster."""
+"""How often a component ends before waiting for it is given up, as in a local cluster."""
 KUBELET_STARTS: Final = 2
 """Failed starts of the kubelet: a unit waits ten seconds between two."""
 PULLS: Final = 2
 """Failed pulls of one image."""
 _PULL: Final = "PullImage from image service failed"
 _NEVER: Final = "with pull policy of Never"
-"""A kubelet's words about images (k8s.io/cri-client, pkg/kubelet/images)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PermanentFailure:
-    """Why waiting is pointless, and what to do. `component` is whose last words belong to it, '' for the kubelet."""
-
-    what: str
-    remedy: str
-    component: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observations:
-    """The first look of a wait and the latest one; `began` is when the wait began, in seconds since 1970.
-
-    `earlier` has for each component that was seen how often it had ended before. `pulls` are the kubelet's lines about failed pulls in all looks: there may be minutes, and a thousand other lines, between two.
-    """
-
-    first: Observation
-    latest: Observation
-    began: float
-    earlier: Mapping[str, int] = field(default_factory=dict)
-    pulls: frozenset[str] = frozenset()
-
-    @classmethod
-    def begin(cls, seen: Observation, *, began: float) -> Observations:
-        """Return what there is after the first look."""
-        return cls(first=seen, latest=seen, began=began, earlier=_earlier(seen, began), pulls=_pulls(seen))
-
-    def and_then(self, seen: Observation) -> Observations:
-        """Return what there is after one more look. Last words that tell something are kept until there are others."""
-        kept = seen if observation.last_reason(seen.words) else replace(seen, words=self.latest.words)
-        earlier = {**_earlier(seen, self.began), **self.earlier}
-        return replace(self, latest=kept, earlier=earlier, pulls=self.pulls | _pulls(seen))
-
-
-def permanent_failure(looks: Observations) -> PermanentFailure | None:
-    """Return the first rule that says that waiting is pointless."""
-    return next((found for rule in RULES if (found := rule(looks)) is not None), None)
-
-
-def _kubelet_failure(looks: Observations) -> PermanentFailure | None:
-    before, after = looks.first.kubelet, looks.latest.kubelet
-    if after is None or not after.failed:
-        return None
-    starts = after.restarts - (before.restarts if before is not None else 0) + 1
-    if after.again and starts < KUBELET_STARTS:
-        return None
-    return PermanentFailure(what="the kubelet does not stay up", remedy=_remedy(KUBELET_REMEDIES, looks.latest.words, _KUBELET_OTHERWISE))
-
-
-def _crash_loop(looks: Observations) -> PermanentFailure | None:
-    """Later components may end because an earlier one is not there, so the first that does not stay up is the one to tell.
-
-    One that had ended often before, in another run, has to end once more: what it lacked may have come.
-    """
-    for component in looks.latest.components:
-        if component.runs or not component.ends:
-            continue
-        if component.ends >= ENDS and component.ends > looks.earlier.get(component.name, 0):
-            return PermanentFailure(what=f"{component.name} does not stay up", remedy="", component=component.name)
-        return None
-    return None
-
-
-def _earlier(seen: Observation, began: float) -> Mapping[str, int]:
-    return {component.name: component.ends_before(began) for component in seen.components if component.lives}
-
-
-def _image(looks: Observations) -> PermanentFailure | None:
-    for component in looks.latest.components:
-        if component.image_missing and _cannot_be_pulled(looks, component.image):
-            return PermanentFailure(
-                what=f"the image {component.image} of {component.name} is not on this machine, and cannot be pulled",
-                remedy="import it into the container runtime, or let the runtime reach its registry (imageRepository names another one),"
-                " then run the same command again",
-            )
-    return None
-
-
-def _cannot_be_pulled(looks: Observations, image: str) -> bool:
-    """Whether the kubelet has tried in earnest, or is not allowed to try."""
-    if any(_NEVER in line and image in line for line in looks.latest.words):
-        return True
-    return sum(image in line for line in looks.pulls) >= PULLS
-
-
-def _pulls(seen: Observation) -> frozenset[str]:
-    return frozenset(line for line in seen.words if _PULL in line)
-
-
-RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_kubelet_failure, _crash_loop, _image)
-
+"""What a kubelet writes about images (k8s.io/cri-client, pkg/kubelet/images)."""
 _AGAIN: Final = "then run the same command again"
 _ANEW: Final = "correct the configuration; `kubewright reset`, then `kubewright init` or `join` with it"
 _KUBELET_OTHERWISE: Final = f"mend what it complains about (`journalctl -u kubelet` has all of it), {_AGAIN}"
 COMPONENT_OTHERWISE: Final = f"mend what it complains about, {_AGAIN}"
-
 KUBELET_REMEDIES: Final = (
     ("failed to parse kubelet flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know: {_ANEW}"),
     ("unknown flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know: {_ANEW}"),
@@ -125,14 +31,13 @@ KUBELET_REMEDIES: Final = (
     ("failed to load kubelet config file", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
     ("running with swap on", f"switch swap off (`swapoff -a`, and /etc/fstab), or set failSwapOn: false, {_AGAIN}"),
     ("cgroup v1", "the kubelet refuses cgroup v1: boot the machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration"),
-    ("unable to locate executable", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
-    ("failed at step exec", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
+    ("unable to locate executable", f"install the kubelet where its unit observations for it (`systemctl cat kubelet`), {_AGAIN}"),
+    ("failed at step exec", f"install the kubelet where its unit observations for it (`systemctl cat kubelet`), {_AGAIN}"),
     ("validate service connection", f"start the container runtime (`systemctl status containerd` or `crio` says why it ended), {_AGAIN}"),
     ("address already in use", f"end what holds the kubelet's port (`ss -ltnp` names it), {_AGAIN}"),
     ("no space left on device", f"free some space (`df -h` and `df -i` show it), {_AGAIN}"),
 )
-"""A text in the last words, in small letters, and the remedy; the first row that fits."""
-
+"""A text in the last lines, in small letters, and the remedy; the first row that fits."""
 COMPONENT_REMEDIES: Final = (
     ("no space left on device", f"free some space (`df -h` and `df -i` show it), {_AGAIN}"),
     ("address already in use", f"end what holds the port (`ss -ltnp` names it), {_AGAIN}"),
@@ -143,10 +48,109 @@ COMPONENT_REMEDIES: Final = (
     ("read-only file system", f"remount the file system that it names, {_AGAIN}"),
 )
 """The same for components."""
+REPORTED_LINES: Final = 6
+"""Lines of the kubelet that a diagnosis has."""
+LONGEST_REPORTED: Final = 500
+"""Characters of a line in a diagnosis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PermanentFailure:
+    """Why waiting is pointless, and what to do. `component` is the one that fails, '' for the kubelet."""
+
+    what: str
+    remedy: str
+    component: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observations:
+    """The first observation of a wait and the latest one; `began` is when the wait began, in seconds since 1970.
+
+    `earlier` has for each component that was observed how often it had ended before. `pulls` are the kubelet's lines about failed pulls in all
+    observations: there may be minutes, and a thousand other lines, between two.
+    """
+
+    first: Observation
+    latest: Observation
+    began: float
+    earlier: Mapping[str, int] = field(default_factory=dict)
+    pulls: frozenset[str] = frozenset()
+
+    @classmethod
+    def begin(cls, seen: Observation, *, began: float) -> Observations:
+        """Return what there is after the first one."""
+        return cls(first=seen, latest=seen, began=began, earlier=_earlier(seen, began), pulls=_pulls(seen))
+
+    def and_then(self, seen: Observation) -> Observations:
+        """Return what there is after one more. A journal that gives a reason is kept until there is another one."""
+        kept = seen if observation.last_reason(seen.journal) else replace(seen, journal=self.latest.journal)
+        earlier = {**_earlier(seen, self.began), **self.earlier}
+        return replace(self, latest=kept, earlier=earlier, pulls=self.pulls | _pulls(seen))
+
+
+def permanent_failure(observations: Observations) -> PermanentFailure | None:
+    """Return the first rule that says that waiting is pointless."""
+    return next((found for rule in RULES if (found := rule(observations)) is not None), None)
+
+
+def _kubelet_failure(observations: Observations) -> PermanentFailure | None:
+    before, after = observations.first.kubelet, observations.latest.kubelet
+    if after is None or not after.failed:
+        return None
+    starts = after.restarts - (before.restarts if before is not None else 0) + 1
+    if after.again and starts < KUBELET_STARTS:
+        return None
+    return PermanentFailure(
+        what="the kubelet does not stay up", remedy=_remedy(KUBELET_REMEDIES, observations.latest.journal, _KUBELET_OTHERWISE)
+    )
+
+
+def _crash_loop(observations: Observations) -> PermanentFailure | None:
+    """Later components may end because an earlier one is not there, so the first that does not stay up is the one to tell.
+
+    One that had ended often before, in another run, has to end once more: what it lacked may have come.
+    """
+    for component in observations.latest.components:
+        if component.runs or not component.ends:
+            continue
+        if component.ends >= ENDS and component.ends > observations.earlier.get(component.name, 0):
+            return PermanentFailure(what=f"{component.name} does not stay up", remedy="", component=component.name)
+        return None
+    return None
+
+
+def _earlier(seen: Observation, began: float) -> Mapping[str, int]:
+    return {component.name: component.ends_before(began) for component in seen.components if component.containers}
+
+
+def _image(observations: Observations) -> PermanentFailure | None:
+    for component in observations.latest.components:
+        if component.image_missing and _cannot_be_pulled(observations, component.image):
+            return PermanentFailure(
+                what=f"the image {component.image} of {component.name} is not on this machine, and cannot be pulled",
+                remedy="import it into the container runtime, or let the runtime reach its registry (imageRepository names another one),"
+                " then run the same command again",
+            )
+    return None
+
+
+def _cannot_be_pulled(observations: Observations, image: str) -> bool:
+    """Whether the kubelet has tried in earnest, or is not allowed to try."""
+    if any(_NEVER in line and image in line for line in observations.latest.journal):
+        return True
+    return sum(image in line for line in observations.pulls) >= PULLS
+
+
+def _pulls(seen: Observation) -> frozenset[str]:
+    return frozenset(line for line in seen.journal if _PULL in line)
+
+
+RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_kubelet_failure, _crash_loop, _image)
 
 
 def remedy_of_component(lines: Sequence[str]) -> str:
-    """Return what to do about a component that ends again and again, from its last words."""
+    """Return what to do about a component that ends again and again, from its last lines."""
     return _remedy(COMPONENT_REMEDIES, lines, COMPONENT_OTHERWISE)
 
 
@@ -155,32 +159,26 @@ def _remedy(rows: Iterable[tuple[str, str]], lines: Iterable[str], otherwise: st
     return next((remedy for text, remedy in rows if text in said), otherwise)
 
 
-REPORTED_LINES: Final = 6
-"""Lines of the kubelet that a diagnosis has."""
-LONGEST_REPORTED: Final = 500
-"""Characters of a line in a diagnosis."""
-
-
 def reason(seen: Observation, own: str, *, now: float) -> str:
     """Return one line: what stands in the way first, as far down as can be seen; `own` is what the wait itself knows.
 
-    Where no static pod is waited for, it is the kubelet that does something: its own words say why it has not.
+    Where no static pod is waited for, it is the kubelet that does something: its own log says why it has not.
     """
     if seen.kubelet is not None and not seen.kubelet.running:
-        return _with(_kubelet(seen.kubelet), observation.last_reason(seen.words))
+        return _with(_kubelet(seen.kubelet), observation.last_reason(seen.journal))
     if seen.runtime:
         return seen.runtime
     for component in seen.components:
         if not component.runs:
-            return _with(_component(component), _last(component.words) or observation.last_reason(seen.words))
+            return _with(_component(component), _last(component.errors) or observation.last_reason(seen.journal))
     if not seen.components:
-        return _with(own, observation.last_reason(seen.words))
+        return _with(own, observation.last_reason(seen.journal))
     running = [f"{one.name} runs for {_ago(one.latest, now)}" for one in seen.components if one.latest is not None]
     return _with(", ".join(running), own)
 
 
 def report(seen: Observation, said: Mapping[str, Sequence[str]]) -> str:
-    """Return several lines: the state of everything that is waited for, with last words. `said` has those of components, by name."""
+    """Return several lines: the state of everything that is waited for, with last lines. `said` has those of components, by name."""
     return "\n".join(_report(seen, said))
 
 
@@ -188,7 +186,7 @@ def _report(seen: Observation, said: Mapping[str, Sequence[str]]) -> Iterator[st
     if seen.kubelet is not None:
         yield _kubelet(seen.kubelet)
         if not (seen.kubelet.running and seen.components and all(component.runs for component in seen.components)):
-            yield from with_heading("the kubelet", observation.reasons(seen.words)[-REPORTED_LINES:])
+            yield from with_heading("the kubelet", observation.reasons(seen.journal)[-REPORTED_LINES:])
     if seen.runtime:
         yield seen.runtime
     for component in seen.components:
@@ -197,7 +195,7 @@ def _report(seen: Observation, said: Mapping[str, Sequence[str]]) -> Iterator[st
 
 
 def with_heading(whose: str, lines: Sequence[str]) -> list[str]:
-    """Return a heading and what somebody said, indented; nothing of nothing."""
+    """Return a heading and lines, indented; nothing without lines."""
     return [f"the last lines of {whose}:", *(f"  {_cut(line.rstrip())}" for line in lines)] if lines else []
 
 
@@ -217,7 +215,7 @@ def _kubelet(state: ServiceState) -> str:
 def _component(component: Component) -> str:
     latest = component.latest
     if latest is not None:
-        return f"{component.name} {_life(latest)}{_before(component)}"
+        return f"{component.name} {_state(latest)}{_before(component)}"
     if not component.begun:
         return f"the kubelet has not begun with {component.name}"
     if component.image_missing:
@@ -225,21 +223,21 @@ def _component(component: Component) -> str:
     return f"the container of {component.name} is being made"
 
 
-def _life(life: Container) -> str:
-    match life.state:
+def _state(container: Container) -> str:
+    match container.state:
         case ContainerState.RUNNING:
             return "runs"
         case ContainerState.CREATED:
             return "is created and about to start"
         case ContainerState.EXITED:
-            why = f" ({life.reason})" if life.reason and life.reason not in {"Error", "Completed"} else ""
-            return f"ended with code {life.code}{why}"
+            why = f" ({container.reason})" if container.reason and container.reason not in {"Error", "Completed"} else ""
+            return f"ended with code {container.code}{why}"
         case _:
             return "is in a state that its runtime does not know"
 
 
 def _before(component: Component) -> str:
-    """Tell of earlier lives."""
+    """Say how often it ended before."""
     if component.latest is not None and component.latest.state is ContainerState.EXITED:
         return f", for the {_ordinal(component.ends)} time" if component.ends > 1 else ""
     return (
@@ -251,8 +249,8 @@ def _ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
-def _ago(life: Container | None, now: float) -> str:
-    return format_seconds(max(0.0, now - life.created)) if life is not None else ""
+def _ago(container: Container | None, now: float) -> str:
+    return format_seconds(max(0.0, now - container.created)) if container is not None else ""
 
 
 def _last(lines: Sequence[str]) -> str:

@@ -18,10 +18,9 @@ from kubewright.host.seam import Host
 from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
 
 LONGEST: Final = 240
-"""Characters of a line that is told as a reason."""
+"""Characters of a line that is shown as a reason."""
 _HEAD: Final = 90
-"""Of these, those of its beginning: what was done is told there, and why it failed at the end."""
-
+"""Of these, those of its beginning: it says what was done, and the end says why it failed."""
 _CAUSES: Final = Pattern(
     r'"Failed to pull image"|is not present with pull policy|MountVolume\.SetUp failed'
     r'|"(RunPodSandbox|StartContainer|CreateContainer in sandbox) from runtime service failed"'
@@ -32,8 +31,8 @@ _HEADER: Final = Pattern(r"^(?P<level>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+
 _SYSTEMD: Final = Pattern(r"^(\S+\.service: |(Started|Starting|Stopped|Stopping) )")
 _FAILED: Final = Pattern(r"^\S+\.service: (Failed (?!with result)|Unable )")
 """What systemd says of a service that it could not even start."""
-_COMPLAINT: Final = Pattern(r'^(error|panic|fatal|invalid|flag provided|unknown)\b|"level":"(error|d?panic|fatal)"', re.IGNORECASE)
-"""How a component's last words begin that does not use klog: a bad flag, which all of its usage follows, or etcd's own log."""
+_ERROR: Final = Pattern(r'^(error|panic|fatal|invalid|flag provided|unknown)\b|"level":"(error|d?panic|fatal)"', re.IGNORECASE)
+"""How the last lines of a component begin that does not use klog: a bad flag, which all of its usage follows, or etcd's own log."""
 _MEMBERS: Final = ("msg", "error")
 """Of a line of etcd's log, which is JSON."""
 _CONSEQUENCES: Final = Pattern(
@@ -41,11 +40,23 @@ _CONSEQUENCES: Final = Pattern(
     r"|Missing actuated pod level|Failed to ensure lease|Unable to register node|CrashLoopBackOff|Failed to watch|ImagePullBackOff|UnmountVolume|orphaned pod"
     r"|checkpoint is not found|Unable to write event|set owner ref to the node lease|no imagefs label|oom.score|PLEG is not healthy"
 )
-"""What a kubelet complains about while there is no API server: that is what is waited for, and no reason."""
+"""Errors of a kubelet while there is no API server: that is what is waited for, and no reason."""
+KUBELET: Final = "kubelet"
+STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+NAMESPACE: Final = "kube-system"
+JOURNAL_LINES: Final = 300
+"""Of the kubelet's journal: it writes a dozen a second while there is no API server."""
+LOG_LINES: Final = 200
+"""Lines of a component that ended: the usage of one that does not know a flag has more than a hundred."""
+ERROR_LINES: Final = 10
+"""Of these, those that are shown."""
 
 
 def reasons(lines: Sequence[str]) -> list[str]:
-    """Return the lines that tell a reason: why there is no container, else errors, else what the program wrote outside of its log, else why systemd could not start it."""
+    """Return the lines that give a reason.
+
+    Why there is no container, else errors, else what the program wrote outside of its log, else why systemd could not start it.
+    """
     if causes := [line for line in lines if _CAUSES.search(line)]:
         return causes
     found = [line for line in lines if line.strip() and not _CONSEQUENCES.search(line)]
@@ -56,12 +67,12 @@ def reasons(lines: Sequence[str]) -> list[str]:
 
 
 def errors(lines: Sequence[str]) -> list[str]:
-    """Return what a component complained about; all of the lines where that cannot be told."""
-    return [line for line in lines if is_error(line) or _COMPLAINT.search(line)] or list(lines)
+    """Return the errors that a component wrote; all of the lines where that cannot be told."""
+    return [line for line in lines if is_error(line) or _ERROR.search(line)] or list(lines)
 
 
 def last_reason(lines: Sequence[str]) -> str:
-    """Return the last line that tells a reason, without what stands in front of it; '' of none."""
+    """Return the last line that gives a reason, without klog's header; '' of none."""
     chosen = reasons(lines)
     return shortened(chosen[-1]) if chosen else ""
 
@@ -95,23 +106,23 @@ def _is_own(line: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A static pod. `lives` are the lives of its container that the runtime still knows, the latest first.
+    """A static pod. `containers` are those that the runtime still knows, one for each start, the latest first.
 
-    `words` are the last ones of a life that has ended. `image` is what its manifest names; it is looked for only where a pod has begun and
-    no container is there.
+    `errors` are the last ones of a container that has ended. `image` is what its manifest names; it is read only where a pod has begun and no
+    container is there.
     """
 
     name: str
-    lives: tuple[Container, ...] = ()
+    containers: tuple[Container, ...] = ()
     begun: bool = True
-    words: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
     image: str = ""
     image_missing: bool = False
 
     @property
     def latest(self) -> Container | None:
-        """Its present life, or the last one."""
-        return self.lives[0] if self.lives else None
+        """Its running container, or the last one."""
+        return self.containers[0] if self.containers else None
 
     @property
     def runs(self) -> bool:
@@ -130,52 +141,42 @@ class Component:
 
         A run that goes on after another one does not count these: what a life lacked when it began may have come since.
         """
-        if not self.lives:
+        if not self.containers:
             return 0
-        past = [life.attempt + 1 for life in self.lives if life.created < moment]
-        return max(past) if past else min(life.attempt for life in self.lives)
+        past = [one.attempt + 1 for one in self.containers if one.created < moment]
+        return max(past) if past else min(one.attempt for one in self.containers)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The machine at one moment. `kubelet` is None where no service manager knows it, or nobody asked; `words` are the kubelet's, where they were asked for.
+    """The machine at one moment.
 
-    `runtime` says why the container runtime does not answer, '' if it does.
+    `kubelet` is None where no service manager knows it, or nobody asked; `journal` are its last lines, where they were read. `runtime` says why
+    the container runtime does not answer, '' if it does.
     """
 
     kubelet: ServiceState | None = None
-    words: tuple[str, ...] = ()
+    journal: tuple[str, ...] = ()
     runtime: str = ""
     components: tuple[Component, ...] = ()
 
 
-KUBELET: Final = "kubelet"
-STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-NAMESPACE: Final = "kube-system"
-JOURNAL_LINES: Final = 300
-"""Of the kubelet's journal: it writes a dozen a second while there is no API server."""
-LOG_LINES: Final = 200
-"""Lines of a component that ended: the usage of one that does not know a flag has more than a hundred."""
-ERROR_LINES: Final = 10
-"""Of these, those that are shown."""
-
-
-def observe(host: Host, names: Sequence[str], *, words: bool) -> Observation:
+def observe(host: Host, names: Sequence[str], *, journal: bool) -> Observation:
     """Look at the kubelet and at static pods by the names of their components, in that order.
 
-    Where all of them run, nobody asks for the kubelet, unless its `words` are wanted: a program is started to ask, on a machine that has
-    other things to do. Its journal, which costs more than all the rest, is read only where words are wanted or it does not run.
+    Where all of them run, nobody asks for the kubelet, unless its `journal` is wanted: a program is started to ask, on a machine that
+    has other things to do. The journal, which costs more than all the rest, is read only where it is wanted or the kubelet does not run.
     """
     try:
         components, runtime = _components(host, names), ""
     except HostError as error:
         components, runtime = (), str(error)
-    if components and all(component.runs for component in components) and not words:
+    if components and all(component.runs for component in components) and not journal:
         return Observation(components=components)
     kubelet = _kubelet_service(host)
-    wanted = words or (kubelet is not None and not kubelet.running)
-    said = tuple(host.service_lines(KUBELET, count=JOURNAL_LINES)) if wanted else ()
-    return Observation(kubelet=kubelet, words=said, runtime=runtime, components=components)
+    wanted = journal or (kubelet is not None and not kubelet.running)
+    lines = tuple(host.service_lines(KUBELET, count=JOURNAL_LINES)) if wanted else ()
+    return Observation(kubelet=kubelet, journal=lines, runtime=runtime, components=components)
 
 
 def _kubelet_service(host: Host) -> ServiceState | None:
@@ -192,7 +193,7 @@ def not_running(host: Host) -> list[str]:
     """
     try:
         found = _components(host, STATIC_PODS)
-    except HostError:  # whoever needs the runtime will tell
+    except HostError:  # whoever needs the runtime says so
         return []
     return [component.name for component in found if component.begun and not component.runs]
 
@@ -201,26 +202,26 @@ def _components(host: Host, names: Sequence[str]) -> tuple[Component, ...]:
     if not names:
         host.runtime.version()
         return ()
-    lives: dict[str, list[Container]] = {name: [] for name in names}
+    found: dict[str, list[Container]] = {name: [] for name in names}
     for container in host.runtime.containers(namespace=NAMESPACE):
-        if container.name in lives:
-            lives[container.name].append(container)
-    begun = host.runtime.sandboxes() if not all(lives.values()) else []
-    return tuple(_with_container(host, name, found) if found else _without_container(host, name, begun) for name, found in lives.items())
+        if container.name in found:
+            found[container.name].append(container)
+    begun = host.runtime.sandboxes() if not all(found.values()) else []
+    return tuple(_with_container(host, name, own) if own else _without_container(host, name, begun) for name, own in found.items())
 
 
-def _with_container(host: Host, name: str, lives: Sequence[Container]) -> Component:
-    said = last_errors(host, name) if lives[0].state is ContainerState.EXITED else []
-    return Component(name=name, lives=tuple(lives), words=tuple(said))
+def _with_container(host: Host, name: str, containers: Sequence[Container]) -> Component:
+    said = last_errors(host, name) if containers[0].state is ContainerState.EXITED else []
+    return Component(name=name, containers=tuple(containers), errors=tuple(said))
 
 
 def last_errors(host: Host, name: str) -> list[str]:
-    """Return what the last life of a static pod that said anything complained about at its end."""
+    """Return the last errors of a static pod, from the latest container of it that wrote anything."""
     return errors(host.runtime.last_lines(name, count=LOG_LINES))[-ERROR_LINES:]
 
 
 def _without_container(host: Host, name: str, sandboxes: Sequence[Sandbox]) -> Component:
-    """Look why a static pod has no container: it has not begun, or lacks its image."""
+    """Find out why a static pod has no container: it has not begun, or lacks its image."""
     if not any(one.ready and one.namespace == NAMESPACE and one.name.startswith(f"{name}-") for one in sandboxes):
         return Component(name=name, begun=False)
     image = _image(host, name)

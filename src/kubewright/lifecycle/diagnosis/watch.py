@@ -1,4 +1,4 @@
-"""What stands behind a wait for components of this machine: observations in a thread beside, so that what comes up loses no time to being observed."""
+"""What stands behind a wait for components of this machine: observations in a thread beside, so that what comes up loses no time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,25 @@ from kubewright.lifecycle.diagnosis import failures
 from kubewright.lifecycle.diagnosis.failures import Observations, PermanentFailure
 from kubewright.lifecycle.diagnosis.observation import Observation, last_errors, observe
 
-LAST_LINES = 10
+LAST_LINES: Final = 10
 """Last lines of a component that a diagnosis has."""
+FIRST: Final = 0.9
+"""Seconds of waiting before the first observation: most waits are over by then, and the others show their first reason."""
+PAUSE: Final = 0.5
+"""Seconds between the end of an observation and the next one, which costs some ms of a core."""
+JOURNAL_AFTER: Final = 3.0
+"""Seconds of waiting before the kubelet's journal is read though it runs."""
+JOURNAL_EVERY: Final = 4
+"""Observations between two such readings."""
+
+Submit = Callable[[Callable[[], None]], object]
+"""Has something done in the background; it never raises."""
 
 
 class Diagnosis(Protocol):
     """What stands behind one wait."""
 
-    def beside(self, condition: Condition, /) -> Condition:
+    def explained(self, condition: Condition, /) -> Condition:
         """Return the condition with a better reason. It raises ComponentFailed where waiting is pointless."""
         ...
 
@@ -30,39 +41,9 @@ class Diagnosis(Protocol):
         ...
 
 
-class LastLines:
-    """The diagnosis where somebody else watches the components: a failure shows their last lines."""
-
-    def __init__(self, names: Sequence[str], *, host: Host) -> None:
-        self._names = tuple(names)
-        self._host = host
-
-    def beside(self, condition: Condition, /) -> Condition:
-        return condition
-
-    def diagnose(self) -> str:
-        from kubewright.lifecycle.diagnosis import failures
-
-        return "\n".join(
-            line for name in self._names for line in failures.with_heading(name, self._host.runtime.last_lines(name, count=LAST_LINES))
-        )
-
-
-FIRST: Final = 0.9
-"""Seconds of waiting before the first look: most waits are over by then, and the others show their first reason."""
-PAUSE: Final = 0.5
-"""Seconds between the end of a look and the next one: a look costs some ms of a core."""
-JOURNAL_AFTER: Final = 3.0
-"""Seconds of waiting before the kubelet's journal is read though it runs."""
-JOURNAL_EVERY: Final = 4
-"""Looks between two such readings."""
-Submit = Callable[[Callable[[], None]], object]
-"""Has something done by and by; what it does never raises."""
-
-
 def in_a_thread(work: Callable[[], None]) -> None:
     """Do it in a thread of its own, which nobody waits for."""
-    threading.Thread(target=work, name="reasons", daemon=True).start()
+    threading.Thread(target=work, name="diagnosis", daemon=True).start()
 
 
 class ComponentWatch:
@@ -75,52 +56,54 @@ class ComponentWatch:
         self._background = background
         self._began = clock.now().timestamp()
         self._start = clock.monotonic()
-        self._free = threading.Event()  # no look is under way
+        self._free = threading.Event()  # no observation is under way
         self._free.set()
         self._next = self._start + FIRST
         self._count = 0
-        self._looks: Observations | None = None
+        self._observations: Observations | None = None
 
-    def beside(self, condition: Condition, /) -> Condition:
+    def explained(self, condition: Condition, /) -> Condition:
         """Return the condition with the machine's reason in place of its own. It raises ComponentFailed where waiting is pointless."""
 
         def watched() -> str | None:
             own = condition()
             if own is None:
                 return None
-            self._look_now_and_then()
-            looks = self._looks
-            if looks is None:
+            self._observe_again()
+            observations = self._observations
+            if observations is None:
                 return own
-            if (found := failures.permanent_failure(looks)) is not None:
-                raise self._failure(found, looks.latest)
-            return failures.reason(looks.latest, own, now=self._clock.now().timestamp())
+            if (found := failures.permanent_failure(observations)) is not None:
+                raise self._failure(found, observations.latest)
+            return failures.reason(observations.latest, own, now=self._clock.now().timestamp())
 
         return watched
 
     def diagnose(self) -> str:
-        """Look once more, and return all that can be said."""
-        return self._story(observe(self._host, self._names, words=True))
+        """Observe once more, and return all that can be said."""
+        return self._report(observe(self._host, self._names, journal=True))
 
-    def _look_now_and_then(self) -> None:
+    def _observe_again(self) -> None:
         if self._free.is_set() and self._clock.monotonic() >= self._next:
             self._free.clear()
-            self._background(self._look)
+            self._background(self._observe)
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         try:
-            seen = observe(self._host, self._names, words=self._wants_words())
-            self._looks = Observations.begin(seen, began=self._began) if self._looks is None else self._looks.and_then(seen)
+            seen = observe(self._host, self._names, journal=self._wants_journal())
+            self._observations = (
+                Observations.begin(seen, began=self._began) if self._observations is None else self._observations.and_then(seen)
+            )
         finally:
             self._count += 1
             self._next = self._clock.monotonic() + PAUSE
             self._free.set()
 
-    def _wants_words(self) -> bool:
+    def _wants_journal(self) -> bool:
         """Whether the journal is worth its price: something does not come up, and it was not asked a moment ago."""
-        if self._looks is None or self._clock.monotonic() - self._start < JOURNAL_AFTER:
+        if self._observations is None or self._clock.monotonic() - self._start < JOURNAL_AFTER:
             return False
-        components = self._looks.latest.components
+        components = self._observations.latest.components
         return self._count % JOURNAL_EVERY == 0 and not (components and all(component.runs for component in components))
 
     def _failure(self, found: PermanentFailure, seen: Observation) -> ComponentFailed:
@@ -131,7 +114,23 @@ class ComponentWatch:
         remedy = failures.remedy_of_component(said)
         return ComponentFailed(found.what, detail="\n".join(failures.with_heading(found.component, said)), remedy=remedy)
 
-    def _story(self, seen: Observation) -> str:
+    def _report(self, seen: Observation) -> str:
         if seen.runtime:
             return failures.report(seen, {})
         return failures.report(seen, {name: last_errors(self._host, name) for name in self._names})
+
+
+class LastLines:
+    """The diagnosis where somebody else watches the components: a failure shows their last lines."""
+
+    def __init__(self, names: Sequence[str], *, host: Host) -> None:
+        self._names = tuple(names)
+        self._host = host
+
+    def explained(self, condition: Condition, /) -> Condition:
+        return condition
+
+    def diagnose(self) -> str:
+        return "\n".join(
+            line for name in self._names for line in failures.with_heading(name, self._host.runtime.last_lines(name, count=LAST_LINES))
+        )

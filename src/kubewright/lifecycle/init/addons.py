@@ -23,13 +23,12 @@ from kubewright.manifests import coredns as dns
 from kubewright.manifests import kube_proxy as proxy
 
 Body = dict[str, Any]
-
 NAMESPACE: Final = "kube-system"
 COREFILE: Final = "Corefile"
 _TARGETS: Final = {"Deployment": patches.DNS, "DaemonSet": patches.PROXY}
 """The kinds that can be patched: an add-on has one of them."""
-
 _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
+Render = Callable[[Configuration, Detected], list[Body]]
 
 
 def dns_wanted(ctx: InitContext) -> str | None:
@@ -87,9 +86,6 @@ def _has_corefile(ctx: InitContext, body: dict[str, Any]) -> bool:
     except NotFound:
         return False
     return bool((found.get("data") or {}).get(COREFILE))
-
-
-Render = Callable[[Configuration, Detected], list[Body]]
 
 
 def _coredns_objects(configuration: Configuration, _: Detected) -> list[Body]:

@@ -21,6 +21,9 @@ from kubewright.manifests import objects, rbac
 from kubewright.pki import pins, sealing, specs, store, table
 from kubewright.tokens import cluster_info, secrets
 
+WITHHELD = "<value withheld>"
+_KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
+
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it."""
@@ -77,10 +80,6 @@ def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
 def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
     yield from kubelet.mark(ctx, look=ctx.probe, write=ctx.api)
-
-
-WITHHELD = "<value withheld>"
-_KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
 
 
 def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:

@@ -60,7 +60,7 @@ class InitContext(MachineContext):
         from kubewright.kube.retrying import RetryingKube  # phases that only write files have no API
 
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
-        hopeful = self.reasons(("etcd", "kube-apiserver")).beside(lambda: "it settles")
+        hopeful = self.diagnosis(("etcd", "kube-apiserver")).explained(lambda: "it settles")
         return RetryingKube(self.probe, clock=self.clock, within=within, look=hopeful)
 
     @functools.cached_property

@@ -17,7 +17,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.phases import PHASES
-from kubewright.lifecycle.init.request import InitRequest, configure
+from kubewright.lifecycle.init.request import InitRequest, argument_warnings, configure
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
 from kubewright.pki import store, table
@@ -25,45 +25,8 @@ from kubewright.pki import store, table
 if TYPE_CHECKING:
     from kubewright.lifecycle.machine_record import MachineRecord
 
-
 _SIGNED: Final = {"ca": ("apiserver", "apiserver-kubelet-client"), "front-proxy-ca": ("front-proxy-client",)}
 """The certificates that kubeadm asks for, by the file name of their authority."""
-
-
-def _require_signed(ctx: InitContext) -> None:
-    """Require what a run cannot make: certificates and, for the cluster's own authority, all kubeconfigs. Nothing is written.
-
-    Raises CertificateError, naming the first file that is missing or does not fit, and UsageError where certificates are to be uploaded.
-    """
-    elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
-    if elsewhere and ctx.upload_certs:
-        raise UsageError(
-            f"certificates cannot be uploaded: {elsewhere[0]}.key is not on this machine",
-            remedy="leave out --upload-certs, and copy the certificates to further control planes yourself",
-        )
-    for base in elsewhere:
-        for row in table.CERTIFICATES:
-            if row.name in _SIGNED[base]:
-                _require_certificate(ctx, row)
-    if "ca" in elsewhere:
-        for kubeconfig in table.KUBECONFIGS:
-            _require_kubeconfig(ctx, kubeconfig)
-
-
-def _require_certificate(ctx: InitContext, row: table.Row) -> None:
-    """Keep the certificate, as its phase does: making one ends with the error that its authority's key is not here."""
-    from kubewright.pki import ensure, specs  # few machines have such authorities
-
-    ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), clock=ctx.clock, random=ctx.random)
-
-
-def _require_kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> None:
-    from kubewright.pki import kubeconfigs, specs
-
-    spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
-    kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, spec, clock=ctx.clock, random=ctx.random)
-
-
 START_ORDER: Final = (
     *("certs", "certs/ca", "kubeconfig", "kubeconfig/kubelet", "control-plane", "kubelet-start"),
     *("certs/etcd-ca", "certs/etcd-server", "certs/etcd-peer", "certs/etcd-healthcheck-client", "etcd/local"),
@@ -72,12 +35,10 @@ START_ORDER: Final = (
 )
 """The phases in the order in which they are needed: a kubelet takes a second to start its first pod, and needs nothing but its own files;
 then etcd's keys, then the API server's, while the kubelet and etcd start."""
-
-
 _STARTING: Final = frozenset({"etcd/local", "kubeconfig/super-admin", "kubelet-start", "wait-control-plane", "control-plane-check"})
 _AUTHORITIES: Final = tuple(row.base for row in table.CERTIFICATES if isinstance(row, table.Authority))
 _PATIENCE: Final = 3.0
-"""Seconds that one look of the turns may take."""
+"""Seconds that one request of a start condition may take."""
 
 
 def prepare(request: InitRequest, machine: Machine) -> Prepared[Configuration]:
@@ -124,10 +85,9 @@ def _about_arguments(request: InitRequest, configuration: Configuration, host: H
     given = list(of_control_plane(configuration))
     if not given:
         return []
-    from kubewright.lifecycle.init import request as arguments
 
     chosen = PHASES.select(only=request.only, skip=configuration.init.skip_phases)
-    return arguments.argument_warnings(given, configuration=configuration, host=host, phases=frozenset(node.name for node in chosen))
+    return argument_warnings(given, configuration=configuration, host=host, phases=frozenset(node.name for node in chosen))
 
 
 def _record(configuration: Configuration) -> MachineRecord:
@@ -155,7 +115,41 @@ def _opening(ctx: InitContext) -> None:
         ctx.reporter.emit(Line(topic="init", text=f"Using Kubernetes version: {ctx.cluster.kubernetes_version}"))
 
 
-def _turns(ctx: InitContext) -> Mapping[str, StartCondition]:
+def _require_signed(ctx: InitContext) -> None:
+    """Require what a run cannot make: certificates and, for the cluster's own authority, all kubeconfigs. Nothing is written.
+
+    Raises CertificateError, naming the first file that is missing or does not fit, and UsageError where certificates are to be uploaded.
+    """
+    elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
+    if elsewhere and ctx.upload_certs:
+        raise UsageError(
+            f"certificates cannot be uploaded: {elsewhere[0]}.key is not on this machine",
+            remedy="leave out --upload-certs, and copy the certificates to further control planes yourself",
+        )
+    for base in elsewhere:
+        for row in table.CERTIFICATES:
+            if row.name in _SIGNED[base]:
+                _require_certificate(ctx, row)
+    if "ca" in elsewhere:
+        for kubeconfig in table.KUBECONFIGS:
+            _require_kubeconfig(ctx, kubeconfig)
+
+
+def _require_certificate(ctx: InitContext, row: table.Row) -> None:
+    """Keep the certificate, as its phase does: making one ends with the error that its authority's key is not here."""
+    from kubewright.pki import ensure, specs  # few machines have such authorities
+
+    ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), clock=ctx.clock, random=ctx.random)
+
+
+def _require_kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> None:
+    from kubewright.pki import kubeconfigs, specs
+
+    spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
+    kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, spec, clock=ctx.clock, random=ctx.random)
+
+
+def _start_conditions(ctx: InitContext) -> Mapping[str, StartCondition]:
     from kubewright.lifecycle.init import startup
 
     return startup.start_conditions(ctx.cluster, ctx.host, connect=lambda: ctx.connect("super-admin", timeout=_PATIENCE))
@@ -190,7 +184,7 @@ INIT: Final = Operation(
         Mode.PLAN: "kubewright.lifecycle.init.preflight:named",
         Mode.NARRATE: "kubewright.lifecycle.init.preflight:named",
     },
-    start=Start(phases=_STARTING, turns=_turns, ahead=START_ORDER),
+    start=Start(phases=_STARTING, conditions=_start_conditions, order=START_ORDER),
     dry_run=DryRun(variable="KUBEADM_INIT_DRYRUN_DIR", prefix="kubeadm-init-dryrun", copies=_reused),
     opening=_opening,
     kubelet_makes="kubewright.lifecycle.steps.stand_ins:kubelet_files",

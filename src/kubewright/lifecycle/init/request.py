@@ -17,16 +17,21 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 from kubewright.host.seam import Host
-from kubewright.manifests import extra_arguments as rules
-from kubewright.manifests.extra_arguments import Surroundings
 
 _NO_FLAGS: Final = InitOverrides()
 _KUBEADM_LAYOUT: Final = Layout()
 _ADD_ONS: Final = (("addon/coredns", "dns"), ("addon/kube-proxy", "proxy"))
 """The phase of an add-on, and the part of the ClusterConfiguration whose `disabled` goes with it."""
-
 _ARGUMENTS: Final = {"apiserver": "apiServer", "controller-manager": "controllerManager", "scheduler": "scheduler"}
 """The deprecated flags `--NAME-extra-args`, and the part of the ClusterConfiguration that they set."""
+_PHASES: Final = {
+    "kube-apiserver": "control-plane/apiserver",
+    "kube-controller-manager": "control-plane/controller-manager",
+    "kube-scheduler": "control-plane/scheduler",
+    "etcd": "etcd/local",
+    "kubelet": "kubelet-start",
+}
+"""The phase that hands on the arguments of a component."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,18 +122,9 @@ def _covered(phase: str, names: Iterable[str]) -> bool:
     return any(phase == name or phase.startswith(f"{name}/") for name in names)
 
 
-_PHASES: Final = {
-    "kube-apiserver": "control-plane/apiserver",
-    "kube-controller-manager": "control-plane/controller-manager",
-    "kube-scheduler": "control-plane/scheduler",
-    "etcd": "etcd/local",
-    "kubelet": "kubelet-start",
-}
-"""The phase that hands on the arguments of a component."""
-
-
 def argument_warnings(given: Iterable[Given], *, configuration: Configuration, host: Host, phases: frozenset[str]) -> list[str]:
     """Return what is to be said about the arguments that these phases use. Nothing is written."""
+    from kubewright.manifests import extra_arguments as rules  # most configurations have no arguments
 
     def exists(path: str) -> bool:
         """As for kubeadm, what cannot be looked at counts as there."""
@@ -137,5 +133,5 @@ def argument_warnings(given: Iterable[Given], *, configuration: Configuration, h
         except HostError:
             return True
 
-    around = Surroundings(configuration=configuration, layout=host.layout, look=lambda: host.facts.detected, exists=exists)
+    around = rules.Surroundings(configuration=configuration, layout=host.layout, look=lambda: host.facts.detected, exists=exists)
     return rules.warnings((one for one in given if _PHASES[one.component] in phases), around)

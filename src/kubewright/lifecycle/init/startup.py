@@ -32,7 +32,6 @@ from kubewright.workflow.phases import Step
 _SYSTEM: Final = "kube-system"
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", _SYSTEM)
 """The namespaces that an API server makes."""
-
 CONTROLLERS: Final = (
     "attachdetach-controller",
     "bootstrap-signer",
@@ -73,7 +72,6 @@ CONTROLLERS: Final = (
     "volumeattributesclass-protection-controller",
 )
 """The service accounts of kube-controller-manager v1.36 as kubeadm starts it, from a cluster of kubeadm's."""
-
 ROOT_CA: Final = "kube-root-ca.crt"
 _DESCRIPTION: Final = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or "
@@ -81,9 +79,11 @@ _DESCRIPTION: Final = (
 )
 _DECIDING: Final = frozenset({"controllers", "feature-gates", "root-ca-file", "use-service-account-credentials"})
 """Flags of kube-controller-manager that change which of these objects it makes, and with what in them."""
-
 _GOVERNING: Final = frozenset({"authorization-mode", "authorization-config", "emulated-version", "feature-gates", "runtime-config"})
 """Flags of kube-apiserver that change the roles, or whether there are any."""
+_FIRST_ROLE: Final = "system:kube-controller-manager"
+"""One of the first ClusterRoles that an API server makes, a second after it began to serve. The bindings of the components follow in less than
+half a second, which is less than a container and the program in it need to start."""
 
 
 def component_rights(cluster: ClusterConfiguration) -> list[dict[str, Any]]:
@@ -126,19 +126,14 @@ class StartupObjects:
             self._left.pop(0)
 
 
-_FIRST_ROLE: Final = "system:kube-controller-manager"
-"""One of the first ClusterRoles that an API server makes, a second after it began to serve. The bindings of the components follow in less than
-half a second, which is less than a container and the program in it need to start."""
-
-
 def start_conditions(cluster: ClusterConfiguration, host: Host, *, connect: Callable[[], KubeAPI]) -> Mapping[str, StartCondition]:
-    """Return the turns: the API server's when etcd's has come, the others' when what they need is made, as soon as the API server answers.
+    """Return when each may start: the API server with etcd, the others when what they need is made, as soon as the API server answers.
 
     `connect` makes a client that is obeyed before there are any rights; it may raise while its kubeconfig is not there.
     """
     needs = _Prerequisites(cluster, host, connect)
-    turns: dict[str, StartCondition] = {"kube-scheduler": needs.of_scheduler, "kube-controller-manager": needs.of_controller_manager}
-    return turns if cluster.etcd.external is not None else {"kube-apiserver": lambda: _etcd_starts(host), **turns}
+    conditions: dict[str, StartCondition] = {"kube-scheduler": needs.of_scheduler, "kube-controller-manager": needs.of_controller_manager}
+    return conditions if cluster.etcd.external is not None else {"kube-apiserver": lambda: _etcd_starts(host), **conditions}
 
 
 def _etcd_starts(host: Host) -> bool:
@@ -187,7 +182,7 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
 
     def accepts() -> str | None:
-        ctx.turns.look()
+        ctx.manifests.check()
         try:
             ctx.probe.get(named("Namespace"), "kube-system")
         except NotFound:

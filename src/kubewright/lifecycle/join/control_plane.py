@@ -32,77 +32,16 @@ from kubewright.workflow.phases import Step
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
-
 COMPONENTS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-
-
-def reserve_keys(ctx: JoinContext) -> None:
-    """Begin to make the keys that this machine will need: RSA takes its time, in threads."""
-    leaves = [spec for spec in specs.certificates_for(ctx.configuration, ctx.addresses) if isinstance(spec, specs.CertificateSpec)]
-    missing = [spec.algorithm for spec in leaves if spec.signer and ctx.certificates.read(spec.key_file) is None]
-    files = [specs.of_kubeconfig(row, ctx.configuration, ctx.addresses) for row in table.KUBECONFIGS if row.on_join]
-    missing += [spec.certificate.algorithm for spec in files if ctx.kubeconfigs.read(spec.file) is None]
-    ctx.reserve_keys(missing)
-
-
-def certificates(ctx: JoinContext) -> Iterable[Change]:
-    """Make the certificates that are missing; those that are there must fit. What all control planes share is never made here.
-
-    Raises CertificateError for what is missing or does not fit.
-    """
-    ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
-    rows = list(table.rows_for(ctx.configuration))
-    _require_shared(ctx, rows)
-    for row in rows:
-        if isinstance(row, table.Leaf):
-            yield from made.certificate(row)(ctx)
-    ctx.say("certs", "Valid certificates and keys now exist in the certificate directory")
-    yield from made.certificate(table.row("sa"))(ctx)
-
-
-def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
-    """Require authorities and the service account keys: other ones than the cluster's would be of no use."""
-    missing = []
-    for row in rows:
-        if isinstance(row, table.Authority) and store.load_authority(ctx.certificates, row.base) is None:
-            missing.append(f"{row.base}.crt")
-        if isinstance(row, table.KeyPair) and ctx.certificates.read(f"{row.base}.key") is None:
-            missing.append(f"{row.base}.key")
-    if missing:
-        raise CertificateError(
-            f"{ctx.layout.pki} lacks what all control planes of the cluster share: {', '.join(missing)}",
-            remedy="copy them from a control plane, or join with --certificate-key",
-        )
-
-
-def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
-    """Make the kubeconfigs of a further control plane: neither the kubelet's nor that of the super-admin."""
-    ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
-    for row in table.KUBECONFIGS:
-        if row.on_join:
-            yield from made.kubeconfig(row)(ctx)
-
-
-def manifests(ctx: JoinContext) -> Iterable[Change]:
-    """Write the manifests of the components; that of etcd comes when the cluster has its member."""
-    yield from static_pods.manifest_directory(ctx)
-    for name in COMPONENTS:
-        yield from static_pods.component(name)(ctx)
-
-
-def wait(ctx: JoinContext) -> Iterable[Step]:
-    """Wait until all components of this machine are healthy, then have its kubelet use the API server beside it."""
-    ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
-    yield from health.healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
-    yield from kubelet.use_local_server(ctx)
-
-
 DOWNLOAD: Final = "download-certs"
 SECRET: Final = "kubeadm-certs"  # noqa: S105 - a name
 NAMESPACE: Final = "kube-system"
 _AGAIN: Final = (
     "upload them again with `kubeadm init phase upload-certs --upload-certs` on a control plane, and join with the key that it prints"
 )
+_READ: Final = {".crt": x509.parse, ".key": keys.load, ".pub": keys.load_public}
+_KUBELETS: Final = "kubeadm:apiserver-kubelet-client"
+"""What lets API servers talk to kubelets. Clusters that were made before it was known lack it (kubeadm#3310)."""
 
 
 def download_certs(ctx: JoinContext) -> Iterable[Change]:
@@ -171,16 +110,70 @@ def _require_usable(opened: Mapping[str, bytes]) -> None:
         store.load_authority(found, base)
 
 
-_READ: Final = {".crt": x509.parse, ".key": keys.load, ".pub": keys.load_public}
-
-
 def _file(path: PurePosixPath, content: bytes) -> File:
     mode = KEY_MODE if path.suffix == ".key" or b"PRIVATE KEY-----" in content else CERTIFICATE_MODE
     return File(path=path, content=content, mode=mode, show=Show.SIZE)
 
 
-_KUBELETS: Final = "kubeadm:apiserver-kubelet-client"
-"""What lets API servers talk to kubelets. Clusters that were made before it was known lack it (kubeadm#3310)."""
+def certificates(ctx: JoinContext) -> Iterable[Change]:
+    """Make the certificates that are missing; those that are there must fit. What all control planes share is never made here.
+
+    Raises CertificateError for what is missing or does not fit.
+    """
+    ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
+    rows = list(table.rows_for(ctx.configuration))
+    _require_shared(ctx, rows)
+    for row in rows:
+        if isinstance(row, table.Leaf):
+            yield from made.certificate(row)(ctx)
+    ctx.say("certs", "Valid certificates and keys now exist in the certificate directory")
+    yield from made.certificate(table.row("sa"))(ctx)
+
+
+def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
+    """Require authorities and the service account keys: other ones than the cluster's would be of no use."""
+    missing = []
+    for row in rows:
+        if isinstance(row, table.Authority) and store.load_authority(ctx.certificates, row.base) is None:
+            missing.append(f"{row.base}.crt")
+        if isinstance(row, table.KeyPair) and ctx.certificates.read(f"{row.base}.key") is None:
+            missing.append(f"{row.base}.key")
+    if missing:
+        raise CertificateError(
+            f"{ctx.layout.pki} lacks what all control planes of the cluster share: {', '.join(missing)}",
+            remedy="copy them from a control plane, or join with --certificate-key",
+        )
+
+
+def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
+    """Make the kubeconfigs of a further control plane: neither the kubelet's nor that of the super-admin."""
+    ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
+    for row in table.KUBECONFIGS:
+        if row.on_join:
+            yield from made.kubeconfig(row)(ctx)
+
+
+def manifests(ctx: JoinContext) -> Iterable[Change]:
+    """Write the manifests of the components; that of etcd comes when the cluster has its member."""
+    yield from static_pods.manifest_directory(ctx)
+    for name in COMPONENTS:
+        yield from static_pods.component(name)(ctx)
+
+
+def reserve_keys(ctx: JoinContext) -> None:
+    """Begin to make the keys that this machine will need: RSA takes its time, in threads."""
+    leaves = [spec for spec in specs.certificates_for(ctx.configuration, ctx.addresses) if isinstance(spec, specs.CertificateSpec)]
+    missing = [spec.algorithm for spec in leaves if spec.signer and ctx.certificates.read(spec.key_file) is None]
+    files = [specs.of_kubeconfig(row, ctx.configuration, ctx.addresses) for row in table.KUBECONFIGS if row.on_join]
+    missing += [spec.certificate.algorithm for spec in files if ctx.kubeconfigs.read(spec.file) is None]
+    ctx.reserve_keys(missing)
+
+
+def wait(ctx: JoinContext) -> Iterable[Step]:
+    """Wait until all components of this machine are healthy, then have its kubelet use the API server beside it."""
+    ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
+    yield from health.healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
+    yield from kubelet.use_local_server(ctx)
 
 
 def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:

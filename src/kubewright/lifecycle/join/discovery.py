@@ -22,28 +22,6 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
 
-def node_access(host: Host, *, now: datetime) -> Access | None:
-    """Return how this machine talks as its Node; None if it has no kubelet.conf that can be used now."""
-    try:
-        return require_node_access(host, now=now)
-    except KubewrightError:
-        return None
-
-
-def require_node_access(host: Host, *, now: datetime) -> Access:
-    """Read kubelet.conf and what it names. Raises what reading raises, and HostError without a certificate that is valid now."""
-    from kubewright.kube.kubeconfigs import load_access
-    from kubewright.pki import certificates
-
-    path = host.layout.kubeconfig("kubelet")
-    access = load_access(path, read=host.read)
-    if not isinstance(access.identity, ClientCertificate):
-        raise HostError(f"{path} holds no client certificate", remedy="remove it, and join again")
-    if certificates.parse(access.identity.cert_pem, source=str(path))[0].not_after <= now:
-        raise HostError(f"the client certificate of {path} has expired", remedy="remove it, and join again with a new token")
-    return access
-
-
 def find(ctx: JoinContext) -> Access:
     """Find the cluster and return how to talk to it with the identity that asks for the node's certificate.
 
@@ -143,3 +121,25 @@ def _host_trust(ctx: JoinContext) -> bytes | None:
     from kubewright.http.tls import SYSTEM_BUNDLES
 
     return next((content for path in SYSTEM_BUNDLES if (content := ctx.host.read(PurePosixPath(path)))), None)
+
+
+def node_access(host: Host, *, now: datetime) -> Access | None:
+    """Return how this machine talks as its Node; None if it has no kubelet.conf that can be used now."""
+    try:
+        return require_node_access(host, now=now)
+    except KubewrightError:
+        return None
+
+
+def require_node_access(host: Host, *, now: datetime) -> Access:
+    """Read kubelet.conf and what it names. Raises what reading raises, and HostError without a certificate that is valid now."""
+    from kubewright.kube.kubeconfigs import load_access
+    from kubewright.pki import certificates
+
+    path = host.layout.kubeconfig("kubelet")
+    access = load_access(path, read=host.read)
+    if not isinstance(access.identity, ClientCertificate):
+        raise HostError(f"{path} holds no client certificate", remedy="remove it, and join again")
+    if certificates.parse(access.identity.cert_pem, source=str(path))[0].not_after <= now:
+        raise HostError(f"the client certificate of {path} has expired", remedy="remove it, and join again with a new token")
+    return access

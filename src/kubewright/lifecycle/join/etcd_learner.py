@@ -1,4 +1,10 @@
-"""Ending an etcd of this machine whose manifest was taken away."""
+"""A new etcd member takes over the data of its cluster in a pod of its own, before the one that stays.
+
+An etcd that starts without data first tells the cluster its name, and serves nobody until it sees that this came through. The leader sends
+it all data at the same moment, the name included, so it never sees that happen, and tries again only after its request timed out: seven
+seconds in which its API server waits (etcd v3.6: EtcdServer.publishV3). Started again, with data, it serves at once. A pod of another name
+makes that a start and not a restart, which counts as one and may be paused before.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +18,8 @@ from kubewright.base.events import Waited
 from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.states import ContainerState
-from kubewright.lifecycle.join import kubelet as local_endpoint
 from kubewright.lifecycle.join import peers
+from kubewright.lifecycle.join.kubelet import with_server
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import kubelet, static_pods
 from kubewright.lifecycle.steps.health import until
@@ -21,48 +27,9 @@ from kubewright.lifecycle.steps.health import until
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
-
 _LOOK: Final = 0.02
 _BY_KUBELET: Final = 8.0
 """Seconds in which a kubelet ends a pod, if it ends pods at all."""
-
-
-def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change | Waited]:
-    """Wait until nobody holds this machine's peer port any more; `pods` are the static pods whose manifests were taken away.
-
-    A kubelet ends no static pod before it has heard from an API server, which one that a failed run left behind may never have. It is
-    started anew then: it does not know the pods any more, and does not bring back what the container runtime removes.
-    Raises WaitTimeout.
-    """
-    patience = ctx.configuration.init.timeouts.etcd_api_call.seconds
-    try:
-        yield _port_is_free(ctx, within=min(_BY_KUBELET, patience))
-    except WaitTimeout:
-        yield ctx.host.ensure(Service(name=kubelet.SERVICE, restart=True))
-        names = {f"{pod}-{ctx.node_name}" for pod in pods}
-        for sandbox in ctx.host.runtime.sandboxes():
-            if sandbox.name in names:
-                yield ctx.host.runtime.remove_sandbox(sandbox)
-        yield _port_is_free(ctx, within=patience)
-
-
-def _port_is_free(ctx: JoinContext, *, within: float) -> Waited:
-    address, port = ctx.addresses.advertise, ctx.addresses.ports.etcd_peer
-
-    def free() -> str | None:
-        held = any(one.port == port and one.address in {address, "0.0.0.0", "::"} for one in ctx.host.network.listeners())  # noqa: S104
-        return f"port {port} is still listened on" if held else None
-
-    return ctx.waiter.until(
-        free,
-        within=within,
-        saying="the etcd that was here to end",
-        every=_LOOK,
-        at_most=_LOOK,
-        remedy=f"see who listens on port {port} with `ss -ltnp`, and end it",
-    )
-
-
 NAME: Final = "etcd-learner"
 _GRACE: Final = 2
 """Seconds that it gets to end: it serves nobody, and what it has written is safe."""
@@ -72,7 +39,7 @@ _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def possible(ctx: JoinContext) -> bool:
-    """Tell whether a pod that is taken away would end.
+    """Whether a pod whose manifest is removed would end.
 
     A kubelet ends no static pod before it has heard from an API server. One that asks the server of its own machine hears nothing until
     etcd is there.
@@ -80,7 +47,7 @@ def possible(ctx: JoinContext) -> bool:
     for name in ("kubelet", "bootstrap-kubelet"):
         content = ctx.host.read(ctx.layout.kubeconfig(name))
         if content:
-            return local_endpoint.with_server(content, ctx.addresses.api_server) is not None
+            return with_server(content, ctx.addresses.api_server) is not None
     return True
 
 
@@ -178,3 +145,39 @@ def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
     containers = [{**{key: value for key, value in one.items() if key not in _PROBES}, "name": NAME} for one in pod["spec"]["containers"]]
     spec = {**pod["spec"], "containers": containers, "terminationGracePeriodSeconds": _GRACE}
     return {**pod, "metadata": {"name": NAME, "namespace": pod["metadata"]["namespace"]}, "spec": spec}
+
+
+def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change | Waited]:
+    """Wait until nobody holds this machine's peer port any more; `pods` are the static pods whose manifests were taken away.
+
+    A kubelet ends no static pod before it has heard from an API server, which one that a failed run left behind may never have. It is
+    started anew then: it does not know the pods any more, and does not bring back what the container runtime removes.
+    Raises WaitTimeout.
+    """
+    patience = ctx.configuration.init.timeouts.etcd_api_call.seconds
+    try:
+        yield _port_is_free(ctx, within=min(_BY_KUBELET, patience))
+    except WaitTimeout:
+        yield ctx.host.ensure(Service(name=kubelet.SERVICE, restart=True))
+        names = {f"{pod}-{ctx.node_name}" for pod in pods}
+        for sandbox in ctx.host.runtime.sandboxes():
+            if sandbox.name in names:
+                yield ctx.host.runtime.remove_sandbox(sandbox)
+        yield _port_is_free(ctx, within=patience)
+
+
+def _port_is_free(ctx: JoinContext, *, within: float) -> Waited:
+    address, port = ctx.addresses.advertise, ctx.addresses.ports.etcd_peer
+
+    def free() -> str | None:
+        held = any(one.port == port and one.address in {address, "0.0.0.0", "::"} for one in ctx.host.network.listeners())  # noqa: S104
+        return f"port {port} is still listened on" if held else None
+
+    return ctx.waiter.until(
+        free,
+        within=within,
+        saying="the etcd that was here to end",
+        every=_LOOK,
+        at_most=_LOOK,
+        remedy=f"see who listens on port {port} with `ss -ltnp`, and end it",
+    )

@@ -40,121 +40,14 @@ from kubewright.lifecycle.steps.kubelet import SERVICE
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
-
 _OVERRIDE: Final = "hostname-override"
-
-
-def node_name(ctx: JoinContext) -> str:
-    """Return the name that the kubelet will register with: an argument counts more than the configuration."""
-    given = [arg.value for arg in ctx.configuration.init.node_registration.kubelet_extra_args if arg.name == _OVERRIDE]
-    return given[-1] if given else ctx.node_name
-
-
-def is_bootstrapped(ctx: JoinContext) -> bool:
-    """Tell whether an earlier run of this join came so far that the kubelet has its certificate."""
-    return ctx.resumed and discovery.node_access(ctx.host, now=ctx.clock.now()) is not None
-
-
-def find_node(ctx: JoinContext) -> Object | None:
-    """Read the Node; None if there is none. Raises APIError where it cannot be read."""
-    try:
-        return configuration.patiently(ctx, lambda: ctx.bootstrap.get(NODE, node_name(ctx)))
-    except NotFound:
-        return None
-
-
-def require_free_name(ctx: JoinContext) -> Change:
-    """Return that the kubelet registers a Node; one that is there and not Ready, or surely this machine's own, is taken over.
-
-    Raises APIError for another one that is Ready.
-    """
-    target = f"Node {node_name(ctx)}"
-    if ctx.registered is None:
-        return Change(target=target, action=Action.CREATE, reason="the kubelet registers it")
-    conditions = (ctx.registered.get("status") or {}).get("conditions") or ()
-    if not ctx.owns_node and any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
-        raise APIError(
-            f"a Node with the name {node_name(ctx)} exists in the cluster and is Ready",
-            remedy=f"give this machine another name (--node-name), or delete the old one with `kubectl delete node {node_name(ctx)}`",
-        )
-    return Change(target=target, action=Action.NONE)
-
-
 _SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 _LOOKED_AT: Final = 50
 """Requests that are read: in a large cluster there are thousands, and where nobody signs, any of them will do."""
-
 _SLOW, _OLD = 1.0, 15.0
 """Seconds. One that is answered sooner tells nothing, and one that waits for longer may wait for a human being."""
-
 _SIGNING: Final = 15.0
-
-
-def wait_for_signer(ctx: JoinContext) -> Iterable[Waited]:
-    """Wait, for seconds at most, while young requests of kubelets remain unanswered; not at all where that cannot be seen.
-
-    What this machine's kubelet says does not count: it has no configuration yet, and a package may have it start in vain again and again.
-    """
-    with suppress(WaitTimeout):
-        yield ctx.waiter.until(
-            lambda: _unanswered(ctx), within=_SIGNING, saying="the cluster to sign certificates", every=LOOK, at_most=LOOK
-        )
-
-
-def _unanswered(ctx: JoinContext) -> str | None:
-    path = f"{CERTIFICATE_SIGNING_REQUEST.path()}?fieldSelector=spec.signerName%3D{_SIGNER}&limit={_LOOKED_AT}"
-    try:
-        answer = ctx.bootstrap.raw("GET", path)
-    except APIError:  # whatever it is, the kubelet will meet it too
-        return None
-    if answer.status != 200:
-        return None
-    now = ctx.clock.now()
-    try:
-        waiting = [one for one in json.loads(answer.body)["items"] if not one.get("status") and _SLOW <= _age(one, now) <= _OLD]
-    except (ValueError, LookupError, TypeError, AttributeError):  # not an API server's list
-        return None
-    return f"{len(waiting)} requests for a kubelet's certificate wait for an answer" if waiting else None
-
-
-def _age(request: dict[str, Any], now: datetime) -> float:
-    """Return seconds; a clock that is wrong makes a request too old or not born yet, and nobody waits for it."""
-    return (now - datetime.fromisoformat(request["metadata"]["creationTimestamp"])).total_seconds()
-
-
 TOPIC: Final = "kubelet-start"
-
-
-def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Put this machine's API server into kubelet.conf, and start the kubelet with it.
-
-    The kubelet is stopped first: whoever is killed in between leaves one that does not run, which the next join sees and starts.
-    """
-    path = ctx.layout.kubeconfig("kubelet")
-    content = ctx.host.read(path)
-    moved = with_server(content, ctx.addresses.api_server) if content else None
-    if moved is None:
-        return
-    ctx.say(TOPIC, "Starting the kubelet again, with the API server of this machine")
-    runs = ctx.host.service(SERVICE) is not None
-    if runs:
-        yield ctx.host.ensure(Service(name=SERVICE, running=False))
-    yield ctx.host.ensure(File(path=path, content=moved, mode=0o600))
-    if runs:
-        yield ctx.host.ensure(Service(name=SERVICE, running=True))
-
-
-def with_server(kubeconfig: bytes, server: str) -> bytes | None:
-    """Return a kubeconfig with another server and everything else as it was; None if that is its server already."""
-    document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
-    clusters = [row["cluster"] for row in document.get("clusters") or ()]
-    if all(cluster.get("server") == server for cluster in clusters):
-        return None
-    for cluster in clusters:
-        cluster["server"] = server
-    return yaml.dump(document).encode()
-
-
 BOOTSTRAP: Final = "bootstrap-kubelet"
 USER: Final = "tls-bootstrap-token-user"
 _LOOK: Final = 0.05
@@ -274,3 +167,101 @@ def _lacks(ctx: JoinContext) -> str | None:
     except KubewrightError as error:
         return str(error)
     return None
+
+
+def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
+    """Put this machine's API server into kubelet.conf, and start the kubelet with it.
+
+    The kubelet is stopped first: whoever is killed in between leaves one that does not run, which the next join sees and starts.
+    """
+    path = ctx.layout.kubeconfig("kubelet")
+    content = ctx.host.read(path)
+    moved = with_server(content, ctx.addresses.api_server) if content else None
+    if moved is None:
+        return
+    ctx.say(TOPIC, "Starting the kubelet again, with the API server of this machine")
+    runs = ctx.host.service(SERVICE) is not None
+    if runs:
+        yield ctx.host.ensure(Service(name=SERVICE, running=False))
+    yield ctx.host.ensure(File(path=path, content=moved, mode=0o600))
+    if runs:
+        yield ctx.host.ensure(Service(name=SERVICE, running=True))
+
+
+def with_server(kubeconfig: bytes, server: str) -> bytes | None:
+    """Return a kubeconfig with another server and everything else as it was; None if that is its server already."""
+    document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
+    clusters = [row["cluster"] for row in document.get("clusters") or ()]
+    if all(cluster.get("server") == server for cluster in clusters):
+        return None
+    for cluster in clusters:
+        cluster["server"] = server
+    return yaml.dump(document).encode()
+
+
+def node_name(ctx: JoinContext) -> str:
+    """Return the name that the kubelet will register with: an argument counts more than the configuration."""
+    given = [arg.value for arg in ctx.configuration.init.node_registration.kubelet_extra_args if arg.name == _OVERRIDE]
+    return given[-1] if given else ctx.node_name
+
+
+def is_bootstrapped(ctx: JoinContext) -> bool:
+    """Tell whether an earlier run of this join came so far that the kubelet has its certificate."""
+    return ctx.resumed and discovery.node_access(ctx.host, now=ctx.clock.now()) is not None
+
+
+def find_node(ctx: JoinContext) -> Object | None:
+    """Read the Node; None if there is none. Raises APIError where it cannot be read."""
+    try:
+        return configuration.patiently(ctx, lambda: ctx.bootstrap.get(NODE, node_name(ctx)))
+    except NotFound:
+        return None
+
+
+def require_free_name(ctx: JoinContext) -> Change:
+    """Return that the kubelet registers a Node; one that is there and not Ready, or surely this machine's own, is taken over.
+
+    Raises APIError for another one that is Ready.
+    """
+    target = f"Node {node_name(ctx)}"
+    if ctx.registered is None:
+        return Change(target=target, action=Action.CREATE, reason="the kubelet registers it")
+    conditions = (ctx.registered.get("status") or {}).get("conditions") or ()
+    if not ctx.owns_node and any(row.get("type") == "Ready" and row.get("status") == "True" for row in conditions):
+        raise APIError(
+            f"a Node with the name {node_name(ctx)} exists in the cluster and is Ready",
+            remedy=f"give this machine another name (--node-name), or delete the old one with `kubectl delete node {node_name(ctx)}`",
+        )
+    return Change(target=target, action=Action.NONE)
+
+
+def wait_for_signer(ctx: JoinContext) -> Iterable[Waited]:
+    """Wait, for seconds at most, while young requests of kubelets remain unanswered; not at all where that cannot be seen.
+
+    What this machine's kubelet says does not count: it has no configuration yet, and a package may have it start in vain again and again.
+    """
+    with suppress(WaitTimeout):
+        yield ctx.waiter.until(
+            lambda: _unanswered(ctx), within=_SIGNING, saying="the cluster to sign certificates", every=LOOK, at_most=LOOK
+        )
+
+
+def _unanswered(ctx: JoinContext) -> str | None:
+    path = f"{CERTIFICATE_SIGNING_REQUEST.path()}?fieldSelector=spec.signerName%3D{_SIGNER}&limit={_LOOKED_AT}"
+    try:
+        answer = ctx.bootstrap.raw("GET", path)
+    except APIError:  # whatever it is, the kubelet will meet it too
+        return None
+    if answer.status != 200:
+        return None
+    now = ctx.clock.now()
+    try:
+        waiting = [one for one in json.loads(answer.body)["items"] if not one.get("status") and _SLOW <= _age(one, now) <= _OLD]
+    except (ValueError, LookupError, TypeError, AttributeError):  # not an API server's list
+        return None
+    return f"{len(waiting)} requests for a kubelet's certificate wait for an answer" if waiting else None
+
+
+def _age(request: dict[str, Any], now: datetime) -> float:
+    """Return seconds; a clock that is wrong makes a request too old or not born yet, and nobody waits for it."""
+    return (now - datetime.fromisoformat(request["metadata"]["creationTimestamp"])).total_seconds()

@@ -25,59 +25,7 @@ if TYPE_CHECKING:
     from kubewright.kube.core import Object
     from kubewright.kube.credentials import Access
 
-
-def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
-    """Return the turns: the API server's with that etcd that stays, the others' when the API server answers."""
-
-    def etcd_starts() -> bool:
-        return ctx.cluster.etcd.external is not None or ctx.host.state(ctx.layout.manifest("etcd")) is not None
-
-    def api_server_answers() -> bool:
-        return ctx.host.state(ctx.layout.manifest("kube-apiserver")) is not None and bool(ctx.probe.raw("GET", "/livez"))
-
-    return {"kube-apiserver": etcd_starts, "kube-controller-manager": api_server_answers, "kube-scheduler": api_server_answers}
-
-
 _GET_NODES = "Run 'kubectl get nodes' on a control plane to see it."
-
-
-def _closing(ctx: JoinContext) -> None:
-    """Say what has become of this machine, where something was done to it."""
-    if ctx.bound.whole and ctx.bound.mode is Mode.APPLY:
-        ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
-
-
-def _worker(ctx: JoinContext) -> list[str]:
-    return [
-        f"This machine has joined the cluster as the node {ctx.node_name}:",
-        "* its certificate signing request was sent to the API server, and answered",
-        "* the kubelet uses the certificate",
-        "",
-        _GET_NODES,
-    ]
-
-
-def _control_plane(ctx: JoinContext) -> list[str]:
-    admin = ctx.layout.kubeconfig("admin")
-    member = ["* the etcd cluster has a new member on it"] if ctx.cluster.etcd.local is not None else []
-    return [
-        f"This machine has joined the cluster as the control plane {ctx.node_name}:",
-        "* its certificate signing request was sent to the API server, and answered",
-        "* the kubelet uses the certificate",
-        "* the Node has the label and the taint of a control plane",
-        "* the components of the control plane run on it",
-        *member,
-        "",
-        "To use the cluster from here as an ordinary user:",
-        "",
-        "  mkdir -p $HOME/.kube",
-        f"  sudo cp -i {admin} $HOME/.kube/config",
-        "  sudo chown $(id -u):$(id -g) $HOME/.kube/config",
-        "",
-        _GET_NODES,
-    ]
-
-
 _STARTING: Final = frozenset({"control-plane-prepare/control-plane", "kubelet-start", "etcd-join", "wait-control-plane"})
 _AT_ONCE: Final = Duration(0)
 _BOOTSTRAP: Final = "bootstrap-kubelet"
@@ -120,6 +68,18 @@ def _opening(ctx: JoinContext) -> None:
         adoption.load_administrator(host, layout.kubeconfig("admin"), now=ctx.clock.now())
 
 
+def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
+    """Return when each component may start: the API server with the etcd that stays, the others when the API server answers."""
+
+    def etcd_starts() -> bool:
+        return ctx.cluster.etcd.external is not None or ctx.host.state(ctx.layout.manifest("etcd")) is not None
+
+    def api_server_answers() -> bool:
+        return ctx.host.state(ctx.layout.manifest("kube-apiserver")) is not None and bool(ctx.probe.raw("GET", "/livez"))
+
+    return {"kube-apiserver": etcd_starts, "kube-controller-manager": api_server_answers, "kube-scheduler": api_server_answers}
+
+
 def _discover(ctx: JoinContext) -> Access:
     """Find the cluster as the configuration says. A dry run to which none answers goes on with stand-ins (spec/kubeadm.md 2.5)."""
     from kubewright.lifecycle.join import discovery
@@ -132,7 +92,6 @@ def _nobody(ctx: JoinContext) -> tuple[Access, list[Mapping[str, Any]]]:
     from kubewright.kube.credentials import Access, Anonymous, BearerToken
     from kubewright.lifecycle.steps import stand_ins
 
-
     plane, token = ctx.join.control_plane, ctx.join.discovery.tls_bootstrap_token
     key = plane.certificate_key if plane is not None else ""
     shared = [stand_ins.shared_certificates(key, clock=ctx.clock, random=ctx.random)] if key else []
@@ -141,9 +100,9 @@ def _nobody(ctx: JoinContext) -> tuple[Access, list[Mapping[str, Any]]]:
 
 
 def _configuration(ctx: JoinContext) -> Configuration:
-    from kubewright.lifecycle.join import configuration as reading
+    from kubewright.lifecycle.join import configuration
 
-    return reading.configuration(ctx)
+    return configuration.configuration(ctx)
 
 
 def _node(ctx: JoinContext) -> Object | None:
@@ -186,6 +145,43 @@ def _impatient(configuration: JoinConfiguration) -> JoinConfiguration:
     return replace(configuration, timeouts=replace(configuration.timeouts, discovery=_AT_ONCE, kubernetes_api_call=_AT_ONCE))
 
 
+def _closing(ctx: JoinContext) -> None:
+    """Say what has become of this machine, where something was done to it."""
+    if ctx.bound.whole and ctx.bound.mode is Mode.APPLY:
+        ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
+
+
+def _worker(ctx: JoinContext) -> list[str]:
+    return [
+        f"This machine has joined the cluster as the node {ctx.node_name}:",
+        "* its certificate signing request was sent to the API server, and answered",
+        "* the kubelet uses the certificate",
+        "",
+        _GET_NODES,
+    ]
+
+
+def _control_plane(ctx: JoinContext) -> list[str]:
+    admin = ctx.layout.kubeconfig("admin")
+    member = ["* the etcd cluster has a new member on it"] if ctx.cluster.etcd.local is not None else []
+    return [
+        f"This machine has joined the cluster as the control plane {ctx.node_name}:",
+        "* its certificate signing request was sent to the API server, and answered",
+        "* the kubelet uses the certificate",
+        "* the Node has the label and the taint of a control plane",
+        "* the components of the control plane run on it",
+        *member,
+        "",
+        "To use the cluster from here as an ordinary user:",
+        "",
+        "  mkdir -p $HOME/.kube",
+        f"  sudo cp -i {admin} $HOME/.kube/config",
+        "  sudo chown $(id -u):$(id -g) $HOME/.kube/config",
+        "",
+        _GET_NODES,
+    ]
+
+
 JOIN: Final = Operation(
     name="join",
     phases=PHASES,
@@ -197,7 +193,7 @@ JOIN: Final = Operation(
         Mode.PLAN: "kubewright.lifecycle.join.preflight:named",
         Mode.NARRATE: "kubewright.lifecycle.join.preflight:named",
     },
-    start=Start(phases=_STARTING, turns=start_conditions),
+    start=Start(phases=_STARTING, conditions=start_conditions),
     dry_run=DryRun(variable="KUBEADM_JOIN_DRYRUN_DIR", prefix="kubeadm-join-dryrun", keeps=_bootstrap_kubeconfig, configure=_impatient),
     opening=_opening,
     closing=_closing,

@@ -22,31 +22,6 @@ from kubewright.preflight.checks import Report, Subject, run_checks
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
-
-def for_join(configuration: JoinConfiguration, *, host: Host, user: int, resumed: bool = False) -> Report:
-    """Run what `join` checks before it asks the cluster anything; what depends on the cluster's configuration is not among it.
-
-    Where a run is `resumed`, what the earlier one made does not stand in the way.
-    """
-    registration, control_plane = configuration.node_registration, configuration.control_plane
-    places = addresses(configuration)
-    by_token = configuration.discovery.bootstrap_token
-    checks = lists.join(
-        places,
-        host.layout,
-        control_plane=control_plane is not None,
-        ca_path=authority_path(configuration, host.layout),
-        endpoint_host=_host_of(by_token.api_server_endpoint) if by_token is not None else "",
-        resumed=resumed,
-    )
-    subject = Subject(host=host, node=registration, addresses=places, user=user)
-    return run_checks(checks, subject, ignored=registration.ignore_preflight_errors)
-
-
-def _host_of(endpoint: str) -> str:
-    return urlsplit(f"//{endpoint}").hostname or ""
-
-
 TOPIC: Final = "preflight"
 
 
@@ -140,3 +115,27 @@ def _images(ctx: JoinContext) -> Iterable[Change]:
     registration = ctx.configuration.init.node_registration
     how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
     yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)
+
+
+def for_join(configuration: JoinConfiguration, *, host: Host, user: int, resumed: bool = False) -> Report:
+    """Run what `join` checks before it asks the cluster anything; what depends on the cluster's configuration is not among it.
+
+    Where a run is `resumed`, what the earlier one made does not stand in the way.
+    """
+    registration, control_plane = configuration.node_registration, configuration.control_plane
+    places = addresses(configuration)
+    by_token = configuration.discovery.bootstrap_token
+    checks = lists.join(
+        places,
+        host.layout,
+        control_plane=control_plane is not None,
+        ca_path=authority_path(configuration, host.layout),
+        endpoint_host=_host_of(by_token.api_server_endpoint) if by_token is not None else "",
+        resumed=resumed,
+    )
+    subject = Subject(host=host, node=registration, addresses=places, user=user)
+    return run_checks(checks, subject, ignored=registration.ignore_preflight_errors)
+
+
+def _host_of(endpoint: str) -> str:
+    return urlsplit(f"//{endpoint}").hostname or ""

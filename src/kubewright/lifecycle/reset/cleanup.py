@@ -5,24 +5,23 @@ kubeadm unmounts first and removes pods then, and stops at a file system that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
+from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent, RuntimeUnavailable
+from kubewright.host.failures import BUG, expected
 from kubewright.lifecycle.reset import membership
 from kubewright.lifecycle.reset.context import ResetContext
-from kubewright.lifecycle.reset.inventory import SERVICE, attempt_all, combined
+from kubewright.lifecycle.reset.inventory import SERVICE
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
 
-
 Step = Callable[[ResetContext], Iterable[Change]]
-
 _ETCD: Final = "remove-etcd-member"
 
 
@@ -38,7 +37,7 @@ def run(ctx: ResetContext) -> Iterator[Change]:
 def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
     """Stop the kubelet: it would start the pods again."""
     with suppress(Exception):  # what does not tell its state may stop all the same
-        if ctx.remains.kubelet is None:
+        if ctx.inventory.kubelet is None:
             ctx.warn("no service manager that knows the kubelet was found: see that it does not run")
             return
     ctx.tell("Stopping the kubelet service", "Would stop the kubelet service")
@@ -48,10 +47,10 @@ def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
 def remove_pods(ctx: ResetContext) -> Iterator[Change]:
     """Stop and remove all pods. Without a container runtime that is a warning, as with kubeadm.
 
-    One that did not tell its pods at the beginning is asked again. One that is there and never answers may have them running: a failure.
+    One that did not list its pods at the beginning is asked again. One that is there and never answers may have them running: a failure.
     """
     ctx.tell("", "Would remove Kubernetes-managed containers")
-    known = not isinstance(ctx.remains.pods, HostError)
+    known = not isinstance(ctx.inventory.pods, HostError)
     from kubewright.host.runtime_tasks import remove_sandboxes
 
     try:
@@ -65,63 +64,63 @@ def remove_pods(ctx: ResetContext) -> Iterator[Change]:
     failed = {removal.sandbox.target: removal.error for removal in removals if removal.error is not None}
     if failed:
         told = "see what the container runtime says of them"
-        raise combined([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
+        raise _combined([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
 
 
 def remove_files(ctx: ResetContext) -> Iterator[Change]:
     """Remove the kubeconfigs, and certificates that lie where nobody named them. All of them are tried."""
-    paths = [*ctx.remains.kubeconfigs, *ctx.remains.certificates]
+    paths = [*ctx.inventory.kubeconfigs, *ctx.inventory.certificates]
     ctx.tell(f"Deleting files: {_list(paths)}", f"Would delete files: {_list(paths)}")
-    return attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
+    return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
 
 
 def empty_directories(ctx: ResetContext) -> Iterator[Change]:
     """Empty the directories of the cluster, which stay, but for the kubelet's. All of them are tried."""
-    remains, kubelet = ctx.remains, ctx.remains.layout.kubelet
-    if kubelet not in remains.directories:
+    inventory, kubelet = ctx.inventory, ctx.inventory.layout.kubelet
+    if kubelet not in inventory.directories:
         ctx.warn(f'"{kubelet}" is not there, and not emptied')
-    told = [path for path in remains.directories if path != kubelet]  # kubeadm's dry run leaves it out
-    ctx.tell(f"Deleting contents of directories: {_list(remains.directories)}", f"Would delete contents of directories: {_list(told)}")
-    return attempt_all((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
+    told = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
+    ctx.tell(f"Deleting contents of directories: {_list(inventory.directories)}", f"Would delete contents of directories: {_list(told)}")
+    return _attempt_all((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
 
 
 def unmount(ctx: ResetContext) -> Iterator[Change]:
     """Unmount what is below the kubelet's directory, what was mounted last first. All of it is tried."""
-    directory = ctx.remains.layout.kubelet
+    directory = ctx.inventory.layout.kubelet
     there = ctx.host.state(directory) is not None
     ctx.tell(f'Unmounting mounted directories in "{directory}"' * there, f'Would unmount mounted directories in "{directory}"')
     flags = ctx.configuration.unmount_flags
-    acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(ctx.remains.mounts))
-    return attempt_all(acts, what="not everything could be unmounted")
+    acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(ctx.inventory.mounts))
+    return _attempt_all(acts, what="not everything could be unmounted")
 
 
 def empty_kubelet(ctx: ResetContext) -> Iterator[Change]:
     """Empty the kubelet's directory, after all else: pods have filled it, and nobody knows with what."""
-    if ctx.remains.layout.kubelet in ctx.remains.directories:
-        yield ctx.host.empty(ctx.remains.layout.kubelet)
+    if ctx.inventory.layout.kubelet in ctx.inventory.directories:
+        yield ctx.host.empty(ctx.inventory.layout.kubelet)
 
 
 def remove_accounts(ctx: ResetContext) -> Iterator[Change]:
     """Remove the users and groups of a control plane that does not run as root."""
-    if not ctx.remains.accounts:
+    if not ctx.inventory.accounts:
         return
     from kubewright.manifests import rootless
 
     ctx.tell("Deleting the users and groups of the control plane", "Would delete the users and groups of the control plane")
-    yield ctx.host.remove_accounts(rootless.accounts(ctx.remains.layout))
+    yield ctx.host.remove_accounts(rootless.accounts(ctx.inventory.layout))
 
 
 def remove_cni(ctx: ResetContext) -> Iterator[Change]:
     """Remove the CNI configuration that the list named. All of it is tried."""
-    paths = ctx.remains.cni
+    paths = ctx.inventory.cni
     if paths:
         ctx.tell(f"Deleting CNI configuration: {_list(paths)}", f"Would delete CNI configuration: {_list(paths)}")
-    return attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file of CNI could be removed")
+    return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file of CNI could be removed")
 
 
 def remove_rules(ctx: ResetContext) -> Iterator[Change]:
     """Remove what kube-proxy and CNI plugins left in the packet filter. All of it is tried."""
-    rules = ctx.remains.rules
+    rules = ctx.inventory.rules
     if isinstance(rules, HostError):
         raise rules
 
@@ -130,7 +129,7 @@ def remove_rules(ctx: ResetContext) -> Iterator[Change]:
         return ctx.host.packet_filter.remove(one)
 
     acts = (partial(remove, one) for one in rules)
-    return attempt_all(acts, what="the packet filter still has rules of the cluster", remedy="see what `nft list ruleset` says")
+    return _attempt_all(acts, what="the packet filter still has rules of the cluster", remedy="see what `nft list ruleset` says")
 
 
 def empty_etcd_again(ctx: ResetContext) -> Iterator[Change]:
@@ -140,7 +139,7 @@ def empty_etcd_again(ctx: ResetContext) -> Iterator[Change]:
 
 def remove_units(ctx: ResetContext) -> Iterator[Change]:
     """Remove the unit files of the kubelet that we installed: those of a package stay."""
-    units = ctx.remains.units
+    units = ctx.inventory.units
     if units:
         ctx.tell(f"Deleting the units of the kubelet: {_list(units)}", f"Would delete the units of the kubelet: {_list(units)}")
         yield ctx.host.remove_units(SERVICE, units=units)
@@ -148,7 +147,7 @@ def remove_units(ctx: ResetContext) -> Iterator[Change]:
 
 def forget(ctx: ResetContext) -> Iterator[Change]:
     """Remove what we keep of the machine."""
-    state = ctx.remains.layout.state
+    state = ctx.inventory.layout.state
     if ctx.host.state(state) is not None:
         ctx.tell(f'Deleting what was kept of this machine in "{state}"', f'Would delete "{state}"')
         yield ctx.host.remove(state)
@@ -172,3 +171,26 @@ STEPS: Final[tuple[Step, ...]] = (
 
 def _list(paths: Iterable[PurePosixPath]) -> str:
     return f"[{' '.join(map(str, paths))}]"
+
+
+def _attempt_all(acts: Iterable[Callable[[], Change]], *, what: str, remedy: str = "") -> Iterator[Change]:
+    """Do all of a step, whatever becomes of its parts, and yield the changes. Then raises HostError, saying `what`, for those that failed."""
+    failed = list[KubewrightError]()
+    for act in acts:
+        try:
+            change = act()
+        except Exception as error:
+            failed.append(expected(error))
+        else:
+            yield change
+    if failed:
+        raise _combined(failed, what=what, remedy=remedy or failed[0].remedy)
+
+
+def _combined(failed: Sequence[KubewrightError], *, what: str, remedy: str, names: Sequence[str] = ()) -> HostError:
+    """Return one error for several, by the names of what failed; where one of them is a bug of ours, its remedy says so too."""
+    told_of = [f"{name}: {error}" for name, error in zip(names, failed, strict=True)] if names else list(map(str, failed))
+    remedies = dict.fromkeys([remedy, *(error.remedy for error in failed if error.remedy == BUG)])
+    told = HostError(what, detail="\n".join(told_of), remedy="; ".join(filter(None, remedies)))
+    told.__cause__ = failed[0] if len(failed) == 1 else ExceptionGroup(what, failed)
+    return told

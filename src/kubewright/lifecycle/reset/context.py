@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import KubewrightError
+from kubewright.base.errors import HostError, KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
 from kubewright.base.records import dataclass, field
 from kubewright.host.desired import Service
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
     from kubewright.kube.api import KubeAPI
 
-TOPIC = "reset"
+TOPIC: Final = "reset"
+PATIENCE: Final = 3.0
+"""Seconds for one request to the cluster, which may be down."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResetContext:
-    """One run of reset. `reach_cluster` makes a client of the cluster, `reach_etcd` one of etcd from its endpoints."""
+    """One run of reset."""
 
     bound: Bound
     configuration: ResetConfiguration
-    remains: Inventory
+    inventory: Inventory
     request: ResetRequest
-    reach_cluster: Callable[[ResetContext], KubeAPI]
-    reach_etcd: Callable[[ResetContext, tuple[str, ...]], Etcd]
     failures: list[KubewrightError] = field(default_factory=list)
 
     @property
@@ -55,12 +56,26 @@ class ResetContext:
         return self.bound.reporter
 
     def connect(self) -> KubeAPI:
-        """Make a client of the cluster."""
-        return self.reach_cluster(self)
+        """Make a client of the cluster: with the kubeconfig that was named, else the administrator's, else the kubelet's."""
+        from kubewright.kube.kubeconfigs import load_access
+
+        layout, base = self.inventory.layout, self.bound.base
+        named = [PurePosixPath(self.request.kubeconfig)] if self.request.kubeconfig else []
+        for path in named or [layout.kubeconfig("admin"), layout.kubeconfig("kubelet")]:
+            if base.read(path) is not None or named:
+                return self.bound.connections.kube(load_access(path, read=base.read), timeout=PATIENCE, proxied=False)
+        raise HostError("there is no kubeconfig to ask the cluster with", remedy="name one with --kubeconfig")
 
     def etcd(self, endpoints: tuple[str, ...]) -> Etcd:
         """Make a client of etcd, at these endpoints or where the cluster tells."""
-        return self.bound.connections.etcd(lambda: self.reach_etcd(self, endpoints))
+        return self.bound.connections.etcd(lambda: self.etcd_client(endpoints))
+
+    def etcd_client(self, endpoints: tuple[str, ...]) -> Etcd:
+        """Make a client at endpoints that the machine tells, else at those that the cluster tells."""
+        from kubewright.lifecycle import stacked_etcd
+
+        urls = list(endpoints) or stacked_etcd.endpoints(self.connect())
+        return stacked_etcd.client(urls, pki=self.inventory.layout.pki, files=self.host, clock=self.clock)
 
     @functools.cached_property
     def stopping(self) -> BackgroundTask[Change]:

@@ -19,6 +19,14 @@ from kubewright.host.failures import expected
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
 
+ETCD: Final = "etcd"
+LEARNER: Final = "etcd-learner"
+API_SERVER: Final = "kube-apiserver"
+_CLIENTS: Final = 2379
+_PEERS: Final = 2380
+_LOOPBACK: Final = ("127.", "[::1]", "localhost")
+Tree = Mapping[str, object]
+
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPod:
@@ -74,16 +82,6 @@ def _items(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-ETCD: Final = "etcd"
-LEARNER: Final = "etcd-learner"
-API_SERVER: Final = "kube-apiserver"
-_CLIENTS: Final = 2379
-_PEERS: Final = 2380
-_LOOPBACK: Final = ("127.", "[::1]", "localhost")
-
-Tree = Mapping[str, object]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Member:
     """The etcd member of this machine. `endpoints` are where it and its peers may be asked, none if only the cluster knows."""
@@ -93,7 +91,7 @@ class Member:
 
 
 class DetectedCluster:
-    """The traces of a cluster on a machine, each looked for once. `warnings` are what could not be read."""
+    """The cluster that a machine is part of, each fact looked up once. `warnings` are what could not be read."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.machine import Layout
-from kubewright.base.change import Change
-from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent
-from kubewright.base.events import Event, Reporter
+from kubewright.base.errors import HostError, RuntimeSilent
 from kubewright.base.records import dataclass
-from kubewright.host.failures import BUG, expected
+from kubewright.host.failures import expected
 from kubewright.host.seam import Host
 from kubewright.host.states import ServiceState
 from kubewright.lifecycle.background import BackgroundTask
@@ -22,49 +19,6 @@ from kubewright.lifecycle.reset.detected_cluster import DetectedCluster, Member
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
     from kubewright.host.states import Sandbox
-
-
-def attempt_all(acts: Iterable[Callable[[], Change]], *, what: str, remedy: str = "") -> Iterator[Change]:
-    """Do all of a step, whatever becomes of its parts, and yield the changes. Then raises HostError, saying `what`, for those that failed."""
-    failed = list[KubewrightError]()
-    for act in acts:
-        try:
-            change = act()
-        except Exception as error:
-            failed.append(expected(error))
-        else:
-            yield change
-    if failed:
-        raise combined(failed, what=what, remedy=remedy or failed[0].remedy)
-
-
-def combined(failed: Sequence[KubewrightError], *, what: str, remedy: str, names: Sequence[str] = ()) -> HostError:
-    """Return one error for several, by the names of what failed; where one of them is a bug of ours, its remedy says so too."""
-    told_of = [f"{name}: {error}" for name, error in zip(names, failed, strict=True)] if names else list(map(str, failed))
-    remedies = dict.fromkeys([remedy, *(error.remedy for error in failed if error.remedy == BUG)])
-    told = HostError(what, detail="\n".join(told_of), remedy="; ".join(filter(None, remedies)))
-    told.__cause__ = failed[0] if len(failed) == 1 else ExceptionGroup(what, failed)
-    return told
-
-
-class BestEffortReporter:
-    """A reporter that is not there any more, or whose disk is full, does not end what is told to it."""
-
-    def __init__(self, inner: Reporter) -> None:
-        self._inner = inner
-
-    def emit(self, event: Event, /) -> None:
-        with suppress(OSError, ValueError):  # ValueError: its stream is closed
-            self._inner.emit(event)
-
-
-def described(look: Callable[[], str]) -> str:
-    """Return what a look at the machine tells, or why it tells nothing."""
-    try:
-        return look()
-    except Exception as error:
-        return f"not known: {expected(error)}"
-
 
 SERVICE: Final = "kubelet"
 KUBECONFIGS: Final = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
@@ -76,7 +30,7 @@ NAMED: Final = 12
 
 @dataclass(frozen=True, kw_only=True)
 class CleanupOptions:
-    """What is to go besides what kubeadm's reset removes. `whole_pki` False: the certificate directory was found, and nobody named it."""
+    """What is removed besides what kubeadm's reset removes. `whole_pki` False: the certificate directory was found, and nobody named it."""
 
     temporary: bool = False
     cni: bool = False
@@ -86,18 +40,18 @@ class CleanupOptions:
 
 
 class Inventory:
-    """What is there, each kind looked at once, when it is asked for. `host` has the layout of the cluster's own places."""
+    """What is there, each kind read once, when it is asked for. `host` has the layout of the cluster's own places."""
 
-    def __init__(self, host: Host, *, traces: DetectedCluster, wanted: CleanupOptions, default_pki: PurePosixPath) -> None:
+    def __init__(self, host: Host, *, detected: DetectedCluster, options: CleanupOptions, default_pki: PurePosixPath) -> None:
         self._host = host
-        self._traces = traces
+        self._detected = detected
         self._default_pki = default_pki
-        self.wanted = wanted
+        self.options = options
         self._pods = BackgroundTask(self._list_pods)
 
     def over(self, host: Host) -> Inventory:
         """Return the same for another host, such as an overlay of this one."""
-        return Inventory(host, traces=self._traces, wanted=self.wanted, default_pki=self._default_pki)
+        return Inventory(host, detected=self._detected, options=self.options, default_pki=self._default_pki)
 
     @property
     def layout(self) -> Layout:
@@ -110,7 +64,7 @@ class Inventory:
     @property
     def member(self) -> Member | None:
         """The etcd member of this machine."""
-        return self._traces.member
+        return self._detected.member
 
     @property
     def etcd_data(self) -> list[PurePosixPath]:
@@ -140,7 +94,7 @@ class Inventory:
 
     @functools.cached_property
     def pods(self) -> list[Sandbox] | HostError:
-        """The pods that the container runtime knew when it was first asked, or why it did not tell."""
+        """The pods that the container runtime knew when it was first asked, or why they are not known."""
         try:
             return self._pods.result()
         except HostError as error:
@@ -157,9 +111,9 @@ class Inventory:
     def directories(self) -> list[PurePosixPath]:
         """The directories that are emptied, in kubeadm's order."""
         layout = self.layout
-        certificates = layout.pki if self.wanted.whole_pki else self._default_pki
+        certificates = layout.pki if self.options.whole_pki else self._default_pki
         kubelet = [layout.kubelet] if self._host.state(layout.kubelet) is not None else []
-        return [layout.manifests, *kubelet, certificates, *([layout.kubernetes / "tmp"] if self.wanted.temporary else [])]
+        return [layout.manifests, *kubelet, certificates, *([layout.kubernetes / "tmp"] if self.options.temporary else [])]
 
     @property
     def kubeconfigs(self) -> list[PurePosixPath]:
@@ -170,7 +124,7 @@ class Inventory:
     def certificates(self) -> list[PurePosixPath]:
         """The cluster's files in a certificate directory that nobody named: those that are ours by their names, nothing beside them."""
         layout = self.layout
-        if self.wanted.whole_pki or layout.pki == self._default_pki:
+        if self.options.whole_pki or layout.pki == self._default_pki:
             return []
         from kubewright.pki import table
 
@@ -181,24 +135,24 @@ class Inventory:
     @functools.cached_property
     def accounts(self) -> bool:
         """Whether users and groups of a rootless control plane go."""
-        return self._traces.rootless
+        return self._detected.rootless
 
     @functools.cached_property
     def cni(self) -> list[PurePosixPath]:
         """The files of CNI that go, if that is wanted."""
-        return [path for path in self._host.entries(self.layout.cni) if path.suffix in CNI_FILES] if self.wanted.cni else []
+        return [path for path in self._host.entries(self.layout.cni) if path.suffix in CNI_FILES] if self.options.cni else []
 
     @functools.cached_property
     def rules(self) -> list[Rules] | HostError:
         """What goes of the packet filter, if that is wanted, or why it is not known."""
         try:
-            return self._host.packet_filter.found() if self.wanted.packet_filter else []
+            return self._host.packet_filter.found() if self.options.packet_filter else []
         except HostError as error:
             return error
 
     def listing(self) -> list[str]:
-        """Return what goes, a line each; empty if there is nothing. What cannot be looked at is told, and ends nothing."""
-        return [f"{kind}: {text}" for kind, look in self._rows() if (text := described(look))]
+        """Return what goes, a line each; empty if there is nothing. What cannot be read is listed as such, and ends nothing."""
+        return [f"{kind}: {text}" for kind, look in self._rows() if (text := _described(look))]
 
     def _rows(self) -> Iterator[tuple[str, Callable[[], str]]]:
         layout, host = self.layout, self._host
@@ -216,6 +170,14 @@ class Inventory:
 
     def _emptied(self) -> list[PurePosixPath]:
         return [*([self.layout.etcd_data] if self.member else []), *self.directories]
+
+
+def _described(look: Callable[[], str]) -> str:
+    """Return what is found, or why it is not known."""
+    try:
+        return look()
+    except Exception as error:
+        return f"not known: {expected(error)}"
 
 
 def _listed(paths: list[PurePosixPath]) -> str:

@@ -15,9 +15,9 @@ from kubewright.lifecycle.reset.context import ResetContext
 if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
 
-
 PATIENCE: Final = 5.0
 """Seconds in which etcd may find a leader; kubeadm tries for two minutes."""
+PREFIX = "system:node:"
 
 
 def remove_etcd_member(ctx: ResetContext) -> Iterator[Change]:
@@ -27,20 +27,20 @@ def remove_etcd_member(ctx: ResetContext) -> Iterator[Change]:
 
 
 def _leave(ctx: ResetContext) -> Iterator[Change]:
-    remains = ctx.remains
-    if remains.member is None:
-        if remains.foreign_data:
-            data = remains.layout.etcd_data
+    inventory = ctx.inventory
+    if inventory.member is None:
+        if inventory.foreign_data:
+            data = inventory.layout.etcd_data
             ctx.say(f'"{data}" is left as it is: nothing on this machine says that its etcd is of this cluster')
         return
     ctx.tell("", "Would remove the etcd member on this node from the etcd cluster")
-    yield from _member(ctx, remains.member.peer_url, remains.member.endpoints)
+    yield from _member(ctx, inventory.member.peer_url, inventory.member.endpoints)
 
 
 def empty_data(ctx: ResetContext) -> Iterator[Change]:
     """Empty the data directory of this machine's member."""
-    data = ctx.remains.layout.etcd_data
-    if not ctx.remains.etcd_data:
+    data = ctx.inventory.layout.etcd_data
+    if not ctx.inventory.etcd_data:
         return
     ctx.tell("", f"Would delete contents of the etcd data directory: {data}")
     yield ctx.host.empty(data)
@@ -70,12 +70,9 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
     yield change
 
 
-PREFIX = "system:node:"
-
-
 def node_stays(ctx: ResetContext) -> str | None:
     """Say why the Node stays."""
-    return None if ctx.remains.wanted.node else "--delete-node was not given"
+    return None if ctx.inventory.options.node else "--delete-node was not given"
 
 
 def delete_node(ctx: ResetContext) -> Iterable[Change]:
@@ -86,7 +83,7 @@ def delete_node(ctx: ResetContext) -> Iterable[Change]:
 def _delete(ctx: ResetContext) -> Iterator[Change]:
     from kubewright.kube.resources import NODE
 
-    if ctx.host.state(ctx.remains.layout.kubeconfig("kubelet")) is None:
+    if ctx.host.state(ctx.inventory.layout.kubeconfig("kubelet")) is None:
         ctx.warn("this machine has no kubelet.conf, so its Node is not known: `kubectl delete node NAME` deletes it")
         return
     name = node_name(ctx)
@@ -109,7 +106,7 @@ def node_name(ctx: ResetContext) -> str:
     from kubewright.kube.kubeconfigs import load_access
     from kubewright.pki import certificates
 
-    path = ctx.remains.layout.kubeconfig("kubelet")
+    path = ctx.inventory.layout.kubeconfig("kubelet")
     try:
         identity = load_access(path, read=ctx.host.read).identity
         if not isinstance(identity, ClientCertificate):

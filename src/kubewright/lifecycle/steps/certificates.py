@@ -13,6 +13,9 @@ from kubewright.lifecycle.context import MachineContext
 from kubewright.pki import ensure, kubeconfigs, specs, table
 from kubewright.pki.keys import Algorithm
 
+_ALWAYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key")
+_LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
+
 
 def certificate_directory(ctx: MachineContext) -> Iterable[Change]:
     """Say where certificates go, and begin to make the keys that this run needs: RSA takes its time, in threads."""
@@ -84,10 +87,6 @@ def kubeconfig(row: table.Kubeconfig) -> Callable[[MachineContext], Iterable[Cha
         yield change
 
     return run
-
-
-_ALWAYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key")
-_LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
 
 
 def shared_files(cluster: ClusterConfiguration, layout: Layout) -> dict[str, PurePosixPath | None]:

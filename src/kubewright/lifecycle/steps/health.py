@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.context import MachineContext
     from kubewright.workflow.phases import Step
 
-
 LOOK: Final = 0.02
 """Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""
 _REMEDY: Final = "mend what the component complains about, then run the same command again"
+_PATIENCE: Final = 2.0
 
 
 def until(
@@ -41,14 +41,14 @@ def until(
     `blame` names the static pods that it needs, in the order in which they need each other. What they, the kubelet and the runtime say is
     the reason that is shown, and the diagnosis of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end.
     """
-    reasons = ctx.reasons(blame)
+    diagnosis = ctx.diagnosis(blame)
     return ctx.waiter.until(
-        reasons.beside(condition),
+        diagnosis.explained(condition),
         within=ctx.configuration.init.timeouts.control_plane_component_health_check.seconds if within is None else within,
         saying=saying,
         every=every,
         at_most=every,
-        diagnose=reasons.diagnose,
+        diagnose=diagnosis.diagnose,
         remedy=remedy,
     )
 
@@ -56,7 +56,7 @@ def until(
 def healthy(ctx: MachineContext, *, probe: KubeAPI, others: Mapping[str, Condition]) -> Iterable[Step]:
     """Wait for the API server that `probe` asks, then for the other components of this machine."""
     yield from api_server(ctx, probe=probe)
-    yield from ctx.turns.finish()
+    yield from ctx.manifests.finish()
     for name, condition in others.items():
         yield until(ctx, condition, saying=f"{name} to be healthy", blame=(name,))
 
@@ -65,7 +65,7 @@ def api_server(ctx: MachineContext, *, probe: KubeAPI) -> Iterable[Waited]:
     """Wait until the API server calls itself ready: all its post-start hooks are through."""
 
     def ready() -> str | None:
-        ctx.turns.look()
+        ctx.manifests.check()
         try:
             answer = probe.raw("GET", "/readyz")
         except APIError as error:
@@ -79,9 +79,6 @@ def _failing(body: str) -> str:
     """Name the checks that /readyz calls failed."""
     names = [line.removeprefix("[-]").split(" ")[0] for line in body.splitlines() if line.startswith("[-]")]
     return f"not yet: {', '.join(names)}" if names else "it is not ready"
-
-
-_PATIENCE: Final = 2.0
 
 
 def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, Condition]:

@@ -22,6 +22,7 @@ from kubewright.manifests import kubelet, objects, patches
 SERVICE = "kubelet"
 FILE_MODE = 0o644
 PRIVATE = 0o700
+_MARK = "mark-control-plane"
 
 
 def start(ctx: MachineContext) -> Iterable[Change]:
@@ -94,9 +95,6 @@ def finalize(ctx: MachineContext) -> Iterable[Change]:
     if change:
         ctx.say("kubelet-finalize", f'"{path}" uses the client certificate that the kubelet rotates')
     yield change
-
-
-_MARK = "mark-control-plane"
 
 
 def mark(ctx: MachineContext, *, look: KubeAPI, write: KubeAPI) -> Iterable[Change | Waited]:

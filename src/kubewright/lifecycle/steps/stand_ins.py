@@ -21,33 +21,8 @@ from kubewright.host.desired import File
 from kubewright.lifecycle import stored_configuration
 from kubewright.manifests import configmaps
 
-
-def node(name: str) -> dict[str, Any]:
-    """Return the Node that the kubelet registers; mark-control-plane waits for its label."""
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/hostname": name}, "name": name}, "spec": {}}
-
-
-def _own_node(configuration: Configuration) -> dict[str, Any]:
-    return node(configuration.init.node_registration.name)
-
-
-OBJECTS: Final[tuple[Callable[[Configuration], dict[str, Any]], ...]] = (_own_node,)
-"""Objects that others make in the cluster."""
-
 KUBELET_FILES: Final[tuple[Callable[[Layout], PurePosixPath], ...]] = (lambda layout: layout.kubelet_client_current,)
 """Files that the kubelet makes once it runs. Their content is never looked at."""
-
-
-def objects(configuration: Configuration) -> list[dict[str, Any]]:
-    """Return the objects for a configuration."""
-    return [row(configuration) for row in OBJECTS]
-
-
-def kubelet_files(layout: Layout) -> tuple[File, ...]:
-    """Return the kubelet's files for a layout."""
-    return tuple(File(path=row(layout), content=b"") for row in KUBELET_FILES)
-
-
 SERVER: Final = "https://192.168.0.101:6443"
 _CA: Final = """
 MIIDBTCCAe2gAwIBAgIINJftaB+OWwAwDQYJKoZIhvcNAQELBQAwFTETMBEGA1UEAxMKa3ViZXJuZXRlczAeFw0yNDA3MDgxMjQwMDRaFw0zNDA3MDYxMjQ1
@@ -60,7 +35,6 @@ rbEd+TV5JQ18o+mW6oGpZ8CA3JAHQDNNPEmPc0yuXDxO9BFXbg2XRH+KNJ3W2JfQ1TH3TXJEaxfHuX4m
 03bp7b8go3IjW4NpWRN1WG59va0J8BHFh7CDieLn+DMuI63BgkY/y2s0L/dm9PfqgUK1A3/0dhCV6bECjzA3JBewmdH/+UBOyY2mC05YP33d0p9yykbkdXNq
 DN5yAsvMP/OWCnB1eBQTojM82LSqwtvmmMR4tWauh9udVKGck4xBZWudrnKDUUXIQDMPRgJC/Nx4
 """
-
 _KUBEADM: Final[dict[str, Any]] = {
     "apiVersion": "kubeadm.k8s.io/v1beta4",
     "kind": "ClusterConfiguration",
@@ -89,6 +63,29 @@ _STORED: Final = (
     (stored_configuration.KUBELET_CONFIG, _KUBELET),
     (stored_configuration.KUBE_PROXY, _KUBE_PROXY),
 )
+
+
+def node(name: str) -> dict[str, Any]:
+    """Return the Node that the kubelet registers; mark-control-plane waits for its label."""
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"labels": {"kubernetes.io/hostname": name}, "name": name}, "spec": {}}
+
+
+def _own_node(configuration: Configuration) -> dict[str, Any]:
+    return node(configuration.init.node_registration.name)
+
+
+OBJECTS: Final[tuple[Callable[[Configuration], dict[str, Any]], ...]] = (_own_node,)
+"""Objects that others make in the cluster."""
+
+
+def objects(configuration: Configuration) -> list[dict[str, Any]]:
+    """Return the objects for a configuration."""
+    return [row(configuration) for row in OBJECTS]
+
+
+def kubelet_files(layout: Layout) -> tuple[File, ...]:
+    """Return the kubelet's files for a layout."""
+    return tuple(File(path=row(layout), content=b"") for row in KUBELET_FILES)
 
 
 def cluster_authority() -> bytes:

@@ -17,31 +17,6 @@ from kubewright.lifecycle.context import MachineContext
 from kubewright.manifests import rootless, static_pods
 
 Body = dict[str, Any]
-
-
-def harden(ctx: MachineContext, component: str, pod: Body) -> Generator[Change, None, Body]:
-    """Yield what is done for a component that does not run as root, and return its pod; the same one without the gate.
-
-    Where the users are only told and not made, as in a dry run, there are no numbers, and the pod stays as it is.
-    Raises HostError for accounts that do not fit, and for files that are not there.
-    """
-    if not features.enabled(ctx.cluster, features.ROOTLESS):
-        return pod
-    wanted = rootless.accounts(ctx.layout)
-    yield ctx.host.ensure(wanted)
-    ids = find_accounts(ctx.host, ctx.layout.etc, wanted)
-    topic = "etcd" if component == "etcd" else "control-plane"
-    if ids is None:
-        ctx.say(topic, f'Would update the static pod manifest of "{component}" to run as non-root')
-        return pod
-    inputs = rootless.Inputs(layout=ctx.layout, local_etcd=ctx.cluster.etcd.external is None, external_ca=ctx.external_ca)
-    for owned in rootless.owners(component, inputs, ids):
-        yield ctx.host.ensure(owned)
-    user = rootless.ROWS[component].user
-    ctx.say(topic, f'"{component}" runs as the user {user} ({ids.users[user]})')
-    return rootless.hardened(component, pod, ids)
-
-
 MANIFEST_MODE = 0o600
 PRIVATE = 0o700
 NO_FLAGS: Final[Mapping[str, str]] = {}
@@ -75,13 +50,13 @@ def component(name: str) -> Callable[[MachineContext], Iterable[Change]]:
 
 
 def write(ctx: MachineContext, name: str, *, more: Mapping[str, str] = NO_FLAGS) -> Iterable[Change]:
-    """Write the manifest of a component, now or in its turn. `more` are flags that only this run knows."""
+    """Write the manifest of a component, now or when it may start. `more` are flags that only this run knows."""
     pod = rendered(ctx, name, more=more)
     hardened = yield from harden(ctx, name, pod)
     patched = ctx.patched(name, hardened)
     yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
     manifest = File(path=ctx.layout.manifest(name), content=yaml.dump(patched).encode(), mode=MANIFEST_MODE)
-    if not ctx.turns.take(name, manifest):
+    if not ctx.manifests.take(name, manifest):
         yield ctx.host.ensure(manifest)
 
 
@@ -96,3 +71,26 @@ def rendered(ctx: MachineContext, name: str, *, more: Mapping[str, str] = NO_FLA
         overrides={**ctx.overrides(name), **more},
         external_ca=ctx.external_ca,
     )
+
+
+def harden(ctx: MachineContext, component: str, pod: Body) -> Generator[Change, None, Body]:
+    """Yield what is done for a component that does not run as root, and return its pod; the same one without the gate.
+
+    Where the users are only told and not made, as in a dry run, there are no numbers, and the pod stays as it is.
+    Raises HostError for accounts that do not fit, and for files that are not there.
+    """
+    if not features.enabled(ctx.cluster, features.ROOTLESS):
+        return pod
+    wanted = rootless.accounts(ctx.layout)
+    yield ctx.host.ensure(wanted)
+    ids = find_accounts(ctx.host, ctx.layout.etc, wanted)
+    topic = "etcd" if component == "etcd" else "control-plane"
+    if ids is None:
+        ctx.say(topic, f'Would update the static pod manifest of "{component}" to run as non-root')
+        return pod
+    inputs = rootless.Inputs(layout=ctx.layout, local_etcd=ctx.cluster.etcd.external is None, external_ca=ctx.external_ca)
+    for owned in rootless.owners(component, inputs, ids):
+        yield ctx.host.ensure(owned)
+    user = rootless.ROWS[component].user
+    ctx.say(topic, f'"{component}" runs as the user {user} ({ids.users[user]})')
+    return rootless.hardened(component, pod, ids)

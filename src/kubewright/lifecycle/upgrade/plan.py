@@ -12,7 +12,6 @@ from kubewright.lifecycle.upgrade.versions import API_SERVER, CONTROL_PLANE, ETC
 
 COMPONENT_CONFIGS: Final = (("kubeproxy.config.k8s.io", "v1alpha1"), ("kubelet.config.k8s.io", "v1beta1"))
 """Groups of component configurations, and the version that we read and write."""
-
 _DNS: Final = "CoreDNS"
 _TOOL: Final = "kubeadm"
 _EXPERIMENTAL: Final = "experimental version"

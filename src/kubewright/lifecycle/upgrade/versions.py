@@ -18,9 +18,10 @@ NAMESPACE: Final = "kube-system"
 API_SERVER: Final = "kube-apiserver"
 ETCD: Final = "etcd"
 CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
-
 ByVersion = Mapping[str, Sequence[str]]
 """The Nodes that have each version."""
+KUBELET_SKEW: Final = 3
+"""How many minor releases a kubelet may be behind the control plane."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +80,6 @@ def _tag(spec: Mapping[str, Any]) -> str:
     """Return the tag of the first container's image; a digest behind it does not count."""
     image = str(spec["containers"][0].get("image", "")).partition("@")[0]
     return image.rpartition("/")[2].partition(":")[2]
-
-
-KUBELET_SKEW: Final = 3
-"""How many minor releases a kubelet may be behind the control plane."""
 
 
 @dataclass(frozen=True, kw_only=True)

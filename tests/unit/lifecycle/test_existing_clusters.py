@@ -18,10 +18,10 @@ from kubewright.base.errors import CertificateError, ConfigurationChanged, Kubew
 from kubewright.base.events import Waiting
 from kubewright.base.records import replace
 from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.binding import bind
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init import operation as init
-from kubewright.lifecycle.operation import bind
 
 
 def cluster(box, request):

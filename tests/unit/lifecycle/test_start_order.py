@@ -72,7 +72,7 @@ def soon(condition: Any) -> None:
 
 def arranged(machine, order):
     made = DeferredManifests(machine)
-    made.arrange(order)
+    made.hold(order)
     return made
 
 
@@ -120,13 +120,13 @@ def test_an_error_of_asking_means_not_yet_and_an_error_of_writing_is_raised_wher
     with arranged(host(Disk()), {"a": refused}) as turns:
         turns.take("a", manifest("a"))
         time.sleep(0.05)
-        turns.look()
+        turns.check()
     with arranged(host(Disk(full=True)), {"a": lambda: True}) as turns:
         turns.take("a", manifest("a"))
 
         def failed() -> bool:
             try:
-                turns.look()
+                turns.check()
             except DiskFull:
                 return True
             return False
@@ -266,7 +266,7 @@ def test_no_role_is_made_where_flags_decide(flag: str) -> None:
     assert len(startup.component_rights(CLUSTER)) == RIGHTS
 
 
-def test_forerunners_are_what_the_controller_manager_makes() -> None:
+def test_startup_objects_are_what_the_controller_manager_makes() -> None:
     made = startup.controller_objects(CLUSTER, authority=b"CA")
     accounts = [one for one in made if one["kind"] == "ServiceAccount"]
     assert len(accounts) == len({(one["metadata"]["namespace"], one["metadata"]["name"]) for one in accounts}) == 41

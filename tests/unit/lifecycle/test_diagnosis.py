@@ -93,8 +93,8 @@ class Machine:
         return None if found is None else found.encode()
 
 
-def reason(machine, *, names=NAMES, own="connection refused", words=True):
-    return failures.reason(observation.observe(machine, names, words=words), own, now=100.0)
+def reason(machine, *, names=NAMES, own="connection refused", journal=True):
+    return failures.reason(observation.observe(machine, names, journal=journal), own, now=100.0)
 
 
 def with_both(**more: object):
@@ -107,7 +107,7 @@ def test_where_everything_runs_the_own_reason_is_told():
 
 def test_a_kubelet_that_fails_comes_before_everything_else():
     machine = Machine(kubelet=FAILS, lines=["Started kubelet.service - x.", BAD_FLAG, "kubelet.service: Failed with result 'exit-code'."])
-    told = reason(machine, words=False)
+    told = reason(machine, journal=False)
     assert told.startswith("the kubelet ended once and is started again after a pause: ")
     assert told.endswith('err="failed to parse kubelet flag: unknown flag: --x"')
 
@@ -165,7 +165,7 @@ def test_a_diagnosis_has_everything():
     machine = Machine(lines=[REFUSED, BAD_FLAG])
     machine.runtime.lives = [life(attempt=1)]
     machine.runtime.said = {"etcd": ["first", "second"]}
-    seen = observation.observe(machine, NAMES, words=True)
+    seen = observation.observe(machine, NAMES, journal=True)
     assert failures.report(seen, {"etcd": observation.last_errors(machine, "etcd")}).splitlines() == [
         "the kubelet runs",
         "the last lines of the kubelet:",
@@ -209,7 +209,13 @@ def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refuse
     waiter = PollingWaiter(clock=clock, reporter=reporter)
     try:
         waiter.until(
-            watching.beside(condition), within=within, saying="it", every=0.02, at_most=0.02, diagnose=watching.diagnose, remedy="mend it"
+            watching.explained(condition),
+            within=within,
+            saying="it",
+            every=0.02,
+            at_most=0.02,
+            diagnose=watching.diagnose,
+            remedy="mend it",
         )
     finally:
         wait.seconds = clock.monotonic()
@@ -402,6 +408,6 @@ def test_every_remedy_is_found_by_its_text():
 
 def test_ends_before_a_moment_are_counted_from_the_lives_that_are_left():
     assert Component(name="etcd").ends_before(5) == 0
-    assert Component(name="etcd", lives=(life(attempt=3, created=5.5), ended(attempt=2, at=4.0))).ends_before(5) == 3
-    assert Component(name="etcd", lives=(life(attempt=3, created=4.5), ended(attempt=2, at=4.0))).ends_before(5) == 4
-    assert Component(name="etcd", lives=(ended(attempt=1, at=6.0), ended(attempt=0, at=5.5))).ends_before(5) == 0
+    assert Component(name="etcd", containers=(life(attempt=3, created=5.5), ended(attempt=2, at=4.0))).ends_before(5) == 3
+    assert Component(name="etcd", containers=(life(attempt=3, created=4.5), ended(attempt=2, at=4.0))).ends_before(5) == 4
+    assert Component(name="etcd", containers=(ended(attempt=1, at=6.0), ended(attempt=0, at=5.5))).ends_before(5) == 0

@@ -1,0 +1,103 @@
+"""The seams of a run as its mode has them: the machine or an overlay of it, clients of the cluster, how it waits, and who is told."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.wait import InstantWaiter, Waiter
+from kubewright.host.seam import Host
+from kubewright.lifecycle.connections import Connections, Mode
+from kubewright.lifecycle.deferred_manifests import DeferredManifests
+from kubewright.lifecycle.machine import Machine
+from kubewright.pki.keys import KeyPool
+from kubewright.workflow.phases import Node, Phases, Step, resolved
+from kubewright.workflow.runner import InTreeOrder
+
+if TYPE_CHECKING:
+    from kubewright.apis.machine import Layout
+    from kubewright.host.desired import File
+
+from kubewright.lifecycle.operation import Bound, Configuration, Operation, Prepared, no_steps
+
+
+@contextmanager
+def bind(
+    operation: Operation[Any, Configuration, Any],
+    prepared: Prepared[Configuration],
+    machine: Machine,
+    *,
+    mode: Mode,
+    reporter: Reporter,
+    quiet: bool = False,
+) -> Iterator[Bound]:
+    """Give the seams as a mode has them. In the end connections are closed, and keys that are still being made are dropped.
+
+    `quiet`: nobody hears of the phases, but of what is waited for on the way to the cluster.
+    """
+    chosen = operation.phases.select(only=prepared.only, skip=prepared.skip)
+    narrates = mode is Mode.NARRATE and operation.dry_run is not None
+    with ExitStack() as stack:
+        host = _host(operation, prepared, mode=mode, reporter=reporter)
+        manifests = stack.enter_context(DeferredManifests(host))
+        heard: Reporter = SilentReporter() if quiet else reporter
+        if mode is Mode.APPLY and operation.start is not None and operation.start.order:
+            heard = stack.enter_context(closing(_in_tree_order(operation.phases, chosen, heard)))
+        connections = Connections(machine, mode=mode, reporter=heard, told=reporter, narrates=narrates)
+        stack.callback(connections.close)
+        yield Bound(
+            mode=mode,
+            machine=machine,
+            base=prepared.host,
+            host=host,
+            waiter=_waiter(machine, heard, mode=mode, narrates=narrates),
+            reporter=heard,
+            connections=connections,
+            keys=stack.enter_context(KeyPool()),
+            phases=frozenset(node.name for node in chosen),
+            started=machine.clock.now(),
+            manifests=manifests,
+            preflight=functools.partial(_preflight, operation.preflight.get(mode, no_steps)),
+            whole=not prepared.only,
+            kubelet_makes=_kubelet_makes(operation, prepared.host.layout) if mode is Mode.PLAN else (),
+        )
+
+
+def _host(operation: Operation[Any, Any, Any], prepared: Prepared[Any], *, mode: Mode, reporter: Reporter) -> Host:
+    if mode is Mode.APPLY:
+        return prepared.host
+    from kubewright.host.overlay import OverlayHost
+
+    if mode is Mode.PLAN or operation.dry_run is None:
+        return OverlayHost(prepared.host)
+    from kubewright.lifecycle.dry_run import DryRunHost
+
+    return DryRunHost(prepared.host, reporter=reporter, keeps=operation.dry_run.keeps(prepared.host.layout))
+
+
+def _waiter(machine: Machine, reporter: Reporter, *, mode: Mode, narrates: bool) -> Waiter:
+    if mode is Mode.APPLY:
+        return machine.waiter(reporter)
+    if not narrates:
+        return InstantWaiter()
+    from kubewright.lifecycle.dry_run import DryRunWaiter
+
+    return DryRunWaiter(reporter=reporter)
+
+
+def _kubelet_makes(operation: Operation[Any, Any, Any], layout: Layout) -> tuple[File, ...]:
+    return cast("Callable[[Layout], tuple[File, ...]]", resolved(operation.kubelet_makes))(layout)
+
+
+def _in_tree_order(phases: Phases[Any], chosen: Sequence[Node[Any]], inner: Reporter) -> InTreeOrder:
+    """Return a reporter that tells of the phases in kubeadm's order."""
+    required = frozenset(node.name for node in chosen if node.phase.run is not None)
+    return InTreeOrder(inner, [node.name for node in phases.nodes], required=required)
+
+
+def _preflight(target: Callable[[Any], Iterable[Step]] | str, context: Any) -> Iterable[Step]:
+    """Do what the phase does in this mode; what is named is imported now."""
+    return cast("Callable[[Any], Iterable[Step]]", resolved(target))(context)
