@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT
 from interop_kit import FIRST, NEXT, OTHER, SECOND, WORKER, Cell, Line, Mixed, left, members, nodes, resolve
-from machine_kit import eventually
+from machine_kit import eventually, kubectl
 from testbed.bed import Parts
 
 from matrices import Matrix
@@ -65,6 +65,10 @@ def commands_work(cluster: Mixed, tool: str) -> None:
         assert cluster.call(name, tool, "certs", "renew", "all").out.count(" renewed\n") == 11 - len(missing)
         assert nodes(cluster.cluster.bed[name]).keys() == {FIRST, SECOND, WORKER}  # with the renewed administrator's certificate
     assert "v1.36.3" in cluster.call(SECOND, tool, "upgrade", "plan", "v1.36.3").out
+    jobs = kubectl(cluster.first, "-n", "kube-system", "get", "jobs")["items"]
+    last = max(jobs, key=lambda job: job["metadata"]["name"])  # its name ends with the time; it goes away a minute later
+    assert last["metadata"]["name"].startswith("upgrade-health-check-")
+    assert last["status"]["succeeded"] == 1
 
 
 def reset_works(cluster: Mixed, name: str, tool: str) -> None:
