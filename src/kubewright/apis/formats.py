@@ -27,6 +27,20 @@ _HOST: Final = rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
 _PATH: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _IMAGE_NAME: Final = Pattern(rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*", re.ASCII)
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+API_SERVER_INDEX: Final = 1
+DNS_INDEX: Final = 10
+_MOST: Final = 10
+"""More than two are never valid, and a text may hold a million."""
+_MASK: Final = Pattern(r"0*([0-9]{1,3})", re.ASCII)
+_CONTROL: Final = Pattern(r"[\x00-\x1f\x7f]")
+_SCHEME: Final = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
+_PORT: Final = Pattern(r"(?::[0-9]*)?", re.ASCII)
+_USER: Final = Pattern(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+# In a host only bytes beyond ASCII and the percent sign itself may be written with a percent sign.
+_URL_HOST: Final = Pattern(r"""(?:[A-Za-z0-9._~!$&'()*+,;=:<>"\[\]-]|[^\x00-\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*""")
+_BAD_ESCAPE: Final = Pattern(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
+
 
 def subdomain_problems(name: str) -> list[str]:
     """Return what keeps a text from being a DNS-1123 subdomain: nothing, its length, its characters, or both."""
@@ -108,15 +122,6 @@ def is_image_repository(text: str) -> bool:
     return _IMAGE_NAME.fullmatch(f"{text}/name") is not None
 
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-API_SERVER_INDEX: Final = 1
-DNS_INDEX: Final = 10
-_MOST: Final = 10
-"""More than two are never valid, and a text may hold a million."""
-_MASK: Final = Pattern(r"0*([0-9]{1,3})", re.ASCII)
-
-
 def subnets(text: str) -> list[Network]:
     """Read a comma-separated list of CIDRs without blanks. Raises ValueError, naming the one that cannot be read."""
     parts = text.split(",", _MOST)
@@ -152,15 +157,6 @@ def address_at(network: Network, index: int) -> IPAddress:
 def service_address(service_subnet: str, index: int) -> IPAddress:
     """Return an address of the first service CIDR: number 1 is the API server's, number 10 is DNS. Raises ValueError."""
     return address_at(subnets(service_subnet)[0], index)
-
-
-_CONTROL: Final = Pattern(r"[\x00-\x1f\x7f]")
-_SCHEME: Final = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
-_PORT: Final = Pattern(r"(?::[0-9]*)?", re.ASCII)
-_USER: Final = Pattern(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
-# In a host only bytes beyond ASCII and the percent sign itself may be written with a percent sign.
-_URL_HOST: Final = Pattern(r"""(?:[A-Za-z0-9._~!$&'()*+,;=:<>"\[\]-]|[^\x00-\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*""")
-_BAD_ESCAPE: Final = Pattern(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
 
 
 def url_scheme(text: str) -> str:

@@ -35,6 +35,24 @@ _PREFIX: Final = Pattern(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0
 _CORES: Final = Pattern(r"([0-9]+)(?:-([0-9]+))?", re.ASCII)
 _COLLECTORS: Final = ("dns", "unix", "unix-abstract")
 
+_ENFORCED: Final = {
+    "system-reserved": "systemReservedCgroup",
+    "system-reserved-compressible": "systemReservedCgroup",
+    "kube-reserved": "kubeReservedCgroup",
+    "kube-reserved-compressible": "kubeReservedCgroup",
+}
+GATED: Final = (
+    ("serverTLSBootstrap", "RotateKubeletServerCertificate"),
+    ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod"),
+    ("shutdownGracePeriod", "GracefulNodeShutdown"),
+    ("shutdownGracePeriodCriticalPods", "GracefulNodeShutdown"),
+    ("shutdownGracePeriodByPodPriority", "GracefulNodeShutdownBasedOnPodPriority"),
+    ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax"),
+    ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages"),
+    ("preloadedImagesVerificationAllowlist", "KubeletEnsureSecretPulledImages"),
+)
+"""Fields that need a feature gate which is on unless the document switches it off."""
+
 
 def ids_per_pod(value: int) -> str:
     """Require a number of user ids that one pod can have."""
@@ -108,24 +126,6 @@ def reserved_memory(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield path, f"NUMA node {one['numaNode']} has it already"
             seen.add((one["numaNode"], name))
 
-
-_ENFORCED: Final = {
-    "system-reserved": "systemReservedCgroup",
-    "system-reserved-compressible": "systemReservedCgroup",
-    "kube-reserved": "kubeReservedCgroup",
-    "kube-reserved-compressible": "kubeReservedCgroup",
-}
-GATED: Final = (
-    ("serverTLSBootstrap", "RotateKubeletServerCertificate"),
-    ("cpuCFSQuotaPeriod", "CustomCPUCFSQuotaPeriod"),
-    ("shutdownGracePeriod", "GracefulNodeShutdown"),
-    ("shutdownGracePeriodCriticalPods", "GracefulNodeShutdown"),
-    ("shutdownGracePeriodByPodPriority", "GracefulNodeShutdownBasedOnPodPriority"),
-    ("crashLoopBackOff.maxContainerRestartPeriod", "KubeletCrashLoopBackOffMax"),
-    ("imagePullCredentialsVerificationPolicy", "KubeletEnsureSecretPulledImages"),
-    ("preloadedImagesVerificationAllowlist", "KubeletEnsureSecretPulledImages"),
-)
-"""Fields that need a feature gate which is on unless the document switches it off."""
 
 ROWS: Final = (
     Row("nodeLeaseDurationSeconds", within(1)),

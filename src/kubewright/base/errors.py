@@ -40,6 +40,12 @@ if TYPE_CHECKING:
 
     from kubewright.base.fields import FieldError
 
+SIGHUP: Final = 1
+SIGINT: Final = 2
+SIGTERM: Final = 15
+"""Numbers, not `signal.Signals`: cheap commands have no time to load `enum`."""
+_NAMES: Final = {SIGHUP: "SIGHUP", SIGTERM: "SIGTERM"}
+
 
 class KubewrightError(Exception):
     """Say what happened, to which object, and what to do next.
@@ -231,14 +237,6 @@ class TooManyRequests(StatusError):
 
 class ServerError(StatusError):
     """5xx: the server failed or is not ready."""
-
-
-SIGHUP: Final = 1
-SIGINT: Final = 2
-SIGTERM: Final = 15
-"""Numbers, not `signal.Signals`: cheap commands have no time to load `enum`."""
-
-_NAMES: Final = {SIGHUP: "SIGHUP", SIGTERM: "SIGTERM"}
 
 
 class Stopped(KeyboardInterrupt):

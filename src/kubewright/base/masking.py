@@ -30,6 +30,33 @@ _ID_LENGTH, _SECRET_LENGTH = 6, 16
 _lock: Final = threading.Lock()
 _known: tuple[str, ...] = ()  # one process, one set of secrets, as with its log
 
+MASK: Final = "<masked>"
+_Replacement = str | Callable[[re.Match[str]], str]
+# A value in JSON within JSON, in double quotes, in single quotes, or one bare word.
+_VALUE: Final = r"\\\"(?:[^\"\\]|\\\\(?:\\\"|\\\\|[^\"\\]))*\\\"|\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|true|false)\b)(?:[^\s,}\"'\\]|\\(?!\"))[^\s,}]*"
+_CREDENTIAL_FIELDS: Final = (
+    "client-key-data|token|token-secret|password|secret|certificateKey|certificate-key|id-token|refresh-token|bearerToken|tlsBootstrapToken"
+)
+# What a field error says behind a path such as `bootstrapTokens[0].token`: with these words the value follows, with those there is none.
+_VALUED: Final = r"(?:(?:Invalid value|Unsupported value|Duplicate value|Wrong type):[ \t]*)?"
+_VALUELESS: Final = r"(?!(?:Required value|Forbidden|Unknown field)(?::|$)|(?:Invalid value|Unsupported value|Duplicate value|Wrong type):)"
+_FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
+# Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name. Flags of components,
+# which have names and values too, have hyphens in their names: paths of key files stay readable.
+_SECRET_WORDS: Final = Pattern("(?i)" + "|".join(WORDS))
+_SECRET_NAME: Final = rf"(?i:[a-z0-9_.]*(?:{'|'.join(WORDS)})[a-z0-9_.]*)"
+_BODY_LINE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*)[A-Za-z0-9+/]{4,}={0,2}$")
+_VARIABLE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*(?:- +)?value:[ \t]+)\S.*(?:\n(?![-+ ]?[ \t]*(?:- +)?value:).*)*")
+_BEARER: Final = Pattern(r"(?i)bearer|basic")
+_HEX: Final = Pattern(r"[0-9a-fA-F]{8,}")
+_SECRET_KIND: Final = Pattern(r"\bkind\"?:\s*\"?Secret\b|^(?:---|\+\+\+) secret\b", re.MULTILINE)
+_DIFF: Final = Pattern(r"^@@ ", re.MULTILINE)
+_SEPARATOR: Final = Pattern(r"^(---\n)", re.MULTILINE)
+_DATA: Final = Pattern(r"(?:data|stringData):\s*")
+_ENTRY: Final = Pattern(r"(\s*[^\s:][^:]*:)\s*\S.*")
+_JSON_DATA: Final = Pattern(r"(\"(?:data|stringData)\"\s*:\s*\{)([^{}]*)(\})")
+_JSON_ENTRY: Final = Pattern(r"(\"[^\"]*\"\s*:\s*)\"(?:[^\"\\]|\\.)*\"")
+
 
 def remember(value: str) -> str:
     """Keep a secret that was read, from any thread, and return it as it is."""
@@ -90,20 +117,6 @@ def forget() -> None:
         _known = ()
 
 
-MASK: Final = "<masked>"
-
-_Replacement = str | Callable[[re.Match[str]], str]
-
-# A value in JSON within JSON, in double quotes, in single quotes, or one bare word.
-_VALUE: Final = r"\\\"(?:[^\"\\]|\\\\(?:\\\"|\\\\|[^\"\\]))*\\\"|\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|true|false)\b)(?:[^\s,}\"'\\]|\\(?!\"))[^\s,}]*"
-_CREDENTIAL_FIELDS: Final = (
-    "client-key-data|token|token-secret|password|secret|certificateKey|certificate-key|id-token|refresh-token|bearerToken|tlsBootstrapToken"
-)
-# What a field error says behind a path such as `bootstrapTokens[0].token`: with these words the value follows, with those there is none.
-_VALUED: Final = r"(?:(?:Invalid value|Unsupported value|Duplicate value|Wrong type):[ \t]*)?"
-_VALUELESS: Final = r"(?!(?:Required value|Forbidden|Unknown field)(?::|$)|(?:Invalid value|Unsupported value|Duplicate value|Wrong type):)"
-
-
 def _hide_value(found: re.Match[str]) -> str:
     """Keep the key, and the quotes of the value: what was JSON or YAML stays so."""
     value = found["value"]
@@ -125,17 +138,6 @@ def _hide_lines(found: re.Match[str]) -> str:
     """Keep the marks and the indentation of lines."""
     return _BODY_LINE.sub(rf"\1{MASK}", found[0])
 
-
-_FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
-
-# Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name. Flags of components,
-# which have names and values too, have hyphens in their names: paths of key files stay readable.
-_SECRET_WORDS: Final = Pattern("(?i)" + "|".join(WORDS))
-_SECRET_NAME: Final = rf"(?i:[a-z0-9_.]*(?:{'|'.join(WORDS)})[a-z0-9_.]*)"
-_BODY_LINE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*)[A-Za-z0-9+/]{4,}={0,2}$")
-_VARIABLE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*(?:- +)?value:[ \t]+)\S.*(?:\n(?![-+ ]?[ \t]*(?:- +)?value:).*)*")
-
-_BEARER: Final = Pattern(r"(?i)bearer|basic")
 
 # In order. Each keeps what names the secret and drops the secret itself. Before the pattern: texts of which one has to be there for it to match,
 # or a cheaper pattern that has to match, so that patterns which cannot match are not even compiled.
@@ -211,14 +213,6 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
     # Certificate keys: 32 bytes in hex. Digests and pins look the same and say so.
     (("",), Pattern(r"(?i)(?:(?<![0-9a-f])|(?<=\\[bf]))(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-f])"), MASK),
 )
-_HEX: Final = Pattern(r"[0-9a-fA-F]{8,}")
-_SECRET_KIND: Final = Pattern(r"\bkind\"?:\s*\"?Secret\b|^(?:---|\+\+\+) secret\b", re.MULTILINE)
-_DIFF: Final = Pattern(r"^@@ ", re.MULTILINE)
-_SEPARATOR: Final = Pattern(r"^(---\n)", re.MULTILINE)
-_DATA: Final = Pattern(r"(?:data|stringData):\s*")
-_ENTRY: Final = Pattern(r"(\s*[^\s:][^:]*:)\s*\S.*")
-_JSON_DATA: Final = Pattern(r"(\"(?:data|stringData)\"\s*:\s*\{)([^{}]*)(\})")
-_JSON_ENTRY: Final = Pattern(r"(\"[^\"]*\"\s*:\s*)\"(?:[^\"\\]|\\.)*\"")
 
 
 def mask(text: str) -> str:

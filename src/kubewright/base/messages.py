@@ -23,6 +23,8 @@ _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\
 # Carriage returns that end no line, C1, and what changes the direction of a text. Colours of ours stay; others could hide what follows.
 _CONTROLS = Pattern(r"(?P<colour>\x1b\[(?:0|1|2|31|32|33)m)|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
+_LONGEST = 80
+
 
 def quoted(text: object) -> str:
     """Return a text in double quotes; quotes, backslashes and what cannot be printed are escaped."""
@@ -96,9 +98,6 @@ def _has_port(authority: str) -> bool:
 
 
 codecs.register_error(ESCAPING, _escape)
-
-
-_LONGEST = 80
 
 
 def closest(name: str, known: Iterable[str]) -> str:

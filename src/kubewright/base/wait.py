@@ -15,6 +15,11 @@ from kubewright.base.records import dataclass
 
 T = TypeVar("T")
 
+Condition = Callable[[], str | None]
+"""Returns None once it holds, else the reason why it does not. Errors that it raises end the wait."""
+REPORT_AFTER = 1.0
+"""Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
@@ -74,13 +79,6 @@ def retry(
 
 def _worth_it(on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool], error: Exception) -> bool:
     return isinstance(error, on) if isinstance(on, (type, tuple)) else on(error)
-
-
-Condition = Callable[[], str | None]
-"""Returns None once it holds, else the reason why it does not. Errors that it raises end the wait."""
-
-REPORT_AFTER = 1.0
-"""Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
 
 
 class Waiter(Protocol):

@@ -28,6 +28,15 @@ from kubewright.base.versions import OWN, Version, release_for
 FLAG_TABLE: Final = Path(__file__).with_name("component_flags.txt")
 _EVERY: Final = "*"
 
+ETCD: Final = "etcd"
+_READ: Final = Pattern(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
+_WRITTEN: Final = Pattern(r"(?:^|-)(?:dir|path|write-config-to)$")
+_TEXTS: Final = frozenset({"", "string", "strings", "stringArray", "namedCertKey"})
+_MADE_BY_THE_KUBELET: Final = frozenset({"DirectoryOrCreate", "FileOrCreate"})
+_INTEGER: Final = Pattern(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[0-9]+)", re.ASCII)
+_BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
+_NOT_STARTED: Final = "and does not start with it"
+
 
 @dataclass(frozen=True)
 class ComponentFlag:
@@ -75,16 +84,6 @@ def flags_of(component: str, line: str) -> ComponentFlags | None:
         else:
             elsewhere[name] = (*elsewhere.get(name, ()), *of.split(","))
     return ComponentFlags(component=component, line=line, flags=flags, elsewhere=elsewhere)
-
-
-ETCD: Final = "etcd"
-_READ: Final = Pattern(r"(?:^|-)(?:file|cafile|certfile|keyfile|kubeconfig|config|conf|certificate|authority|cacert|cert|key)$")
-_WRITTEN: Final = Pattern(r"(?:^|-)(?:dir|path|write-config-to)$")
-_TEXTS: Final = frozenset({"", "string", "strings", "stringArray", "namedCertKey"})
-_MADE_BY_THE_KUBELET: Final = frozenset({"DirectoryOrCreate", "FileOrCreate"})
-_INTEGER: Final = Pattern(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[0-9]+)", re.ASCII)
-_BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
-_NOT_STARTED: Final = "and does not start with it"
 
 
 def _is_duration(text: str) -> bool:

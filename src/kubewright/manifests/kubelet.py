@@ -25,6 +25,41 @@ _ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\
 
 Patch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
+UNIT: Final = PurePosixPath("/etc/systemd/system/kubelet.service")
+DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
+UNIT_FILES: Final = (UNIT, DROP_IN)
+UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."
+_SPECIAL: Final = Pattern(r"[\s\"'\\]")
+_UNSPEAKABLE: Final = Pattern(r"[\x00-\x1f\x7f\"'\\\ud800-\udfff]")
+_UNIT: Final = """\
+{header}
+[Unit]
+Description=kubelet: the node agent of Kubernetes
+Documentation=https://kubernetes.io/docs/
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+ExecStart={program}
+Restart=always
+RestartSec=10
+StartLimitInterval=0
+
+[Install]
+WantedBy=multi-user.target
+"""
+# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from people: the last word is theirs.
+_DROP_IN: Final = """\
+{header}
+[Service]
+Environment={kubeconfigs}
+Environment={config}
+EnvironmentFile=-{flags}
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart={program} $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
+"""
+
 
 def files(
     configuration: Configuration, layout: Layout, detected: Detected, *, patch: Patch = dict, worker: bool = False
@@ -91,44 +126,6 @@ def _escaped(code: int) -> str:
     if code < 0x20 or code == 0x7F:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-UNIT: Final = PurePosixPath("/etc/systemd/system/kubelet.service")
-DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
-UNIT_FILES: Final = (UNIT, DROP_IN)
-UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."
-
-_SPECIAL: Final = Pattern(r"[\s\"'\\]")
-_UNSPEAKABLE: Final = Pattern(r"[\x00-\x1f\x7f\"'\\\ud800-\udfff]")
-
-_UNIT: Final = """\
-{header}
-[Unit]
-Description=kubelet: the node agent of Kubernetes
-Documentation=https://kubernetes.io/docs/
-Wants=network-online.target
-After=network-online.target
-
-[Service]
-ExecStart={program}
-Restart=always
-RestartSec=10
-StartLimitInterval=0
-
-[Install]
-WantedBy=multi-user.target
-"""
-# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from people: the last word is theirs.
-_DROP_IN: Final = """\
-{header}
-[Service]
-Environment={kubeconfigs}
-Environment={config}
-EnvironmentFile=-{flags}
-EnvironmentFile=-/etc/default/kubelet
-ExecStart=
-ExecStart={program} $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
-"""
 
 
 def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath, str]:

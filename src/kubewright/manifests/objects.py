@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, Configuration
+from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, CONTROL_PLANE_TAINT, Configuration
 from kubewright.apis.machine import Addresses, Detected
 from kubewright.manifests import configmaps, coredns, kube_proxy
 from kubewright.manifests.rbac import Purpose, grants
@@ -16,6 +16,9 @@ from kubewright.pki import specs, table
 from kubewright.tokens import cluster_info as info
 
 Objects = list[dict[str, Any]]
+
+LABELS: Final = (CONTROL_PLANE_LABEL, "node.kubernetes.io/exclude-from-external-load-balancers")
+"""Set with an empty value."""
 
 
 def cluster_admins() -> Objects:
@@ -72,15 +75,6 @@ def all_of_init(configuration: Configuration, addresses: Addresses, detected: De
     ]
 
 
-LABELS: Final = (CONTROL_PLANE_LABEL, "node.kubernetes.io/exclude-from-external-load-balancers")
-"""Set with an empty value."""
-
-
-def default_taint() -> dict[str, str]:
-    """Return the taint of control planes: ordinary pods stay away."""
-    return {"effect": "NoSchedule", "key": CONTROL_PLANE_LABEL}
-
-
 def control_plane_patch(found: Mapping[str, Any], configuration: Configuration) -> dict[str, Any]:
     """Return the strategic merge patch that marks a Node, empty if it is marked already.
 
@@ -90,7 +84,7 @@ def control_plane_patch(found: Mapping[str, Any], configuration: Configuration) 
     missing = {label: "" for label in LABELS if labels.get(label) != ""}
     present = list(found.get("spec", {}).get("taints") or ())
     configured = configuration.init.node_registration.taints
-    wanted = [dict(taint) for taint in (configured if configured is not None else (default_taint(),))]
+    wanted = [dict(taint) for taint in (configured if configured is not None else (CONTROL_PLANE_TAINT,))]
     wanted += [dict(taint) for taint in present if taint not in wanted]
     metadata = {"metadata": {"labels": missing}} if missing else {}
     return metadata | ({"spec": {"taints": wanted}} if wanted != present else {})

@@ -29,6 +29,15 @@ from kubewright.host.facts import CA_DIRECTORIES
 
 Value = str | int | PurePosixPath | None
 
+DIRECTORY: Final = "DirectoryOrCreate"
+FILE: Final = "FileOrCreate"
+SYSTEM_CERTIFICATES: Final = "/etc/ssl/certs"
+NAMESPACE: Final = "kube-system"
+ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - where a component listens
+_PERIOD: Final = 10
+_PORT: Final = "probe-port"
+Settings = APIServer | ControlPlaneComponent | LocalEtcd
+
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
@@ -89,11 +98,6 @@ def changed_port(port: int, default: int) -> int | None:
     return None if port == default else port
 
 
-DIRECTORY: Final = "DirectoryOrCreate"
-FILE: Final = "FileOrCreate"
-SYSTEM_CERTIFICATES: Final = "/etc/ssl/certs"
-
-
 def mounted(name: str, path: PurePosixPath | str, kind: str, *, read_only: bool = True) -> HostPathMount:
     """Return a mount of something at its own path."""
     return HostPathMount(name=name, host_path=str(path), mount_path=str(path), read_only=read_only, path_type=kind)
@@ -144,14 +148,6 @@ def volume_documents(mounts: Sequence[HostPathMount]) -> list[dict[str, Any]]:
 def mount_documents(mounts: Sequence[HostPathMount]) -> list[dict[str, Any]]:
     """Return `volumeMounts` of a container in the order given."""
     return [{"mountPath": mount.mount_path, "name": mount.name} | ({"readOnly": True} if mount.read_only else {}) for mount in mounts]
-
-
-NAMESPACE: Final = "kube-system"
-ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - where a component listens
-_PERIOD: Final = 10
-_PORT: Final = "probe-port"
-
-Settings = APIServer | ControlPlaneComponent | LocalEtcd
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,14 @@ API_VERSION: Final = f"{API}/v1"
 KUBE_SYSTEM: Final = "kube-system"
 KUBE_PUBLIC: Final = "kube-public"
 
+_SIGNING: Final = "system:certificates.k8s.io:certificatesigningrequests"
+BOOTSTRAP_POLICY: Final = Path(__file__).with_name("bootstrap_policy.jsonl")
+BOOTSTRAP_USERS: Final = ("system:kube-controller-manager", "system:kube-scheduler")
+BOOTSTRAP_VERSION: Final = KUBERNETES
+"""The release whose table it is. An API server never takes away what a role of these has too much, so it is for no other release."""
+BOOTSTRAP_LABEL: Final = ("kubernetes.io/bootstrapping", "rbac-defaults")
+BOOTSTRAP_ANNOTATION: Final = ("rbac.authorization.kubernetes.io/autoupdate", "true")
+
 
 class Purpose(enum.Enum):
     """What a row is for: the phase that makes it."""
@@ -77,7 +85,6 @@ class Grant:
 
 JOINING_NODES: Final = Subject("Group", "system:bootstrappers:kubeadm:default-node-token")
 NODES: Final = Subject("Group", "system:nodes")
-_SIGNING: Final = "system:certificates.k8s.io:certificatesigningrequests"
 
 
 def _may_read(kind: str, name: str) -> tuple[Rule, ...]:
@@ -193,15 +200,6 @@ def _head(kind: str, grant: Grant) -> dict[str, Any]:
         "kind": kind if grant.namespace else f"Cluster{kind}",
         "metadata": {"name": grant.name, **namespace},
     }
-
-
-BOOTSTRAP_POLICY: Final = Path(__file__).with_name("bootstrap_policy.jsonl")
-BOOTSTRAP_USERS: Final = ("system:kube-controller-manager", "system:kube-scheduler")
-BOOTSTRAP_VERSION: Final = KUBERNETES
-"""The release whose table it is. An API server never takes away what a role of these has too much, so it is for no other release."""
-
-BOOTSTRAP_LABEL: Final = ("kubernetes.io/bootstrapping", "rbac-defaults")
-BOOTSTRAP_ANNOTATION: Final = ("rbac.authorization.kubernetes.io/autoupdate", "true")
 
 
 @functools.cache

@@ -15,6 +15,10 @@ from kubewright.manifests.pods import Component, Flag, Inputs, Probes, Value, ch
 ENDPOINT: Final = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 """The annotation that upgrade, join and reset read back."""
 
+CLIENT_URLS: Final = "kubeadm.kubernetes.io/etcd.advertise-client-urls"
+"""The annotation that upgrade, join and reset read back."""
+_NO_OVERRIDES: Final[Mapping[str, str]] = {}
+
 
 def _etcd_servers(inputs: Inputs) -> Value:
     etcd = inputs.cluster.etcd
@@ -171,10 +175,6 @@ SCHEDULER: Final = Component(
 )
 
 
-CLIENT_URLS: Final = "kubeadm.kubernetes.io/etcd.advertise-client-urls"
-"""The annotation that upgrade, join and reset read back."""
-
-
 def _client_url(inputs: Inputs) -> str:
     return url(inputs.addresses.advertise, inputs.addresses.ports.etcd_client)
 
@@ -259,8 +259,6 @@ ETCD: Final = Component(
 
 COMPONENTS: Final[Mapping[str, Component]] = {row.name: row for row in (API_SERVER, CONTROLLER_MANAGER, SCHEDULER, ETCD)}
 """In kubeadm's order."""
-
-_NO_OVERRIDES: Final[Mapping[str, str]] = {}
 
 
 def render(

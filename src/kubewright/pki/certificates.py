@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+_LONGEST_CHAIN = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class AlternativeNames:
@@ -175,9 +177,6 @@ def _usages(extensions: x509.Extensions) -> tuple[str, ...]:
     except x509.ExtensionNotFound:
         return ()
     return tuple(extension_name(usage) for usage in found)
-
-
-_LONGEST_CHAIN = 8
 
 
 def parse(text: bytes, *, source: str = "the bundle") -> list[Certificate]:

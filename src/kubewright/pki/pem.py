@@ -26,6 +26,9 @@ PUBLIC_KEY: Final = "PUBLIC KEY"
 _BEGIN: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILINE)
 _LINE: Final = 64
 
+_FILTERS: Final = threading.RLock()
+"""`warnings.catch_warnings` changes a list of the whole process: only one of our threads at a time."""
+
 
 @dataclass(frozen=True)
 class Block:
@@ -84,10 +87,6 @@ def _block(label: str, content: bytes, source: str) -> Block:
 def join(found: Iterable[Block]) -> bytes:
     """Write several blocks one after the other."""
     return b"".join(block.pem() for block in found)
-
-
-_FILTERS: Final = threading.RLock()
-"""`warnings.catch_warnings` changes a list of the whole process: only one of our threads at a time."""
 
 
 @contextmanager

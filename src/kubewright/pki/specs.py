@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
     from kubewright.apis.machine import Addresses
 
+_AGAIN: Final = "remove {crt} and {key} to have both made again"
+
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateSpec:
@@ -246,8 +248,6 @@ def _names(spec: CertificateSpec, found: Found) -> str:
     lacking = names.missing(spec.names, dns=found.leaf.names.dns, ips=found.leaf.names.ips)
     return f"it is not for {', '.join(lacking)}" if lacking else ""
 
-
-_AGAIN: Final = "remove {crt} and {key} to have both made again"
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(name="chain", differs=_chain, remedy="put back the authority it was signed by, or " + _AGAIN, kubeadm=True),

@@ -23,6 +23,11 @@ from kubewright.pki.pins import Pin
 from kubewright.tokens.secrets import StoredToken
 from kubewright.tokens.strings import BootstrapTokenString
 
+NAMESPACE: Final = "kube-public"
+NAME: Final = "cluster-info"
+KUBECONFIG: Final = "kubeconfig"
+SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
+
 
 def detached_signature(content: str, token: BootstrapTokenString) -> str:
     """Sign a text with a token."""
@@ -44,12 +49,6 @@ def _bytes(text: str) -> bytes:
 
 def _encode(value: bytes) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-
-
-NAMESPACE: Final = "kube-public"
-NAME: Final = "cluster-info"
-KUBECONFIG: Final = "kubeconfig"
-SIGNATURE_PREFIX: Final = "jws-kubeconfig-"
 
 
 class MissingSignature(TrustError):

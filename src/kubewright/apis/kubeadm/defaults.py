@@ -16,8 +16,9 @@ from kubewright.apis.kubeadm import versions
 from kubewright.apis.kubeadm.node_types import Discovery, FileDiscovery, JoinConfiguration, JoinControlPlane, ResetConfiguration
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import (
-    CONTROL_PLANE_LABEL,
+    CONTROL_PLANE_TAINT,
     DEFAULT_GROUP,
+    TOKEN_USAGES,
     BootstrapToken,
     ClusterConfiguration,
     Etcd,
@@ -36,9 +37,7 @@ from kubewright.base.records import dataclass, replace
 from kubewright.base.versions import OWN
 
 TOKEN_TTL: Final = Duration(24 * HOUR)
-TOKEN_USAGES: Final = ("signing", "authentication")
 NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - kubeadm's mark for a machine without any route
-CONTROL_PLANE_TAINT: Final = {"effect": "NoSchedule", "key": CONTROL_PLANE_LABEL}
 URL_SCHEME: Final = "unix"
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz0123456789"
 _FAIR: Final = 256 - 256 % len(_ALPHABET)

@@ -41,6 +41,8 @@ COMPONENT_GROUPS: Final = {
 
 _REMEDY: Final = f"give each document an apiVersion and a kind that are supported: {API_VERSION} with {', '.join(KINDS)}"
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
@@ -217,9 +219,6 @@ def _component_problem(gvk: _GVK) -> str:
     if gvk.version != version:
         return f"{gvk.group}/{gvk.version} is not supported; convert the document to {gvk.group}/{version} by hand"
     return f"of {gvk.group}/{version} only {kind} can be used, not {gvk.kind}"
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)

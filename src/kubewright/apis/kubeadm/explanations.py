@@ -28,6 +28,9 @@ _ALWAYS: Final = "Kubernetes 1.18 or before"
 _INDEX: Final = Pattern(r"\[[^\]]*\]")
 _NUMBER: Final = Pattern(r"\d+")
 
+_MOST: Final = 3
+"""A name that more fields than this have says too little about where it belongs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
@@ -117,10 +120,6 @@ def _default(field: Field, record: object) -> str:
     if isinstance(encoded, list):
         return ", ".join(map(str, encoded))
     return "" if isinstance(encoded, dict) else str(encoded)
-
-
-_MOST: Final = 3
-"""A name that more fields than this have says too little about where it belongs."""
 
 
 def unknown_field(kind: str, path: str, meant: str) -> str:

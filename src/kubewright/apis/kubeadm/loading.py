@@ -35,6 +35,8 @@ _NO_FLAGS: Final = InitOverrides()
 _KUBEADM_LAYOUT: Final = Layout()
 _ANY_ENDPOINT: Final = LocalAPIEndpoint(advertise_address=NO_ADDRESS)
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
@@ -242,9 +244,6 @@ def _placed(cluster: ClusterConfiguration, document: Document | None, layout: La
     if cluster.etcd.local is not None and files.given(document, "etcd.local.dataDir") is None:
         cluster = with_attribute(cluster, "etcd.local.data_dir", str(layout.etcd_data))
     return cluster
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)

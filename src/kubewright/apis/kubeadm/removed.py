@@ -10,8 +10,15 @@ from typing import Any, Final
 
 from kubewright.apis.findings import Problems
 from kubewright.apis.kubeadm.features import AVAILABLE
-from kubewright.apis.kubeadm.types import HostPathMount
+from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, HostPathMount
 from kubewright.base.messages import did_you_mean, quoted
+
+_MASTER: Final = "node-role.kubernetes.io/master"
+_DOCKERSHIM: Final = "dockershim.sock"
+_DOCKER: Final = ("/docker.sock", "/docker/docker.sock")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_PATH_TYPES: Final = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
+_FROZEN: Final = ("k8s.gcr.io", "gcr.io/google_containers", "gcr.io/google-containers")
 
 GROUP: Final = "kubeadm.k8s.io"
 
@@ -171,27 +178,19 @@ def field_hint(path: str, *, component: bool = False) -> str:
     table = COMPONENT_FIELDS if component else FIELDS
     if path not in table:
         return ""
-    since, instead = table[path]
-    what = f"write {instead}" if not instead.startswith("nothing") else f"leave it out{instead.removeprefix('nothing')}"
-    return f"gone since {since}: {what}"
+    return _instead(*table[path], verb="write")
 
 
 def argument_hint(component: str, name: str) -> str:
     """Say what became of a component's flag; `component` is its program, such as kube-apiserver. '' where nothing is known."""
     if (component, name) not in ARGUMENTS:
         return ""
-    since, instead = ARGUMENTS[component, name]
-    what = f"use {instead}" if not instead.startswith("nothing") else f"leave it out{instead.removeprefix('nothing')}"
+    return _instead(*ARGUMENTS[component, name], verb="use")
+
+
+def _instead(since: str, instead: str, *, verb: str) -> str:
+    what = f"leave it out{instead.removeprefix('nothing')}" if instead.startswith("nothing") else f"{verb} {instead}"
     return f"gone since {since}: {what}"
-
-
-_MASTER: Final = "node-role.kubernetes.io/master"
-_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
-_DOCKERSHIM: Final = "dockershim.sock"
-_DOCKER: Final = ("/docker.sock", "/docker/docker.sock")
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_PATH_TYPES: Final = ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")
-_FROZEN: Final = ("k8s.gcr.io", "gcr.io/google_containers", "gcr.io/google-containers")
 
 
 def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
@@ -201,7 +200,7 @@ def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
         if effect not in _EFFECTS:
             yield f"the effect {quoted(effect)} is none of {', '.join(_EFFECTS)}{did_you_mean(effect, _EFFECTS)}", effect
         if taint.get("key") == _MASTER:
-            yield f"the taint {_MASTER} is gone since v1.25; write {_CONTROL_PLANE}", _MASTER
+            yield f"the taint {_MASTER} is gone since v1.25; write {CONTROL_PLANE_LABEL}", _MASTER
 
 
 def gates(given: Mapping[str, bool]) -> Problems:

@@ -16,6 +16,7 @@ from kubewright.apis.kubeadm.features import GATES
 from kubewright.apis.kubeadm.types import (
     DEFAULT_CA_VALIDITY,
     DEFAULT_CERTIFICATE_VALIDITY,
+    TOKEN_USAGES,
     Arg,
     BootstrapToken,
     ClusterConfiguration,
@@ -29,7 +30,6 @@ from kubewright.base.patterns import Pattern
 
 KEY_ALGORITHMS: Final = ("ECDSA-P256", "ECDSA-P384", "RSA-2048", "RSA-3072", "RSA-4096")
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
-USAGES: Final = ("signing", "authentication")
 CERTIFICATE_KEY_BYTES: Final = 32
 MIN_SERVICE_ADDRESSES: Final = 10
 MAX_SERVICE_BITS: Final = 20
@@ -125,9 +125,9 @@ def token(text: str) -> Problems:
 
 def token_usages(usages: Sequence[str]) -> Problems:
     """Require known usages."""
-    wrong = [usage for usage in usages if usage not in USAGES]
+    wrong = [usage for usage in usages if usage not in TOKEN_USAGES]
     if wrong:
-        yield f"{', '.join(wrong)}: must be of {', '.join(USAGES)}{did_you_mean(wrong[0], USAGES)}", ",".join(usages)
+        yield f"{', '.join(wrong)}: must be of {', '.join(TOKEN_USAGES)}{did_you_mean(wrong[0], TOKEN_USAGES)}", ",".join(usages)
 
 
 def token_groups(subject: BootstrapToken) -> Problems:

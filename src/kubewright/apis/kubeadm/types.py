@@ -18,6 +18,10 @@ from kubewright.base.records import dataclass, field
 
 DEFAULT_GROUP = "system:bootstrappers:kubeadm:default-node-token"
 CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
+CONTROL_PLANE_TAINT: Final = {"effect": "NoSchedule", "key": CONTROL_PLANE_LABEL}
+"""Keeps ordinary pods away."""
+TOKEN_USAGES: Final = ("signing", "authentication")
+"""All that a bootstrap token may be used for; kubeadm's default."""
 DEFAULT_CERTIFICATE_VALIDITY = Duration(8760 * HOUR)
 DEFAULT_CA_VALIDITY = Duration(87600 * HOUR)
 
@@ -223,7 +227,7 @@ class BootstrapToken:
         _PERIOD, "how long the token lives; 0s for ever; excludes expires", default=None, explained="24h0m0s, unless expires is set"
     )
     expires: str = member(MOMENT, "when the token ends, in RFC 3339; excludes ttl", default="")
-    usages: Sequence[str] = member(TEXTS, "what the token is good for: signing, authentication", default=("signing", "authentication"))
+    usages: Sequence[str] = member(TEXTS, "what the token is good for: signing, authentication", default=TOKEN_USAGES)
     groups: Sequence[str] = member(
         TEXTS, "groups of whoever authenticates with it; they begin with system:bootstrappers:", default=(DEFAULT_GROUP,)
     )

@@ -20,6 +20,12 @@ from kubewright.base.records import dataclass
 Problem = tuple[str, object]
 """The reason, and the value that is shown."""
 
+_LOCAL: Final = "etcd.local"
+_EXTERNAL: Final = "etcd.external"
+_CA_PINS: Final = "discovery.bootstrapToken.caCertHashes"
+_ADDRESS: Final = "controlPlane.localAPIEndpoint.advertiseAddress"
+_TLS_TOKEN: Final = "discovery.tlsBootstrapToken"  # noqa: S105 - the path of a field
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -78,8 +84,6 @@ INIT_RUN_RULES: Final = (
 )
 """What kubeadm asks for only when `init` runs, not in `config validate`."""
 
-_LOCAL: Final = "etcd.local"
-_EXTERNAL: Final = "etcd.external"
 
 CLUSTER_RULES: Final = (
     Rule("dns.imageRepository", rules.image_repository, if_given=True),
@@ -128,9 +132,6 @@ CLUSTER_WARNINGS: Final = (
     Rule("etcd.local.imageRepository", removed.repository, unless=_EXTERNAL),
 )
 
-_CA_PINS: Final = "discovery.bootstrapToken.caCertHashes"
-_ADDRESS: Final = "controlPlane.localAPIEndpoint.advertiseAddress"
-_TLS_TOKEN: Final = "discovery.tlsBootstrapToken"  # noqa: S105 - the path of a field
 
 JOIN_RULES: Final = (
     Rule("discovery", node_rules.one_discovery),

@@ -19,6 +19,10 @@ _LABEL: Final = Pattern(r"(?:latest|stable)+(?:-[1-9](?:\.[1-9]\d?)?)?", re.ASCI
 _PREFIXED: Final = Pattern(r"(?:(release|ci)/)?([-\w.+]+)", re.ASCII)
 _OWN_LABEL: Final = f"stable-{OWN.line}"
 
+DEFAULT_REPOSITORY: Final = "registry.k8s.io"
+CI_REPOSITORY: Final = "gcr.io/k8s-staging-ci-images"
+KUBERNETES: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
@@ -81,11 +85,6 @@ def _is_newer(answer: str) -> bool:
 def image_tag(version: str) -> str:
     """Return the image tag of a version: what a tag may not hold becomes `_`."""
     return re.sub(r"[^-\w.]", "_", version, flags=re.ASCII)
-
-
-DEFAULT_REPOSITORY: Final = "registry.k8s.io"
-CI_REPOSITORY: Final = "gcr.io/k8s-staging-ci-images"
-KUBERNETES: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 
 
 def images(cluster: ClusterConfiguration) -> list[str]:

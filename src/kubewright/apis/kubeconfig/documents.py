@@ -12,6 +12,13 @@ from typing import Any, Final
 
 from kubewright.base.records import dataclass, field
 
+EXTENSION: Final = "kubewright"
+LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
+"""The lists of named entries, and the field that holds what is named."""
+CURRENT: Final = "current-context"
+_TRUST: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name")
+Config = Mapping[str, Any]
+
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedCertificate:
@@ -84,15 +91,6 @@ def _user_body(credentials: Credentials | None) -> dict[str, object]:
 
 def _encode(content: bytes) -> str:
     return base64.b64encode(content).decode()
-
-
-EXTENSION: Final = "kubewright"
-LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
-"""The lists of named entries, and the field that holds what is named."""
-CURRENT: Final = "current-context"
-_TRUST: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name")
-
-Config = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,10 @@ from kubewright.base.masking import remember, remember_token
 from kubewright.base.records import dataclass, field
 from kubewright.base.yaml import Document
 
+T = TypeVar("T")
+_REMEDY: Final = "correct the file, or have it written again"
+_KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "list", dict: "object", type(None): "null"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
@@ -101,10 +105,6 @@ class Kubeconfig:
         return self.users.get(context.user) if context else None
 
 
-T = TypeVar("T")
-_REMEDY: Final = "correct the file, or have it written again"
-
-
 @dataclass(frozen=True)
 class _Reader:
     """A map of the document, where it is, and the list of problems that all readers share. `where` tells the place of a field in the text."""
@@ -178,9 +178,6 @@ class _Reader:
             yield from (((self.path / name)[index], element) for index, element in enumerate(value))
         elif value is not None:
             self.wrong(self.path / name, "a list", value)
-
-
-_KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "list", dict: "object", type(None): "null"}
 
 
 def parse(document: object, *, source: str = "") -> Kubeconfig:

@@ -17,6 +17,11 @@ _WRAPPED = 64
 """So many decimal digits count: 10**64 is a multiple of 2**64."""
 _DIGITS = Pattern(r"\d*")
 
+_STEP: Final = 2
+_LINE_ENDS: Final = ("\n", "\u2028", "\u2029")
+_UNWRITABLE: Final = Pattern("[\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Half surrogate pairs, and what goyaml refuses to read: sigs.k8s.io/yaml reads the JSON again that it writes as YAML."""
+
 
 def sorted_keys(keys: Iterable[str]) -> list[str]:
     """Return keys in the order of the output.
@@ -71,13 +76,6 @@ def _run(key: str, at: int, start: int) -> tuple[int, int]:
     for place, digit in enumerate(reversed(digits[-_WRAPPED:])):
         number += (ord(digit) - ord("0")) * 10**place
     return (number + _WRAP) % (2 * _WRAP) - _WRAP, at + len(digits)
-
-
-_STEP: Final = 2
-_LINE_ENDS: Final = ("\n", "\u2028", "\u2029")
-
-_UNWRITABLE: Final = Pattern("[\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Half surrogate pairs, and what goyaml refuses to read: sigs.k8s.io/yaml reads the JSON again that it writes as YAML."""
 
 
 def dump(value: object) -> str:
