@@ -7,7 +7,7 @@ import re
 import sys
 from contextlib import ExitStack, closing
 from datetime import timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.types import DEFAULT_CERTIFICATE_VALIDITY, ClusterConfiguration
@@ -131,7 +131,7 @@ def generate_csr(parsed: Parsed) -> int:
     )
     endpoint = whole.init.local_api_endpoint
     directory = PurePosixPath(whole.cluster.certificates_dir)
-    kubeconfigs = _absolute(parsed.text("kubeconfig-dir")) if "kubeconfig-dir" in parsed.given else str(host.layout.kubernetes)
+    kubeconfigs = inputs.absolute(parsed.text("kubeconfig-dir") or ".") if "kubeconfig-dir" in parsed.given else str(host.layout.kubernetes)
     places = CertificateLocations.of(host, certificates=directory, kubeconfigs=PurePosixPath(kubeconfigs))
     with locked(host, doing="certs generate-csr"):
         made = signing_requests.generate(
@@ -147,7 +147,7 @@ def generate_csr(parsed: Parsed) -> int:
 
 def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfiguration:
     """Return the configuration that counts for this call."""
-    given = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else ""
+    given = inputs.given_text(parsed, "kubeconfig")
     kubeconfig = given or str(host.layout.kubeconfig("admin"))
     with ExitStack() as opened:
 
@@ -164,7 +164,7 @@ def asked(parsed: Parsed) -> source.GivenConfiguration:
     file = parsed.text("config")
     has_directory = any(flag.name == "cert-dir" for flag in parsed.command.flags) and "cert-dir" in parsed.given
     directory = parsed.text("cert-dir") if has_directory else ""
-    return source.GivenConfiguration(documents=read_documents(file) if file else None, cert_dir=_absolute(directory) if directory else "")
+    return source.GivenConfiguration(documents=read_documents(file) if file else None, cert_dir=inputs.absolute(directory))
 
 
 class TextReporter:
@@ -185,10 +185,6 @@ def locked(host: Host, *, doing: str) -> Lock:
     directory = lock_directory(host, os.environ)
     host.ensure(Directory(path=directory, mode=0o700))
     return Lock(directory / LOCK, doing=doing)
-
-
-def _absolute(path: str) -> str:
-    return os.path.normpath(Path(path).absolute())
 
 
 def user(parsed: Parsed) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import CertificateError
+from kubewright.cli.inputs import absolute
 from kubewright.host.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import KubeClient
@@ -21,16 +22,16 @@ def of_user(given: str) -> Access:
     """
     read = Files().read
     if given:
-        return load_access(_absolute(given), read=read)
+        return load_access(_path(given), read=read)
     home = os.environ.get("HOME", "")
     candidates = default_paths(os.environ, home=PurePosixPath(home) if home.startswith("/") else None)
-    chosen = first_existing((*(_absolute(str(path)) for path in candidates), Layout().kubeconfig("admin")), read=read)
+    chosen = first_existing((*(_path(str(path)) for path in candidates), Layout().kubeconfig("admin")), read=read)
     return load_access(chosen, read=read)
 
 
 def of_file(path: str) -> KubeClient | None:
     """Return a client for a kubeconfig; None where there is no such file. Raises DocumentError and ValidationError for a broken one."""
-    place = _absolute(path)
+    place = _path(path)
     try:
         return client(load_access(place, read=Files().read))
     except CertificateError:
@@ -42,5 +43,5 @@ def client(access: Access) -> KubeClient:
     return KubeClient(access, proxies=Proxies.from_environment(os.environ))
 
 
-def _absolute(path: str) -> PurePosixPath:
-    return PurePosixPath(os.path.normpath(Path(path).absolute()))
+def _path(given: str) -> PurePosixPath:
+    return PurePosixPath(absolute(given))

@@ -157,11 +157,11 @@ def _meant(asked: str) -> str:
 
 def diff(parsed: Parsed) -> int:
     """Show what differs between the cluster's configuration and a file's, after both were defaulted; kubeadm has no such command."""
-    from kubewright.cli import cluster_access
+    from kubewright.cli import cluster_access, inputs
     from kubewright.lifecycle import config_diff
 
     documents = read_documents(_mandatory(parsed, "config"))
-    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
+    access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     with closing(cluster_access.client(access)) as api:
         stored = config_diff.read_stored(api)
     file, cluster = config_diff.of_file(documents, stored), config_diff.of_cluster(stored)

@@ -38,7 +38,7 @@ def create(parsed: Parsed) -> int:
     """Make a token, and print it, the command to join with it, or the kubeconfig of a kubelet."""
     wanted = _wanted(parsed)
     _require_fitting(parsed)
-    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
+    access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     door = _door(access) if parsed.flag("print-join-command") or parsed.flag("print-bootstrap-kubeconfig") else None
     with _cluster(parsed, access) as api:
         bootstrap_tokens.create(api, wanted, clock=SystemClock())
@@ -110,7 +110,7 @@ def _print_created(parsed: Parsed, made: BootstrapToken, door: ClusterInfo | Non
 def list_tokens(parsed: Parsed) -> int:
     """Show the tokens of the cluster; an empty list prints nothing, as kubeadm's."""
     printed = printer(parsed)
-    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
+    access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     with closing(cluster_access.client(access)) as api:
         found = bootstrap_tokens.stored(api)
     for problem in found.problems:
@@ -147,7 +147,7 @@ def delete(parsed: Parsed) -> int:
     if not given:
         raise UsageError("no token is named", remedy="name at least one, by its id or as a whole")
     ids = [strings.parse_id(inputs.secret(one)) for one in given]
-    access = cluster_access.of_user(parsed.text("kubeconfig") if "kubeconfig" in parsed.given else "")
+    access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     form = parsed.text("output")
     with _cluster(parsed, access, ids=ids) as api:
         for token_id in ids:
