@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.masking import mask
 from kubewright.base.messages import closest, did_you_mean
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
@@ -164,8 +165,6 @@ def shortened(reason: str) -> str:
 
 
 def _masked(text: str) -> str:
-    from kubewright.base.masking import mask  # most documents are right, and its patterns take 10 ms to compile
-
     return mask(text)
 
 

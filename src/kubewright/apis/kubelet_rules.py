@@ -23,6 +23,7 @@ from kubewright.apis.components import (
     value_at,
     within,
 )
+from kubewright.apis.feature_gates import gate_rules
 from kubewright.base.durations import SECOND
 from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
@@ -221,8 +222,6 @@ def _gates(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _known(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if kubelet["featureGates"]:
-        from kubewright.apis.feature_gates import gate_rules  # a long table, for documents that set gates
-
         yield from gate_rules(kubelet["featureGates"])
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shutil
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -87,9 +89,7 @@ def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]
     Only the named members are looked at, and only plain files among them. Raises BinariesError where one is not in it.
     """
     import gzip
-    import shutil
     import tarfile
-    import zlib
 
     members = {posixpath.normpath(one.fill(one.program.member)): one.name for one in artifact.programs}
     found: dict[str, Path] = {}

@@ -24,6 +24,7 @@ from kubewright.base.events import Reporter
 from kubewright.binaries import artifacts, files
 from kubewright.binaries.artifacts import LARGEST, Artifact
 from kubewright.binaries.progress import Meter
+from kubewright.http.failures import NoAnswer, Reason
 
 PARTIAL: Final = "partial"
 """Directory below the cache's root for unfinished downloads."""
@@ -256,8 +257,6 @@ def _bad_status(url: str, status: int) -> BinariesError:
 
 def _translated(url: str, error: Unreachable) -> Exception:
     """Turn what the transport says into an error of this source, or into a reason for another attempt."""
-    from kubewright.http.failures import NoAnswer, Reason
-
     own = _NoAnswerError(f"{url}: {error.detail or error.what}", remedy=error.remedy)
     again = isinstance(error, NoAnswer) and error.reason in {Reason.RESET, Reason.TIMED_OUT, Reason.TRUNCATED}
     return _UnfinishedError(own) if again else own

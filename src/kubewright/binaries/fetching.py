@@ -16,6 +16,7 @@ from kubewright.binaries.files import cache_lock
 from kubewright.binaries.lookup import Located, Lookup
 from kubewright.binaries.settings import DIRECTORY_VARIABLE, NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
 from kubewright.binaries.table import FAMILIES, Family, Refusal, Wanted
+from kubewright.http.proxies import Proxies
 
 TOPIC: Final = "binaries"
 
@@ -156,7 +157,6 @@ def web(sources: Sources, environment: Mapping[str, str]) -> Fetcher:
 
     Raises HostError where the machine trusts nobody, UsageError for a proxy that cannot be used.
     """
-    from kubewright.http.proxies import Proxies
     from kubewright.http.sync import Downloads as Web
     from kubewright.http.tls import host_context
 

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import struct
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -118,8 +119,6 @@ def check_version(found: Version, wanted: Wanted, *, path: Path, tolerance: Tole
 
 def ask_version(path: Path, wanted: Wanted) -> Version:
     """Run a program to ask for its version. Raises BinariesError with its own words where it does not answer with one."""
-    import subprocess
-
     argv = [str(path), *wanted.program.version_arguments]
     try:
         answer = subprocess.run(

@@ -11,10 +11,12 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from kubewright.apis.findings import closest
 from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
 from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
+from kubewright.base.masking import mask
 from kubewright.base.records import asdict
 from kubewright.cli.output import documents_text, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
@@ -147,7 +149,6 @@ def _explained(found: Explanation) -> str:
 
 
 def _meant(asked: str) -> str:
-    from kubewright.apis.findings import closest
     from kubewright.apis.kubeadm import explanations
 
     known = {one.path for kind in explanations.KINDS for one in explanations.every(kind)}
@@ -190,8 +191,6 @@ def _print(documents: Iterable[Mapping[str, Any]], parsed: Parsed) -> int:
 def warn(warnings: Sequence[str]) -> None:
     """Write warnings to stderr."""
     if warnings:
-        from kubewright.base.masking import mask
-
         sys.stderr.write(mask("".join(f"warning: {warning}\n" for warning in warnings)))
 
 

@@ -20,8 +20,11 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.cli.controllers_rows import SIGNERS
 from kubewright.cli.parser import Parsed
 from kubewright.controllers import options
+from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
 from kubewright.host.files import Files
+from kubewright.http.proxies import Proxies
+from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.electing import Election
 from kubewright.kube.kubeconfigs import load_access
 
@@ -95,10 +98,6 @@ def _rate(parsed: Parsed) -> float:
 
 
 async def _serve(parsed: Parsed, chosen: Options) -> int:
-    from kubewright.controllers.manager import Manager
-    from kubewright.http.proxies import Proxies
-    from kubewright.kube.client import AsyncKubeClient
-
     files, clock, random = Files(), SystemClock(), SystemRandom()
     access = load_access(PurePosixPath(_absolute(parsed.text("kubeconfig"))), read=files.read)
     api = AsyncKubeClient(access, field_manager=_MANAGER, proxies=Proxies.from_environment(os.environ))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Mapping
 from datetime import datetime
@@ -83,8 +84,6 @@ def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
     """Read a CertificateSigningRequest, or PEM, as if it were sent with the usages and the signer of the flags."""
     content = path.read_bytes()
     if b"-----BEGIN" in content and b"kind:" not in content:
-        import base64
-
         spec = {
             "request": base64.b64encode(content).decode(),
             "signerName": parsed.text("signer"),

@@ -10,9 +10,14 @@ from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
+from kubewright.base.clock import SystemClock
+from kubewright.base.events import Line
 from kubewright.cli import config
 from kubewright.cli.output import OUTPUT_VERSION, printer, write_result
 from kubewright.cli.parser import Parsed
+from kubewright.cli.reporters import JsonLines, KubeadmText, logged
+from kubewright.host.cri.runtime import CRIRuntime
+from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
 from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.request import feature_gates
 
@@ -44,12 +49,6 @@ def _pulled(configuration: Configuration, *, form: str) -> list[str]:
 
     Text lines go to stdout as the images come; for other forms events go to stderr. Of the file only `imagePullSerial` counts.
     """
-    from kubewright.base.clock import SystemClock
-    from kubewright.base.events import Line
-    from kubewright.cli.reporters import JsonLines, KubeadmText, logged
-    from kubewright.host.cri.runtime import CRIRuntime
-    from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
-
     registration = configuration.init.node_registration
     how = Pull(policy=PullPolicy.ALWAYS, serial=registration.image_pull_serial)
     reporter = logged(KubeadmText() if form == "text" else JsonLines())

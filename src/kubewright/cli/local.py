@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +19,12 @@ from kubewright.cli.cluster_text import status_text, up_text
 from kubewright.cli.output import painter, table, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.progress import ReadStates, progress
+from kubewright.local import kubeconfig
 from kubewright.local import status as clusters
+from kubewright.local.daemon_client import ControlClient
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
+from kubewright.local.up import UpOptions
+from kubewright.local.up import up as bring_up
 
 MOST_NODES = 30_000
 MOST_CONTROL_PLANES = 7
@@ -28,9 +33,6 @@ MOST_CONTROL_PLANES = 7
 
 def up(parsed: Parsed) -> int:
     """Bring a cluster up and print what it consists of."""
-    from kubewright.local.up import UpOptions
-    from kubewright.local.up import up as bring_up
-
     where = _where(parsed)
     options = UpOptions(
         nodes=_within(parsed, "nodes", 0, MOST_NODES),
@@ -54,8 +56,6 @@ def up(parsed: Parsed) -> int:
 
 def _look(where: ClusterPaths) -> ReadStates:
     """Return what looks at the components and nodes of a cluster that is on its way up."""
-    from kubewright.local.daemon_client import ControlClient
-
     control = ControlClient(where)
 
     def look() -> Mapping[str, str]:
@@ -145,8 +145,6 @@ def list_clusters(parsed: Parsed) -> int:
 
 def env(parsed: Parsed) -> int:
     """Print what a shell evaluates to use a cluster."""
-    import shlex
-
     where = _where(parsed)
     values = clusters.environment(where)
     if parsed.text("output") != "text":
@@ -160,8 +158,6 @@ def env(parsed: Parsed) -> int:
 
 def use(parsed: Parsed) -> int:
     """Make a cluster the current context of the user's kubeconfig."""
-    from kubewright.local import kubeconfig
-
     named = parsed.text("cluster")
     if named and "name" in parsed.given and named != parsed.text("name"):
         raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")

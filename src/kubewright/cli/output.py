@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kubewright.base import yaml
 from kubewright.base.messages import each_text, printable
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ def write_result(result: object, *, form: str) -> None:
 
     shown = each_text(result, printable)
     if form == "yaml":
-        from kubewright.base import yaml
-
         sys.stdout.write(yaml.dump(json.loads(json.dumps(shown, default=_text))))
     else:
         sys.stdout.write(json.dumps(shown, indent=4, default=_text) + "\n")
@@ -63,8 +62,6 @@ def documents_text(documents: Sequence[Mapping[str, Any]], *, form: str) -> str:
         import json
 
         return "".join(json.dumps(document, indent=4, default=str) + "\n" for document in documents)
-    from kubewright.base import yaml
-
     return yaml.dump_all(documents)
 
 

@@ -5,6 +5,10 @@ Imported only where a flag or a word is unknown. Sources: the changelogs of Kube
 
 from __future__ import annotations
 
+from kubewright.base.level import KUBERNETES
+from kubewright.base.versions import Version
+from kubewright.manifests.extra_arguments import flags_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,10 +99,6 @@ def flag_hint(command: Sequence[str], flag: str) -> str:
 
 def _of_controller_manager(name: str) -> str:
     """Say of a flag of kube-controller-manager that it is about controllers that we do not have, or ''."""
-    from kubewright.base.level import KUBERNETES
-    from kubewright.base.versions import Version
-    from kubewright.manifests.extra_arguments import flags_of
-
     known = flags_of("kube-controller-manager", Version.parse(KUBERNETES).line)
     if known is None or name not in known.flags:
         return ""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TextIO
 
 from kubewright.base import events
+from kubewright.base.clock import SystemClock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
 from kubewright.base.messages import each_text, printable
@@ -139,8 +140,6 @@ class PlainLines:
     PROGRESS_EVERY = 10.0
 
     def __init__(self, *, err: TextIO | None = None) -> None:
-        from kubewright.base.clock import SystemClock
-
         self._err = err or sys.stderr
         self._clock = SystemClock()
         self._told: dict[str, float] = {}

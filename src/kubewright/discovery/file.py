@@ -15,7 +15,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
 from kubewright.base.messages import shown_url
 from kubewright.base.records import dataclass, replace
-from kubewright.kube.answers import persist
+from kubewright.kube.answers import persist, worth_retrying
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import ReadFile, access_of
@@ -90,8 +90,6 @@ def refresh(access: Access, *, connect: Callable[[Access], KubeAPI], clock: Cloc
 
 
 def _passing(error: Exception) -> bool:
-    from kubewright.kube.answers import worth_retrying
-
     return worth_retrying(error) and not isinstance(error, Forbidden)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -221,7 +222,6 @@ def _look(connect: Callable[[Access], KubeAPI], access: Access, *, token: Bootst
 
 def _age(client: KubeAPI, found: Object) -> float:
     """Return the seconds since an object was made, by the clock of the server: ours may be wrong."""
-    from datetime import datetime
     from email.utils import parsedate_to_datetime
 
     made = (found.get("metadata") or {}).get("creationTimestamp")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
+from kubewright.base.masking import mask
 from kubewright.host.desired import Accounts, Directory, File, Ownership, Service, Show
 from kubewright.host.states import FileState, Kind, ServiceState
 
@@ -190,8 +191,6 @@ def _told(content: bytes, desired: File, *, differs: bool) -> tuple[str, str]:
 
 def masked_diff(before: str, after: str, *, name: str) -> str:
     """Return a unified diff of two texts with secrets masked in both before they are compared."""
-    from kubewright.base.masking import mask  # a table of patterns: only needed when something differs
-
     return unified_diff(mask(before), mask(after), name=name)
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
 from kubewright.host import mounts
+from kubewright.host.accounts import lock_accounts
 from kubewright.host.decisions import keeps_owner, require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
@@ -186,8 +187,6 @@ class Files:
 
     def locked(self, *paths: PurePosixPath) -> AbstractContextManager[None]:
         """Hold the lock of files of accounts. Raises TryAgain if somebody else holds one, HostError if there is none."""
-        from kubewright.host.accounts import lock_accounts  # few commands change users
-
         return lock_accounts(*paths)
 
     def expect(self, files: Iterable[File], /) -> None:

@@ -11,7 +11,7 @@ from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import RealProcesses
-from kubewright.host.programs import RealPrograms
+from kubewright.host.programs import RealCommands, RealPrograms
 from kubewright.host.seam import ContainerRuntime, PacketFilter, Services
 from kubewright.host.store import StoreHost
 
@@ -68,6 +68,5 @@ class RealHost(StoreHost):
     @cached_property
     def packet_filter(self) -> PacketFilter:
         from kubewright.host.packet_filter import RealPacketFilter
-        from kubewright.host.programs import RealCommands
 
         return RealPacketFilter(RealCommands(environment=self._environment), programs=self.programs)

@@ -16,7 +16,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
-from kubewright.host import decisions, mounts
+from kubewright.host import accounts, decisions, mounts
 from kubewright.host.decisions import UNITS, roots
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
 from kubewright.host.paths import checked
@@ -163,8 +163,6 @@ class StoreHost(ABC):
         return change
 
     def remove_accounts(self, unwanted: Accounts, /) -> Change:
-        from kubewright.host import accounts
-
         passwd, group = unwanted.etc / accounts.PASSWD, unwanted.etc / accounts.GROUP
         with self._store.locked(group, passwd):
             before = {path: accounts.read_accounts(self, path) for path in (passwd, group)}
@@ -195,8 +193,6 @@ class StoreHost(ABC):
         return change
 
     def _ensure_accounts(self, desired: Accounts) -> Change:
-        from kubewright.host import accounts  # for the feature gate RootlessControlPlane
-
         passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
         accounts.read_accounts(self, passwd)  # whether there is one at all is told before it is locked
         with self._store.locked(group, passwd):

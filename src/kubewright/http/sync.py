@@ -24,6 +24,7 @@ from kubewright.http.deadlines import Deadline, connected, holding
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
 from kubewright.http.proxies import Proxies, Proxy, origin
+from kubewright.http.tls import host_context
 
 REDIRECTS: Final = 5
 STALL: Final = 30.0
@@ -275,8 +276,6 @@ def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections
 
 def _proxy_context(proxy: Proxy) -> ssl.SSLContext | None:
     """Return the context for TLS to the proxy itself: the machine's trust, never the cluster's CA."""
-    from kubewright.http.tls import host_context
-
     return host_context() if proxy.url.startswith("https:") else None
 
 

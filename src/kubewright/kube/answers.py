@@ -16,6 +16,7 @@ import msgspec
 from kubewright.base import errors
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Invalid, StatusError
+from kubewright.base.masking import mask
 from kubewright.base.wait import Backoff, retry
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import MIB, Response
@@ -196,8 +197,6 @@ def _status_of(body: bytes) -> Object:
 def _status_error(call: Call, code: int, status: Mapping[str, Any], *, headers: Mapping[str, str], text: bytes) -> errors.StatusError:
     reason = status.get("reason") if isinstance(status.get("reason"), str) else ""
     kind = _BY_REASON.get(reason or "") or _BY_CODE.get(code) or (errors.ServerError if code >= 500 else errors.StatusError)
-    from kubewright.base.masking import mask  # only where something went wrong
-
     message = status.get("message")
     shown = _printable(message) if isinstance(message, str) and message else f"status code {code}: {_excerpt(text)}"
     return kind(

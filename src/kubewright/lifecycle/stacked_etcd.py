@@ -12,6 +12,7 @@ from kubewright.base.wait import retry
 from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.readers import FileReader
+from kubewright.http import tls
 from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import POD
@@ -59,8 +60,6 @@ def endpoints(api: KubeAPI) -> list[str]:
 
 def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clock) -> EtcdClient:
     """Return a client with the certificate that is made for looking after etcd. Raises CertificateError where a file is missing."""
-    from kubewright.http import tls
-
     names = ("ca.crt", f"{_CLIENT}.crt", f"{_CLIENT}.key")
     paths = [pki / "etcd" / name for name in names]
     contents = [files.read(path) for path in paths]

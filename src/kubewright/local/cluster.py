@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Self
 
 from kubewright import binaries
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.binaries import Sources
+from kubewright.host.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import load_access
 from kubewright.local import status
 from kubewright.local.paths import ClusterPaths, cluster_paths
+from kubewright.local.up import UpOptions, up
 
 
 class LocalCluster:
@@ -68,11 +71,6 @@ class LocalCluster:
     @property
     def access(self) -> Access:
         """Where the cluster is and who the administrator is, for `kubewright.kube` clients."""
-        from pathlib import PurePosixPath
-
-        from kubewright.host.files import Files
-        from kubewright.kube.kubeconfigs import load_access
-
         return load_access(PurePosixPath(self.kubeconfig), read=Files().read)
 
     def client(self) -> KubeClient:
@@ -81,8 +79,6 @@ class LocalCluster:
 
     def up(self) -> Self:
         """Start, resume, repair or scale the cluster, and wait until all nodes are ready. Raises as `kubewright.local.up.up`."""
-        from kubewright.local.up import UpOptions, up
-
         wish = UpOptions(
             nodes=self._nodes,
             control_planes=self._control_planes,

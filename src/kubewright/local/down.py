@@ -18,7 +18,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.host.trees import remove_tree
-from kubewright.local import daemon_process
+from kubewright.local import daemon_process, kubeconfig
 from kubewright.local.daemon_client import ControlClient
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.supervisor.process import stop_orphans
@@ -139,8 +139,6 @@ def clear(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None = N
     """
     named: list[Path] = []
     if not keep_data and paths.contexts.exists():
-        from kubewright.local import kubeconfig
-
         named = kubeconfig.take_out(paths, reporter=reporter)
     kept = {paths.root / name for name in _KEPT} if keep_data else {paths.lock}
     machines = [entry for entry in _entries(paths.machines) if entry.is_dir()]

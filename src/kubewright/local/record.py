@@ -10,8 +10,11 @@ from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
 from kubewright.apis.machine import Addresses, Ports, url
-from kubewright.base.errors import ConfigurationChanged, HostError
+from kubewright.base import yaml
+from kubewright.base.change import unified_diff
+from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError
 from kubewright.base.level import KUBERNETES
+from kubewright.base.masking import mask
 from kubewright.base.patterns import Pattern
 from kubewright.base.randomness import Random
 from kubewright.base.records import asdict, dataclass, field, fields, replace
@@ -208,9 +211,6 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
 
     Raises ConfigurationChanged with the difference.
     """
-    from kubewright.base.change import unified_diff
-    from kubewright.base.masking import mask
-
     remedy = f"take the same as before, or remove the cluster first with `kubewright down --name {record.name}`"
     if kubernetes_version not in {None, record.kubernetes_version}:
         raise ConfigurationChanged(
@@ -225,9 +225,6 @@ def _same_documents(before: str, after: str) -> bool:
     """Compare by meaning: comments and order do not count."""
     if before == after:
         return True
-    from kubewright.base import yaml
-    from kubewright.base.errors import DocumentError
-
     try:
         return [document.value for document in yaml.load_all(before)] == [document.value for document in yaml.load_all(after)]
     except DocumentError:

@@ -18,12 +18,17 @@ from typing import Final
 from kubewright.apis import formats
 from kubewright.apis.findings import MOST_TOLD, closest, shown
 from kubewright.apis.kubeadm.arguments import KUBELET, Given
+from kubewright.apis.kubeadm.removed import argument_hint
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
 from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 from kubewright.base.versions import OWN, Version, release_for
+from kubewright.manifests import pods
+from kubewright.manifests.pods import Inputs
+from kubewright.manifests.static_pods import COMPONENTS
+from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
 
 FLAG_TABLE: Final = Path(__file__).with_name("component_flags.txt")
 _EVERY: Final = "*"
@@ -141,10 +146,6 @@ class Surroundings:
         """Return what the static pod of a component mounts."""
         if self.configuration is None:
             return []
-        from kubewright.manifests import pods
-        from kubewright.manifests.pods import Inputs
-        from kubewright.manifests.static_pods import COMPONENTS
-
         endpoint = self.configuration.init.local_api_endpoint
         inputs = Inputs(
             configuration=self.configuration,
@@ -163,8 +164,6 @@ class Surroundings:
 
     def made(self) -> frozenset[str]:
         """Return the files that kubewright itself makes: that they are not there yet is as it should be."""
-        from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
-
         pki = (str(self.layout.pki / name) for row in CERTIFICATES for name in row.files)
         kubernetes = (str(self.layout.kubernetes / row.file) for row in KUBECONFIGS)
         kubelet = (str(self.layout.kubelet_config), str(self.layout.kubernetes / "bootstrap-kubelet.conf"))
@@ -192,8 +191,6 @@ def _of_component(given: Given, around: Surroundings) -> Iterator[str]:
 
 def _unknown(known: ComponentFlags, name: str) -> str:
     said = f"{known.component} {known.line} has no flag --{name} {_NOT_STARTED}"
-    from kubewright.apis.kubeadm.removed import argument_hint  # for unknown flags only
-
     gone = argument_hint(known.component, name)
     if gone:
         return f"{said}; {gone}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -89,8 +90,6 @@ def _attribute(kind: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[st
 
 def san_extension(names: Names) -> x509.SubjectAlternativeName:
     """Make the alternative names: DNS names first, then addresses."""
-    import ipaddress
-
     from cryptography import x509
 
     addresses = [x509.IPAddress(ipaddress.ip_address(ip)) for ip in names.ips]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document, require_usable
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
@@ -62,8 +63,6 @@ def issue(spec: KubeconfigSpec, authority: LoadedAuthority, sources: Sources) ->
 
 def document(spec: KubeconfigSpec, authority: LoadedAuthority, pair: Pair) -> dict[str, object]:
     """Make the document, with the whole CA file in it."""
-    from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-
     return kubeconfig_document(
         server=spec.server,
         ca_pem=authority.pem,
@@ -100,8 +99,6 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources
 
 def resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
     """Return what the current context names. Raises CertificateMismatch, naming `source`, where it cannot be used."""
-    from kubewright.apis.kubeconfig import require_usable
-
     try:
         return require_usable(kubeconfig)
     except ValidationError as error:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm import features
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import CertificateError
@@ -103,8 +104,6 @@ def spec_of(found: Certificate, *, name: str, signer: str, terms: Terms) -> Cert
 
 def _with_credentials(document: object, *, ca_pem: bytes, certificate_pem: bytes, key: PrivateKey) -> object:
     """Return a kubeconfig document, known to be usable, with other credentials for its current context."""
-    from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-
     whole = _map(document)
     context = _map(_entry(whole, "contexts", str(whole["current-context"]))["context"])
     credentials = EmbeddedCertificate(certificate_pem=certificate_pem, key_pem=key.pem())

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from kubewright.apis.kubeadm import features
 from kubewright.base.durations import SECOND, Duration
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.messages import quoted
@@ -179,8 +180,6 @@ def server(endpoint: table.Endpoint, configuration: Configuration, addresses: Ad
 
 def _algorithm(cluster: ClusterConfiguration) -> Algorithm:
     """Return the algorithm of a cluster's keys: the one that its feature gates leave in force."""
-    from kubewright.apis.kubeadm import features  # with all types of the configuration: not for whoever only looks at the tables
-
     return Algorithm(features.key_algorithm(cluster))
 
 

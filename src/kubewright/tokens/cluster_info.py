@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from kubewright.apis.kubeconfig import parse, resolve_discovery
+from kubewright.apis.kubeconfig.documents import cluster_body
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, TrustError, ValidationError
 from kubewright.base.records import dataclass, field, replace
@@ -96,8 +98,6 @@ class UselessClusterInfo(TrustError):
 
 def document(*, server: str, ca_pem: bytes) -> dict[str, object]:
     """Make the kubeconfig of cluster-info: one unnamed cluster, nobody to be. The whole CA bundle is in it."""
-    from kubewright.apis.kubeconfig.documents import cluster_body
-
     return {
         "apiVersion": "v1",
         "clusters": [{"cluster": cluster_body(server, ca_pem=ca_pem), "name": ""}],
@@ -203,8 +203,6 @@ def _believed(text: str, pinned: tuple[Pin, ...], server: str) -> VerifiedCluste
 
 
 def _read(text: str, server: str) -> VerifiedCluster:
-    from kubewright.apis.kubeconfig import parse, resolve_discovery
-
     try:
         cluster = resolve_discovery(parse(yaml.load(text), source=NAME), fetched=True).cluster
     except (DocumentError, ValidationError) as error:

@@ -6,7 +6,10 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kubewright.apis.findings import MOST_TOLD, Findings, Place, shortened
+from kubewright.apis.findings import MOST_TOLD, Findings, Place, closest, shortened
+from kubewright.apis.kubeadm import removed
+from kubewright.apis.kubeadm.removed import KINDS as GONE
+from kubewright.apis.kubeadm.removed import LAST_MIGRATOR
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.fields import FieldError, FieldPath
 from kubewright.base.messages import quoted
@@ -177,8 +180,6 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
 
 def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> tuple[str, str]:
     """Say why something is not known: as what is wrong, or as a note where only the kinds that are read count."""
-    from kubewright.apis.kubeadm import removed  # for what is wrong only
-
     if gvk.group == GROUP and (gvk.version in removed.LAST_MIGRATOR or gvk.kind in removed.KINDS) and judged:
         return _obsolete(gvk), ""
     if gvk.group in COMPONENT_GROUPS and judged:
@@ -190,8 +191,6 @@ def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> 
 
 def _meant(gvk: _GVK) -> str:
     """Return the kind and version that an unknown one probably stands for, as the end of a sentence."""
-    from kubewright.apis.findings import closest
-
     groups = {
         GROUP: (API_VERSION, KINDS),
         **{group: (f"{group}/{version}", (kind,)) for group, (version, kind) in COMPONENT_GROUPS.items()},
@@ -204,9 +203,6 @@ def _meant(gvk: _GVK) -> str:
 
 
 def _obsolete(gvk: _GVK) -> str:
-    from kubewright.apis.kubeadm.removed import KINDS as GONE
-    from kubewright.apis.kubeadm.removed import LAST_MIGRATOR
-
     old = ""
     if gvk.version in LAST_MIGRATOR:
         last = LAST_MIGRATOR[gvk.version]

@@ -12,6 +12,7 @@ from typing import Final
 
 from kubewright.apis import formats
 from kubewright.apis.findings import HIDDEN, Problems, did_you_mean
+from kubewright.apis.kubeadm import removed
 from kubewright.apis.kubeadm.features import GATES
 from kubewright.apis.kubeadm.types import (
     DEFAULT_CA_VALIDITY,
@@ -169,8 +170,6 @@ def known_gates(gates: Mapping[str, bool]) -> Problems:
 
 
 def _unknown_gate(gate: str) -> str:
-    from kubewright.apis.kubeadm import removed
-
     if gate in removed.GATES:
         since, instead = removed.GATES[gate]
         return f"feature gate {gate} is gone since {since}: leave it out; {instead}"

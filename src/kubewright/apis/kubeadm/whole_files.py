@@ -12,7 +12,7 @@ from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents as files
 from kubewright.apis.kubeadm.defaults import Machine
 from kubewright.apis.kubeadm.documents import Reading
-from kubewright.apis.kubeadm.loading import read_init
+from kubewright.apis.kubeadm.loading import read_init, read_join, read_reset, read_upgrade
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected
@@ -92,8 +92,6 @@ def _of_nodes(
     there = reading.selection.get
     if not any(there(kind) for kind in (files.JOIN, files.RESET, files.UPGRADE)):
         return None, None, None
-    from kubewright.apis.kubeadm.loading import read_join, read_reset, read_upgrade
-
     return (
         read_join(reading, machine, runs=False, exists=exists) if there(files.JOIN) else None,
         read_reset(reading, machine, runs=False) if there(files.RESET) else None,

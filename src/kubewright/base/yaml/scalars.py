@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import math
 from typing import Final
 
@@ -96,8 +97,6 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _days(year: int, month: int) -> int:
-    import calendar  # only where something begins like a date
-
     return calendar.monthrange(year or 4, month)[1]  # the year 0 of Go is a leap year, and Python has none
 
 

@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kubewright.base import yaml
 from kubewright.base.errors import UsageError
+from kubewright.cli.printers import documents
 from kubewright.cli.printers.go_values import Problem
+from kubewright.cli.printers.gotemplate.functions import FUNCTIONS
+from kubewright.cli.printers.jsonpath import evaluating, parsing
 
 TEXT: Final = "text"
 _TEMPLATES: Final = ("go-template", "go-template-file", "template", "templatefile")
@@ -49,20 +53,14 @@ def choose(form: str, *, allow_missing: bool = True) -> Printer | None:
 
 
 def _json(objects: Sequence[Mapping[str, Any]]) -> str:
-    from kubewright.cli.printers import documents
-
     return "".join(documents.json_text(one, indent=4) + "\n" for one in objects)
 
 
 def _yaml(objects: Sequence[Mapping[str, Any]]) -> str:
-    from kubewright.base import yaml
-
     return "---\n".join(yaml.dump(one) for one in objects)
 
 
 def _kyaml(objects: Sequence[Mapping[str, Any]]) -> str:
-    from kubewright.cli.printers import documents
-
     return "".join(documents.kyaml_text(one) for one in objects)
 
 
@@ -87,8 +85,6 @@ def _template(name: str, given: str) -> str:
 
 
 def _path(name: str, template: str, *, allow_missing: bool) -> Printer:
-    from kubewright.cli.printers.jsonpath import evaluating, parsing
-
     try:
         nodes = parsing.parse(template)
     except Problem as problem:
@@ -107,7 +103,6 @@ def _path(name: str, template: str, *, allow_missing: bool) -> Printer:
 
 def _go_template(template: str, *, allow_missing: bool) -> Printer:
     from kubewright.cli.printers.gotemplate import executing, parsing
-    from kubewright.cli.printers.gotemplate.functions import FUNCTIONS
 
     try:
         parsed = parsing.parse(template, functions=FUNCTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 
 from kubewright.apis.kubeadm.types import Configuration
@@ -74,8 +75,6 @@ def _request(spec: CertificateSpec, key: PrivateKey) -> bytes:
 
 def _kubeconfig(spec: KubeconfigSpec, key: PrivateKey) -> dict[str, object]:
     """Make the kubeconfig that waits for its certificate and its CA."""
-    import base64
-
     user = spec.certificate.common_name
     document = kubeconfig_document(server=spec.server, cluster_name=spec.cluster_name, user=user, credentials=None)
     return {**document, "users": [{"name": user, "user": {"client-key-data": base64.b64encode(key.pem()).decode()}}]}

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import errno
 import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from kubewright.base import yaml
 from kubewright.base.errors import KubewrightError
 from kubewright.base.records import dataclass, field
 from kubewright.local.supervisor.decoding import read_pod
 from kubewright.local.supervisor.pod import StaticPod
-
-if TYPE_CHECKING:
-    import ctypes
 
 POLL_EVERY: Final = 0.2
 """Seconds between two reads of the directory without inotify."""
@@ -132,8 +131,6 @@ def _without_duplicates(found: list[Manifest]) -> list[Manifest]:
 
 
 def _decode(content: bytes, name: str) -> object:
-    from kubewright.base import yaml
-
     return yaml.load(content, source=name)
 
 
@@ -205,8 +202,6 @@ def _add(descriptor: int, directory: Path) -> None:
 
 
 def _checked(result: int) -> int:
-    import ctypes
-
     if result < 0:
         number = ctypes.get_errno() or errno.EINVAL
         raise OSError(number, os.strerror(number))
@@ -214,6 +209,4 @@ def _checked(result: int) -> int:
 
 
 def _libc() -> ctypes.CDLL:
-    import ctypes
-
     return ctypes.CDLL(None, use_errno=True)

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from kubewright.apis.machine import host_port
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
+from kubewright.http import tls
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
 from kubewright.local.supervisor.state import ProbeIdentity
 
@@ -93,8 +94,6 @@ class NetworkProber:
 
     def _tls(self, port: int) -> ssl.SSLContext:
         """Return the context for HTTPS at a port, made again when the client certificate's files changed."""
-        from kubewright.http import tls
-
         modified = self._modified() if self._identity is not None and port in self._identity.ports else ()
         if self._identity is None or not modified:
             self._anonymous = self._anonymous or tls.client_context(None, verify=False)
