@@ -146,7 +146,10 @@ class PollingWaiter:
 
 
 class InstantWaiter:
-    """Answers at once, without looking: for plans, where what is waited for was never started."""
+    """Answers at once, without looking: for plans, where what is waited for was never started. `told` hears what would be waited for."""
+
+    def __init__(self, told: Callable[[str], None] | None = None) -> None:
+        self._told = told
 
     def until(
         self,
@@ -160,4 +163,6 @@ class InstantWaiter:
         diagnose: Callable[[], str] | None = None,
         remedy: str = "",
     ) -> Waited:
+        if self._told is not None:
+            self._told(saying)
         return Waited(what=saying, seconds=0.0)

@@ -83,9 +83,9 @@ def _waiter(machine: Machine, reporter: Reporter, *, mode: Mode, narrates: bool)
         return machine.waiter(reporter)
     if not narrates:
         return InstantWaiter()
-    from kubewright.lifecycle.dry_run import DryRunWaiter
+    from kubewright.lifecycle import dry_run
 
-    return DryRunWaiter(reporter=reporter)
+    return dry_run.waiter(reporter)
 
 
 def _kubelet_makes(operation: Operation[Any, Any, Any], layout: Layout) -> tuple[File, ...]:

@@ -5,16 +5,16 @@ The directory is one that the environment names, or a new one that is removed ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Final, cast
 
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import UsageError
-from kubewright.base.events import Line, Reporter, Waited
+from kubewright.base.events import Line, Reporter
 from kubewright.base.masking import mask
-from kubewright.base.wait import Condition
+from kubewright.base.wait import InstantWaiter, Waiter
 from kubewright.host import overlay
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
 from kubewright.host.overlay import OverlayHost
@@ -67,26 +67,9 @@ class DryRunHost(OverlayHost):
                 announce(self._reporter, f"Would {change.reason.replace(', ', ' and ')} the service {desired.name}")
 
 
-class DryRunWaiter:
-    """Waits for nothing, and says what would be waited for."""
-
-    def __init__(self, *, reporter: Reporter) -> None:
-        self._reporter = reporter
-
-    def until(
-        self,
-        condition: Condition,
-        /,
-        *,
-        within: float,
-        saying: str,
-        every: float = 0.05,
-        at_most: float = 0.5,
-        diagnose: Callable[[], str] | None = None,
-        remedy: str = "",
-    ) -> Waited:
-        announce(self._reporter, f"Would wait for {saying}")
-        return Waited(what=saying, seconds=0.0)
+def waiter(reporter: Reporter) -> Waiter:
+    """Make what waits for nothing, and says what would be waited for."""
+    return InstantWaiter(told=lambda saying: announce(reporter, f"Would wait for {saying}"))
 
 
 @contextmanager
