@@ -17,7 +17,7 @@ from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
-from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
+from kubewright.base.errors import APIError, ValidationError
 from kubewright.base.fields import FieldErrorType
 from kubewright.base.level import KUBERNETES
 from kubewright.base.masking import MASK, mask
@@ -25,14 +25,15 @@ from kubewright.base.records import dataclass, replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.resources import CONFIG_MAP
+from kubewright.lifecycle import stored_configuration
+from kubewright.lifecycle.stored_configuration import NAMESPACE
 
-NAMESPACE: Final = "kube-system"
-CONFIG_MAPS: Final[Mapping[str, tuple[str, str]]] = {
-    CLUSTER: ("kubeadm-config", "ClusterConfiguration"),
-    KUBELET: ("kubelet-config", "kubelet"),
-    KUBE_PROXY: ("kube-proxy", "config.conf"),
+_ROWS: Final = {
+    CLUSTER: stored_configuration.KUBEADM_CONFIG,
+    KUBELET: stored_configuration.KUBELET_CONFIG,
+    KUBE_PROXY: stored_configuration.KUBE_PROXY,
 }
+CONFIG_MAPS: Final[Mapping[str, tuple[str, str]]] = {kind: (name, key) for kind, (name, key, _) in _ROWS.items()}
 """ConfigMap and key of each document (spec/kubeadm.md 7.2)."""
 _VERSION: Final = "kubernetesVersion"
 _UNKNOWN: Final = FieldErrorType.UNKNOWN.value
@@ -60,7 +61,7 @@ def read_stored(api: KubeAPI) -> dict[str, Document]:
 
     Raises APIError where the ClusterConfiguration is missing or the cluster cannot be read, DocumentError for what is no document.
     """
-    found = {kind: _read(api, *CONFIG_MAPS[kind]) for kind in CONFIG_MAPS}
+    found = {kind: stored_configuration.find(api, row) for kind, row in _ROWS.items()}
     if found[CLUSTER] is None:
         name, key = CONFIG_MAPS[CLUSTER]
         raise APIError(
@@ -69,21 +70,6 @@ def read_stored(api: KubeAPI) -> dict[str, Document]:
             remedy="upload it with `init phase upload-config kubeadm --config FILE`",
         )
     return {kind: document for kind, document in found.items() if document is not None}
-
-
-def _read(api: KubeAPI, name: str, key: str) -> Document | None:
-    try:
-        data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
-    except NotFound:
-        return None
-    text = data.get(key) if isinstance(data, Mapping) else None
-    if not isinstance(text, str):
-        return None
-    source = f"{NAMESPACE}/{name}"
-    value = yaml.load(text, source=source)
-    if not isinstance(value, Mapping):
-        raise DocumentError(f"{key} of the ConfigMap {source} is no map", remedy="upload it again with `init phase upload-config`")
-    return Document(value=value, source=source)
 
 
 def of_cluster(stored: Mapping[str, Document]) -> DefaultedDocuments:

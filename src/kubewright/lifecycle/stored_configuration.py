@@ -24,15 +24,35 @@ def document(api: KubeAPI, row: Row) -> Document:
     """Read one document. Raises NotFound without the ConfigMap, APIError without its key, DocumentError for what is no map."""
     name, key, remedy = row
     try:
-        data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
+        text = _text(api, row)
     except NotFound as error:
         error.remedy = remedy
         raise
-    text = data.get(key) if isinstance(data, Mapping) else None
-    if not isinstance(text, str):
+    if text is None:
         raise APIError(f"the ConfigMap {NAMESPACE}/{name} has no {key}", remedy=remedy)
+    return _document(text, row)
+
+
+def find(api: KubeAPI, row: Row) -> Document | None:
+    """Read one document; None without the ConfigMap, or without its key. Raises DocumentError for what is no map."""
+    try:
+        text = _text(api, row)
+    except NotFound:
+        return None
+    return None if text is None else _document(text, row)
+
+
+def _text(api: KubeAPI, row: Row) -> str | None:
+    name, key, _ = row
+    data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
+    text = data.get(key) if isinstance(data, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+def _document(text: str, row: Row) -> Document:
+    name, key, remedy = row
     source = f"{NAMESPACE}/{name}"
     value = yaml.load(text, source=source)
     if not isinstance(value, dict):
-        raise DocumentError(f"{source} holds no map", remedy=remedy)
+        raise DocumentError(f"{key} of the ConfigMap {source} is no map", remedy=remedy)
     return Document(value=value, source=source)
