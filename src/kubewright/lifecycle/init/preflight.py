@@ -8,11 +8,9 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.apis.machine import Addresses
 from kubewright.base.change import Change
-from kubewright.base.events import Checked
-from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps import certificates
+from kubewright.lifecycle.steps import certificates, preflight
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Report, Subject, run_checks
 
@@ -32,14 +30,10 @@ def checked(ctx: InitContext) -> Iterable[Change]:
     certificates.reserve_keys(ctx)  # they are made beside the checks
     ctx.say("preflight", "Running pre-flight checks")
     report = examine(ctx.configuration, host=ctx.host, user=ctx.host.facts.user, resumed=ctx.bound.resumed)
-    for result in report.results:
-        for found in result.warnings:
-            ctx.reporter.emit(Checked(check=result.name, text=found.text))
-    report.require_passed()
+    preflight.require_passed(report, reporter=ctx.reporter)
     ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
-    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
-    yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)
+    yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
     ctx.bound.begin()  # not before: with the name of an image that does not exist, another configuration has to be possible
 
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
-from kubewright.apis.kubeadm.versions import images
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError, ValidationError
-from kubewright.base.events import Checked
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.host.seam import Host
 from kubewright.lifecycle.background import BackgroundTask
 from kubewright.lifecycle.join import configuration, kubelet
 from kubewright.lifecycle.join.request import addresses, authority_path
+from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Report, Subject, run_checks
 
@@ -41,7 +40,7 @@ def checked(ctx: JoinContext) -> Iterable[Change]:
     ctx.say(TOPIC, "Running pre-flight checks")
     user, found = ctx.host.facts.user, BackgroundTask(lambda: configuration.read_early(ctx))
     found.begin()
-    _require(ctx, for_join(ctx.join, host=ctx.host, user=user, resumed=ctx.resumed))
+    preflight.require_passed(for_join(ctx.join, host=ctx.host, user=user, resumed=ctx.resumed), reporter=ctx.reporter)
     found.result()
     _require_possible(ctx)
     if not kubelet.is_bootstrapped(ctx) and ctx.runs("kubelet-start"):
@@ -51,18 +50,12 @@ def checked(ctx: JoinContext) -> Iterable[Change]:
 
         reserve_keys(ctx)
         ctx.say(TOPIC, "Running pre-flight checks before initializing the new control plane instance")
-        _require(ctx, _control_plane(ctx, user=user))
+        preflight.require_passed(_control_plane(ctx, user=user), reporter=ctx.reporter)
     ctx.bound.begin()
     if ctx.control_plane:
-        yield from _images(ctx)
-
-
-def _require(ctx: JoinContext, report: Report) -> None:
-    """Tell the warnings of a report. Raises CheckFailed for its errors."""
-    for result in report.results:
-        for found in result.warnings:
-            ctx.reporter.emit(Checked(check=result.name, text=found.text))
-    report.require_passed()
+        ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
+        registration = ctx.configuration.init.node_registration
+        yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
 
 
 def _require_possible(ctx: JoinContext) -> None:
@@ -106,15 +99,6 @@ def _control_plane(ctx: JoinContext, *, user: int) -> Report:
     )
     subject = Subject(host=ctx.host, node=registration, addresses=ctx.addresses, cluster=ctx.cluster, user=user)
     return run_checks(more, subject, ignored=registration.ignore_preflight_errors)
-
-
-def _images(ctx: JoinContext) -> Iterable[Change]:
-    from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
-
-    ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
-    registration = ctx.configuration.init.node_registration
-    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
-    yield from pull_images(images(ctx.cluster), runtime=ctx.host.runtime, how=how, clock=ctx.clock, reporter=ctx.reporter)
 
 
 def for_join(configuration: JoinConfiguration, *, host: Host, user: int, resumed: bool = False) -> Report:

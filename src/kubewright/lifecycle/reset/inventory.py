@@ -49,10 +49,6 @@ class Inventory:
         self.options = options
         self._pods = BackgroundTask(self._list_pods)
 
-    def over(self, host: Host) -> Inventory:
-        """Return the same for another host, such as an overlay of this one."""
-        return Inventory(host, detected=self._detected, options=self.options, default_pki=self._default_pki)
-
     @property
     def layout(self) -> Layout:
         """Where everything is."""

@@ -1,0 +1,35 @@
+"""What the phases `preflight` of `init` and `join` share: the outcome of their checks, and the images of a control plane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kubewright.apis.kubeadm.versions import images
+from kubewright.base.events import Checked
+
+if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
+    from kubewright.base.change import Change
+    from kubewright.base.clock import Clock
+    from kubewright.base.events import Reporter
+    from kubewright.host.seam import Host
+    from kubewright.preflight.checks import Report
+
+
+def require_passed(report: Report, *, reporter: Reporter) -> None:
+    """Report the warnings of the checks. Raises CheckFailed for their errors."""
+    for result in report.results:
+        for found in result.warnings:
+            reporter.emit(Checked(check=result.name, text=found.text))
+    report.require_passed()
+
+
+def pull(
+    cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter
+) -> Iterable[Change]:
+    """Pull the images of a control plane as the registration of its node says."""
+    from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images  # a worker pulls none
+
+    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    return pull_images(images(cluster), runtime=host.runtime, how=how, clock=clock, reporter=reporter)
