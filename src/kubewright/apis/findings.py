@@ -18,7 +18,7 @@ Problems = Iterator[tuple[str, object]]
 
 HIDDEN: Final = "(hidden)"
 MOST_TOLD: Final = 150
-"""So many errors, unknown fields and warnings of one document are told: more are read by nobody, and finding their places takes time."""
+"""Limit of the errors, unknown fields and warnings that are shown of one document: nobody reads more, and finding their lines takes time."""
 _SHOWN: Final = 80
 _SEARCHED: Final = 1000
 """The longest text that is searched for secrets, so that its beginning can be shown."""

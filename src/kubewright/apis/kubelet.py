@@ -199,7 +199,7 @@ def defaulted(
 ) -> tuple[ComponentConfig, list[str]]:
     """Return the kubelet configuration of a cluster, and warnings about values that kubeadm advises against.
 
-    `user` is what `decode` returned, or None. The places are a machine's; kubeadm's are the defaults.
+    `user` is what `decode` returned, or None. Directory and address are a machine's, by default kubeadm's.
     """
     defaults = (
         Default("staticPodPath", str(manifests)),

@@ -39,15 +39,15 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
-    """This machine's places, as defaults of all kinds; kubeadm's if not given."""
+class MachineDefaults:
+    """Directories and addresses of this machine, as defaults of all kinds; kubeadm's if not given."""
 
     layout: Layout = _KUBEADM_LAYOUT
     health_address: str = "127.0.0.1"
     health_port: int = 10248
 
 
-_KUBEADM_PLACES: Final = Places()
+_KUBEADM_DEFAULTS: Final = MachineDefaults()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def load_init(
       (an address that nobody can reach, `all` beside names of checks).
     - `from_file`: whether the documents are a file's; by default they are if there is any. A file without documents is refused.
     - `allow_loopback_advertise`: a loopback advertise address is taken as it is, for local clusters.
-    - `layout`, `health_address`, `health_port`: this machine's places, as defaults of all kinds; kubeadm's if not given.
+    - `layout`, `health_address`, `health_port`: directories and addresses of this machine, as defaults of all kinds; kubeadm's if not given.
 
     Raises DocumentError when the documents cannot be told apart (no kind, a kind twice, an old version, neither InitConfiguration nor
     ClusterConfiguration), and ValidationError with every field error at once.
@@ -118,8 +118,8 @@ def load_init(
         allow_loopback=allow_loopback_advertise,
         detect_cri=not validate_only,
     )
-    places = Places(layout=layout, health_address=health_address, health_port=health_port)
-    found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=not validate_only, places=places)
+    defaults = MachineDefaults(layout=layout, health_address=health_address, health_port=health_port)
+    found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=not validate_only, defaults=defaults)
     return Loaded(configuration=found.configuration, warnings=[*reading.finish(), *found.warnings])
 
 
@@ -174,7 +174,7 @@ def _without_machine(
         cert_dir=cert_dir or None,
     )
     machine = Machine(look=None, random=random, detect_cri=False)
-    found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=False, places=Places(layout=layout))
+    found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=False, defaults=MachineDefaults(layout=layout))
     return Loaded(configuration=found.configuration, warnings=[*reading.finish(), *found.warnings])
 
 
@@ -194,23 +194,23 @@ def read_init(
     overrides: InitOverrides = _NO_FLAGS,
     flags_only: bool = False,
     runs: bool,
-    places: Places = _KUBEADM_PLACES,
+    defaults: MachineDefaults = _KUBEADM_DEFAULTS,
 ) -> ReadInit:
     """Decode, default and check the kinds of `init`. What is wrong stays in the reading."""
     init = _init(reading, overrides, machine, flags_only=flags_only)
     given, timeout = v1beta3.component_timeout(_decoded_cluster(reading))
     if timeout is not None:
         init = with_attribute(init, "timeouts.control_plane_component_health_check", timeout)
-    placed = _placed(given, reading.selection.get(files.CLUSTER), places.layout)
+    placed = _placed(given, reading.selection.get(files.CLUSTER), defaults.layout)
     cluster = cluster_defaults(apply_to_cluster(placed, overrides), init, machine, reading.place(files.CLUSTER))
     validate_init(init, reading.place(files.INIT), runs=runs, is_complete=machine.is_known)
     validate_cluster(cluster, reading.place(files.CLUSTER))
     kubelet_config, kubelet_warnings = kubelet.defaulted(
         reading.decode(files.KUBELET, kubelet.decode),
         cluster,
-        manifests=places.layout.manifests,
-        health_address=places.health_address,
-        health_port=places.health_port,
+        manifests=defaults.layout.manifests,
+        health_address=defaults.health_address,
+        health_port=defaults.health_port,
     )
     proxy_config, proxy_warnings = kubeproxy.defaulted(
         reading.decode(files.KUBE_PROXY, kubeproxy.decode),
