@@ -28,7 +28,7 @@ from kubewright.host.locks import Lock
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.lifecycle.certs import configuration as source
+from kubewright.lifecycle.certs import configuration as given_configuration
 from kubewright.lifecycle.certs import expiration, renewal, signing_requests, user_kubeconfig
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.lifecycle.certs.renewal import CertificateLocations
@@ -126,7 +126,7 @@ def renew(parsed: Parsed) -> int:
 def generate_csr(parsed: Parsed) -> int:
     """Make keys and requests for every certificate of this machine."""
     host, form = machine(), parsed.text("output")
-    whole = source.whole_configuration(
+    whole = given_configuration.whole_configuration(
         asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter(form), layout=host.layout
     )
     endpoint = whole.init.local_api_endpoint
@@ -156,15 +156,15 @@ def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfigura
             return None if client is None else opened.enter_context(closing(client))
 
         said = TextReporter(parsed.text("output"))
-        return source.cluster_configuration(asked(parsed), connect=connect, reporter=said, topic=topic, layout=host.layout)
+        return given_configuration.cluster_configuration(asked(parsed), connect=connect, reporter=said, topic=topic, layout=host.layout)
 
 
-def asked(parsed: Parsed) -> source.GivenConfiguration:
+def asked(parsed: Parsed) -> given_configuration.GivenConfiguration:
     """Return what the command line says about the configuration."""
     file = parsed.text("config")
     has_directory = any(flag.name == "cert-dir" for flag in parsed.command.flags) and "cert-dir" in parsed.given
     directory = parsed.text("cert-dir") if has_directory else ""
-    return source.GivenConfiguration(documents=read_documents(file) if file else None, cert_dir=inputs.absolute(directory))
+    return given_configuration.GivenConfiguration(documents=read_documents(file) if file else None, cert_dir=inputs.absolute(directory))
 
 
 class TextReporter:
@@ -191,7 +191,7 @@ def user(parsed: Parsed) -> int:
     """Print a kubeconfig for a user, followed by an empty line as kubeadm's."""
     person = _person(parsed)
     host = machine()
-    whole = source.whole_configuration(
+    whole = given_configuration.whole_configuration(
         asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter("yaml"), layout=host.layout
     )
     endpoint = whole.init.local_api_endpoint

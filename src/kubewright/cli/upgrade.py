@@ -27,8 +27,8 @@ from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_diff
-from kubewright.lifecycle.upgrade import diff as differing
-from kubewright.lifecycle.upgrade import plan as planning
+from kubewright.lifecycle.upgrade import diff as upgrade_diff
+from kubewright.lifecycle.upgrade import plan as upgrade_plan
 from kubewright.lifecycle.upgrade import versions
 from kubewright.lifecycle.upgrade.health import Health
 from kubewright.lifecycle.upgrade.phases import APPLY, NODE
@@ -146,7 +146,7 @@ def plan(parsed: Parsed) -> int:
         etcd=wanted.etcd_upgrade,
     )
     groups = {str(document.value.get("apiVersion")).partition("/")[0] for document in stored.values() if isinstance(document.value, dict)}
-    found = planning.plan(observed, wish, groups=groups)
+    found = upgrade_plan.plan(observed, wish, groups=groups)
     inputs.warn(found.warnings)
     if wanted.print_config:
         _print_configuration(stored[CLUSTER].value)
@@ -164,18 +164,18 @@ def plan(parsed: Parsed) -> int:
 def diff(parsed: Parsed) -> int:
     """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
     configuration = _loaded(_request(parsed, "diff"))
-    present = differing.manifests(machine(Layout()))
+    present = upgrade_diff.manifests(machine(Layout()))
     with closing(_client(parsed)) as api:
         stored = config_diff.read_stored(api)[CLUSTER]
     theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
     version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
     patches = configuration.apply.patches or configuration.node.patches
-    found = differing.configuration(
+    found = upgrade_diff.configuration(
         stored, present, version=_checked(version), host=machine(Layout()), patches=patches.directory if patches else ""
     )
     context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
-    host = machine(differing.layout_of(found, Layout()))
-    texts, form = [*differing.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
+    host = machine(upgrade_diff.layout_of(found, Layout()))
+    texts, form = [*upgrade_diff.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
     if form == "text":
         sys.stdout.writelines(texts)
     else:

@@ -35,7 +35,7 @@ from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle import engine, machine_record, stacked_etcd
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.join import configuration as reading
+from kubewright.lifecycle.join import configuration as cluster_configuration
 from kubewright.lifecycle.join import discovery
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.join.operation import SOURCES, start_conditions
@@ -132,7 +132,7 @@ class MachineJoinRequest:
         what there is to warn, `up` has warned for the first machine.
         """
         quiet = replace(ctx.bound, reporter=SilentReporter())
-        found = reading.configuration(replace(ctx, bound=quiet, sources=replace(ctx.sources, discover=self.administrator)))
+        found = cluster_configuration.configuration(replace(ctx, bound=quiet, sources=replace(ctx.sources, discover=self.administrator)))
         mine = configuration.load(
             self.run.cluster.config,
             machine=self.machine,

@@ -19,8 +19,7 @@ from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, RecordingEtcd, Status
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
-from kubewright.lifecycle.join import control_plane as downloading
-from kubewright.lifecycle.join import etcd_learner, kubelet, operation
+from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, operation
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.pki import ensure, sealing, specs, table
 from kubewright.pki.keys import Algorithm
@@ -90,7 +89,7 @@ def downloaded(box):
 
 
 def test_what_is_shared_is_downloaded_with_kubeadms_modes(box, files):
-    changes = list(downloading.download_certs(context(box, sealed(files))))
+    changes = list(control_plane.download_certs(context(box, sealed(files))))
     assert len(changes) == 8
     assert {name: mode & 0o777 for name, mode in downloaded(box).items()} == {
         **dict.fromkeys(("ca.crt", "front-proxy-ca.crt", "etcd/ca.crt", "sa.pub"), 0o644),
@@ -100,13 +99,13 @@ def test_what_is_shared_is_downloaded_with_kubeadms_modes(box, files):
 
 
 def test_files_that_the_other_machine_had_not_are_passed_over(box, files):
-    list(downloading.download_certs(context(box, sealed({**files, "ca.key": b"", "front-proxy-ca.key": b""}))))
+    list(control_plane.download_certs(context(box, sealed({**files, "ca.key": b"", "front-proxy-ca.key": b""}))))
     assert "ca.key" not in downloaded(box)
     assert "ca.crt" in downloaded(box)
 
 
 def test_nothing_is_downloaded_without_a_key(box):
-    assert list(downloading.download_certs(context(box, {}, key=""))) == []
+    assert list(control_plane.download_certs(context(box, {}, key=""))) == []
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_nothing_is_downloaded_without_a_key(box):
 )
 def test_all_or_nothing(box, files, change, said):
     with pytest.raises(CertificateError) as caught:
-        list(downloading.download_certs(context(box, change(sealed(files)))))
+        list(control_plane.download_certs(context(box, change(sealed(files)))))
     assert said in caught.value.what
     assert caught.value.remedy
     assert downloaded(box) == {}
@@ -128,32 +127,32 @@ def test_all_or_nothing(box, files, change, said):
 def test_content_that_does_not_fit_is_refused(box, files):
     for wrong in ({"ca.crt": b"no PEM"}, {"ca.key": files["etcd-ca.key"]}, {"sa.pub": b"x"}):
         with pytest.raises(CertificateError):
-            list(downloading.download_certs(context(box, sealed({**files, **wrong}))))
+            list(control_plane.download_certs(context(box, sealed({**files, **wrong}))))
     assert downloaded(box) == {}
 
 
 def test_a_wrong_key_is_told_without_naming_it(box, files):
     wrong = "cd" * 32
     with pytest.raises(CertificateError) as caught:
-        list(downloading.download_certs(context(box, sealed(files), key=wrong)))
+        list(control_plane.download_certs(context(box, sealed(files), key=wrong)))
     assert "certificate key is not the one" in caught.value.detail
     assert wrong not in str(caught.value) + caught.value.remedy
 
 
 def test_a_secret_that_is_gone_explains_its_two_hours(box):
     with pytest.raises(CertificateError) as caught:
-        list(downloading.download_certs(context(box, error=NotFound("none", code=404))))
+        list(control_plane.download_certs(context(box, error=NotFound("none", code=404))))
     assert "two hours" in caught.value.detail
     assert "upload-certs" in caught.value.remedy
     with pytest.raises(CertificateError) as caught:
-        list(downloading.download_certs(context(box, error=Forbidden("no", code=403))))
+        list(control_plane.download_certs(context(box, error=Forbidden("no", code=403))))
     assert "may not be read" in caught.value.what
 
 
 def test_a_join_that_goes_on_needs_no_secret(box, files):
-    list(downloading.download_certs(context(box, sealed(files))))
+    list(control_plane.download_certs(context(box, sealed(files))))
     again = context(box, error=NotFound("none", code=404), resumed=True)
-    assert list(downloading.download_certs(again)) == []
+    assert list(control_plane.download_certs(again)) == []
     assert again.said == ["The certificates are here already"]
 
 
