@@ -39,6 +39,7 @@ def up(parsed: Parsed) -> int:
         control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(parsed),
         config=_config(parsed.text("config")),
+        controllers=parsed.text("controllers") or None,
         within=Duration.parse(parsed.text("wait")).seconds,
         kubectl=True,
     )

@@ -19,6 +19,12 @@ UP_FLAGS = (
     Flag("control-planes", "number of control planes, 1 if not given; another number scales the cluster", kind=INT, metavar="number"),
     VERSION,
     CONFIG,
+    Flag(
+        "controllers",
+        "whose controllers approve and sign certificate requests: kube-controller-manager (if not given) or kubewright",
+        choices=("kube-controller-manager", "kubewright"),
+        metavar="name",
+    ),
     BINARIES_DIR,
     STATE_DIR,
     Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="2m"),

@@ -164,7 +164,7 @@ def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) 
             configuration=request.configuration,
             etcd=lambda ctx: _etcd(ctx, run.cluster),
         ),
-        overrides=lambda component: flags.overrides(component, machine.addresses, alone=False),
+        overrides=lambda component: flags.overrides(component, machine.addresses, alone=False, own_controllers=run.cluster.own_controllers),
         run=run,
         machine=machine,
         joined_before=_has_joined(request.host),

@@ -24,6 +24,8 @@ class ChangedFlag:
     value: Callable[[Addresses], str]
     reason: str
     alone: bool | None = None
+    own_controllers: bool = False
+    """Whether it is for clusters with kubewright's own controllers only."""
 
 
 def _const(text: str) -> Callable[[Addresses], str]:
@@ -78,6 +80,13 @@ CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
         reason="one control plane: after a kill it would wait out its own lease of 15 s",
         alone=True,
     ),
+    ChangedFlag(
+        component="kube-controller-manager",
+        flag="controllers",
+        value=_const("*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"),
+        reason="kubewright's own controllers run beside it",
+        own_controllers=True,
+    ),
     ChangedFlag(component="kube-scheduler", flag="kube-api-qps", value=_const("1000"), reason="as for kube-controller-manager"),
     ChangedFlag(component="kube-scheduler", flag="kube-api-burst", value=_const("2000"), reason="goes with kube-api-qps"),
     ChangedFlag(
@@ -86,6 +95,7 @@ CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
 )
 
 START_AFTER: Final = {
+    "kubewright-controllers": ("kube-apiserver",),
     "kube-controller-manager": ("kube-apiserver",),
     "kube-scheduler": ("kube-apiserver", "kube-controller-manager"),
 }
@@ -93,11 +103,12 @@ START_AFTER: Final = {
 comes half a second later than when it finds it at once; the scheduler has nothing to do before there are nodes."""
 
 
-def rows(*, alone: bool) -> tuple[ChangedFlag, ...]:
+def rows(*, alone: bool, own_controllers: bool = False) -> tuple[ChangedFlag, ...]:
     """Return the rows that hold in a cluster with one control plane, or in one with several."""
-    return tuple(row for row in CHANGED_FLAGS if row.alone in {None, alone})
+    return tuple(row for row in CHANGED_FLAGS if row.alone in {None, alone} and (own_controllers or not row.own_controllers))
 
 
-def overrides(component: str, addresses: Addresses, *, alone: bool) -> dict[str, str]:
+def overrides(component: str, addresses: Addresses, *, alone: bool, own_controllers: bool = False) -> dict[str, str]:
     """Return the changed flags of a component on a machine, by name."""
-    return {row.flag: row.value(addresses) for row in rows(alone=alone) if row.component == component}
+    found = rows(alone=alone, own_controllers=own_controllers)
+    return {row.flag: row.value(addresses) for row in found if row.component == component}

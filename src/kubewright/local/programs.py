@@ -15,6 +15,8 @@ from kubewright.binaries import Sources
 COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """The components of a control plane: each is a static pod, and the program of its name."""
 KUBECTL: Final = "kubectl"
+PYTHON: Final = "python3"
+"""What our own components are run by, in their manifests."""
 
 
 def components(version: str, *, sources: Sources, reporter: Reporter, clock: Clock, with_kubectl: bool) -> dict[str, Path]:

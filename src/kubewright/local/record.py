@@ -23,6 +23,8 @@ from kubewright.host.files import Files
 
 CONTROL_PLANE = "control-plane"
 FORMAT = 3
+STOCK_CONTROLLERS = "kube-controller-manager"
+OWN_CONTROLLERS = "kubewright"
 _ID: Final = Pattern(r"[0-9a-f]{32}")
 _ID_BYTES: Final = 16
 
@@ -69,6 +71,8 @@ class ClusterRecord:
     nodes: int = 3
     kubernetes_version: str = KUBERNETES
     config: str = ""
+    controllers: str = STOCK_CONTROLLERS
+    """Whose controllers approve and sign certificate requests: `kube-controller-manager` or `kubewright`."""
     made: bool = False
     """Whether it has come up once: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -87,6 +91,11 @@ class ClusterRecord:
     def leaving(self) -> tuple[MachineRecord, ...]:
         """The machines that are being taken out, the last one first."""
         return tuple(machine for machine in reversed(self.machines) if machine.leaving)
+
+    @property
+    def own_controllers(self) -> bool:
+        """Whether kubewright's own controllers run, and kube-controller-manager leaves theirs alone."""
+        return self.controllers == OWN_CONTROLLERS
 
     @property
     def alone(self) -> bool:
@@ -206,7 +215,7 @@ def save(record: ClusterRecord, path: Path) -> None:
     Files().write(File(path=PurePosixPath(path), content=(json.dumps(asdict(record), indent=1) + "\n").encode(), mode=0o600))
 
 
-def require_same(record: ClusterRecord, *, kubernetes_version: str | None, config: str | None) -> None:
+def require_same(record: ClusterRecord, *, kubernetes_version: str | None, config: str | None, controllers: str | None = None) -> None:
     """Refuse another configuration for a cluster that exists; None means that the caller did not ask for one.
 
     Raises ConfigurationChanged with the difference.
@@ -216,6 +225,8 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
         raise ConfigurationChanged(
             f"cluster {record.name!r} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy
         )
+    if controllers not in {None, record.controllers}:
+        raise ConfigurationChanged(f"cluster {record.name!r} has the controllers of {record.controllers}, not {controllers}", remedy=remedy)
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))
         raise ConfigurationChanged(f"cluster {record.name!r} was made with another configuration", detail=diff, remedy=remedy)

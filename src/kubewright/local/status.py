@@ -57,7 +57,7 @@ def _changed_flags(cluster: ClusterRecord) -> list[dict[str, str]]:
     addresses = cluster.control_plane.addresses
     return [
         {"component": row.component, "flag": row.flag, "value": row.value(addresses), "reason": row.reason}
-        for row in flags.rows(alone=cluster.alone)
+        for row in flags.rows(alone=cluster.alone, own_controllers=cluster.own_controllers)
     ]
 
 

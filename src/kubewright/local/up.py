@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubewright.base.change import Change
@@ -43,6 +44,8 @@ class UpOptions:
     kubernetes_version: str | None = None
     config: str | None = None
     """The text of a kubeadm configuration."""
+    controllers: str | None = None
+    """Whose controllers approve and sign certificate requests."""
     within: float = 120.0
     owner: str = ""
     """Identity of the process that the cluster must not outlive, '' if it may."""
@@ -87,7 +90,7 @@ def up(
         if options.config:
             _require_valid(paths, cluster, random)
         version = cluster.kubernetes_version
-        located = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
+        located = _located(cluster, options, sources=sources, reporter=reporter, clock=clock)
         running = daemon.runs or bool(daemon_process.marked_processes(paths))
         fresh = _names(cluster) - (_names(found) if found is not None else frozenset())
         subject = preflight.Subject(paths=paths, record=cluster, programs=located, network=RealNetwork(), running=running, fresh=fresh)
@@ -154,9 +157,16 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     if found is None or not found.made:
         base = _new_record(paths, options, found, claims, random)
     else:
-        record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config)
+        record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config, controllers=options.controllers)
         base = found.scaled(found.nodes if options.nodes is None else options.nodes)
     return base if options.control_planes is None else allocation.resized(paths, base, control_planes=options.control_planes, claims=claims)
+
+
+def _located(cluster: ClusterRecord, options: UpOptions, *, sources: Sources, reporter: Reporter, clock: Clock) -> dict[str, Path]:
+    """Return the programs of the components, and the Python that runs us where one of them is ours. Raises BinariesError."""
+    version = cluster.kubernetes_version
+    found = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
+    return found | ({programs.PYTHON: Path(sys.executable)} if cluster.own_controllers else {})
 
 
 def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) -> None:
@@ -194,7 +204,12 @@ def _has_leftover_files(paths: ClusterPaths) -> bool:
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
-    return (found.kubernetes_version, found.config, found.control_plane) == (wanted.kubernetes_version, wanted.config, wanted.control_plane)
+    return (found.kubernetes_version, found.config, found.controllers, found.control_plane) == (
+        wanted.kubernetes_version,
+        wanted.config,
+        wanted.controllers,
+        wanted.control_plane,
+    )
 
 
 def _names(cluster: ClusterRecord) -> frozenset[str]:
@@ -217,6 +232,7 @@ def _new_record(
         nodes=found.nodes if options.nodes is None else options.nodes,
         kubernetes_version=version_of(config, options.kubernetes_version),
         config=config,
+        controllers=options.controllers or found.controllers,
     )
 
 

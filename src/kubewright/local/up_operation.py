@@ -78,7 +78,9 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
         configuration=configured,
         layout=run.host.layout,
         addresses=machine.addresses,
-        overrides=lambda component: flags.overrides(component, machine.addresses, alone=run.cluster.alone),
+        overrides=lambda component: flags.overrides(
+            component, machine.addresses, alone=run.cluster.alone, own_controllers=run.cluster.own_controllers
+        ),
         request=InitRequest(upload_certs=joins is not None, show_certificate_key=False),
         run=run,
         joins=joins,

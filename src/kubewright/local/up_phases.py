@@ -41,6 +41,7 @@ REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
 """Phases of an agent that has seen its Node."""
 
 _LEAVING: Final = "kubewright.local.control_planes"
+_OURS: Final = "kubewright.local.controllers"
 _HANDSHAKE: Final = 0.5
 """Seconds until a handshake is given up, so that a component that dies is noticed."""
 _ASK: Final = 0.5
@@ -220,12 +221,16 @@ UP_PHASES: Final[Phases[InitContext]] = Phases(
     phases.KUBECONFIG,
     phases.ETCD,
     phases.CONTROL_PLANE,
+    Phase("controllers", "Write the manifest of our controllers", run=f"{_OURS}:static_pod", condition=f"{_OURS}:only_ours", hidden=True),
     phases.KUBELET_START,
     Phase("retry", "Start components at once that wait for the end of their back-off", run=end_back_offs, hidden=True),
     Phase("serve", "Wait until the API server serves", run=serving, hidden=True),
     phases.WAIT,
     Phase("free-leases", "Free leases that nobody holds any more", run=f"{_LEAVING}:free_leases", condition=only_free_leases, hidden=True),
     Phase("leave", "Let control planes go that are too many", run=f"{_LEAVING}:leave", condition=only_leaving, hidden=True),
+    Phase(
+        "controllers-rights", "Let our controllers do what they are for", run=f"{_OURS}:rights", condition=f"{_OURS}:only_ours", hidden=True
+    ),
     phases.UPLOAD_CONFIG,
     phases.BOOTSTRAP_TOKEN,
     Phase("join-nodes", "Let the other nodes join", run=join_nodes, hidden=True),

@@ -41,6 +41,7 @@ class Purpose(enum.Enum):
     CLUSTER_INFO = enum.auto()
     COREDNS = enum.auto()
     KUBE_PROXY = enum.auto()
+    CONTROLLERS = enum.auto()
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,12 @@ NODES: Final = Subject("Group", "system:nodes")
 def _may_read(kind: str, name: str) -> tuple[Rule, ...]:
     return (Rule(resources=(kind,), names=(name,)),)
 
+
+_OURS: Final = (Subject("User", "kubewright-controllers"),)
+_REQUESTS: Final = "certificatesigningrequests"
+_SIGNERS: Final = tuple(
+    f"kubernetes.io/{name}" for name in ("kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown")
+)
 
 GRANTS: Final = (
     Grant(
@@ -167,6 +174,36 @@ GRANTS: Final = (
         namespace=KUBE_SYSTEM,
         rules=_may_read("configmaps", "kube-proxy"),
         subjects=(JOINING_NODES,),
+    ),
+    Grant(
+        purpose=Purpose.CONTROLLERS,
+        name="kubewright:certificate-controllers",
+        rules=(
+            Rule(group="certificates.k8s.io", resources=(_REQUESTS,), verbs=("list", "watch", "delete")),
+            Rule(group="certificates.k8s.io", resources=(f"{_REQUESTS}/approval", f"{_REQUESTS}/status"), verbs=("update",)),
+            Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS[1:2], verbs=("approve",)),
+            Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS, verbs=("sign",)),
+            Rule(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
+        ),
+        subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.CONTROLLERS,
+        name="kubewright:bootstrap-controllers",
+        namespace=KUBE_SYSTEM,
+        rules=(
+            Rule(resources=("secrets",), verbs=("list", "watch", "delete")),
+            Rule(group="coordination.k8s.io", resources=("leases",), verbs=("create",)),
+            Rule(group="coordination.k8s.io", resources=("leases",), names=("kubewright-controllers",), verbs=("get", "update")),
+        ),
+        subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.CONTROLLERS,
+        name="kubewright:cluster-info-signer",
+        namespace=KUBE_PUBLIC,
+        rules=(Rule(resources=("configmaps",), names=("cluster-info",), verbs=("list", "watch", "update")),),
+        subjects=_OURS,
     ),
 )
 """In the order in which kubeadm writes them."""

@@ -35,8 +35,8 @@ _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 _NULL: Final = der.encode(0x05)
 
-_SUBJECT: Final = ("2.5.4.6", ORGANIZATION, "2.5.4.11", "2.5.4.7", "2.5.4.8", "2.5.4.9", "2.5.4.17")
-"""Attributes that may have several values, in Go's order: country, organisation, unit, locality, province, street, postal code."""
+_SUBJECT: Final = ("2.5.4.6", "2.5.4.8", "2.5.4.7", "2.5.4.9", "2.5.4.17", ORGANIZATION, "2.5.4.11")
+"""Attributes that may have several values, in Go's order: country, province, locality, street, postal code, organisation, unit."""
 _SINGLE: Final = (COMMON_NAME, "2.5.4.5")
 """Common name and serial number, of which the last value counts."""
 

@@ -11,7 +11,7 @@ from kubewright.cli import commands
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
 OWN = {
-    "up": "binaries-dir config control-planes kubernetes-version name nodes output state-dir wait",
+    "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import ConfigurationChanged, HostError, UsageError
 from kubewright.base.records import asdict, replace
+from kubewright.controllers.options import CONTROLLERS
 from kubewright.local import flags, record
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
 from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.manifests.controllers import NAME
 
 MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="a: 1\n", made=True)
@@ -184,8 +186,23 @@ def test_flags_that_need_a_single_control_plane_are_left_out_where_there_are_sev
     )
     assert {name for _, name in alone.keys() - several.keys()} == {"election-timeout", "heartbeat-interval", "leader-elect"}
     assert several.keys() - alone.keys() == {("etcd", "strict-reconfig-check")}
-    assert len(alone) == len(flags.rows(alone=True)) == len(flags.CHANGED_FLAGS) - 1
-    assert len(several) == len(flags.rows(alone=False)) == len(flags.CHANGED_FLAGS) - 4
+    assert len(alone) == len(flags.rows(alone=True)) == len(flags.CHANGED_FLAGS) - 2
+    assert len(several) == len(flags.rows(alone=False)) == len(flags.CHANGED_FLAGS) - 5
+
+
+def test_kube_controller_manager_leaves_to_our_controllers_what_is_theirs() -> None:
+    ours = flags.overrides("kube-controller-manager", MACHINE.addresses, alone=True, own_controllers=True)
+    stock = flags.overrides("kube-controller-manager", MACHINE.addresses, alone=True)
+    assert ours.items() - stock.items() == {("controllers", "*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner")}
+    assert {f"-{row.alias}" for row in CONTROLLERS} == set(ours["controllers"].split(",")[1:])
+    assert flags.START_AFTER[NAME] == ("kube-apiserver",)
+
+
+def test_other_controllers_than_the_clusters_are_refused() -> None:
+    assert not CLUSTER.own_controllers
+    record.require_same(CLUSTER, kubernetes_version=None, config=None, controllers="kube-controller-manager")
+    with pytest.raises(ConfigurationChanged, match="has the controllers of kube-controller-manager, not kubewright"):
+        record.require_same(CLUSTER, kubernetes_version=None, config=None, controllers="kubewright")
 
 
 def test_workers_are_named_after_their_cluster() -> None:

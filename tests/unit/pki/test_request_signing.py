@@ -109,6 +109,10 @@ def test_the_subject_is_made_anew_of_known_attributes():
             rdn(("0.9.2342.19200300.100.1.1", "lost")),
             rdn((CN, "first"), ("2.5.4.5", "77")),
             rdn(("2.5.4.11", "unit")),
+            rdn(("2.5.4.17", "12345")),
+            rdn(("2.5.4.9", "street")),
+            rdn(("2.5.4.7", "town")),
+            rdn(("2.5.4.8", "province")),
             rdn((ORG, "b")),
             rdn((ORG, "a")),
             rdn(("2.5.4.6", "DE")),
@@ -118,6 +122,10 @@ def test_the_subject_is_made_anew_of_known_attributes():
     made = issue(text).subject
     assert [[(one.oid.dotted_string, one.value) for one in part] for part in made.rdns] == [
         [("2.5.4.6", "DE")],
+        [("2.5.4.8", "province")],
+        [("2.5.4.7", "town")],
+        [("2.5.4.9", "street")],
+        [("2.5.4.17", "12345")],
         [(ORG, "a"), (ORG, "b")],
         [("2.5.4.11", "unit")],
         [(CN, "l\u00e4st")],
