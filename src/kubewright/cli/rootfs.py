@@ -18,16 +18,19 @@ from kubewright.base.errors import HostError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOCAL: Final = "kubewright.cli.local"
-DAEMONS: Final = ("kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.http.aio", "kubewright.http.serving", _LOCAL)
+_DAEMON_COMMANDS: Final = ("kubewright.cli.local", "kubewright.cli.controllers")
+DAEMONS: Final = (
+    "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.controllers.health", "kubewright.controllers.manager",
+    "kubewright.http.aio", "kubewright.http.loop", "kubewright.http.serving", *_DAEMON_COMMANDS,
+)  # fmt: skip
 """What only local clusters and daemons need, with all that is below it: it takes as long to load as everything else."""
-NEVER: Final = ("kubewright.testing", "kubewright.__main__", "kubewright.http.loop")
+NEVER: Final = ("kubewright.testing", "kubewright.__main__")
 """What no command needs."""
 
 LATE: Final = (
     "_strptime", "unicodedata",  # by the interpreter itself
     "argparse", "asyncio", "base64", "calendar", "concurrent.futures.thread", "copy", "ctypes", "datetime", "decimal", "difflib", "email.utils",
-    "gzip", "hmac", "ipaddress", "json", "logging", "random", "select", "shlex", "shutil", "subprocess", "tarfile", "urllib.parse", "zlib",
+    "gzip", "hmac", "ipaddress", "json", "logging", "random", "re", "select", "shlex", "shutil", "subprocess", "tarfile", "urllib.parse", "zlib",
     "cryptography.exceptions", "cryptography.hazmat.backends.openssl.backend", "cryptography.hazmat.primitives.asymmetric",
     "cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.serialization.ssh", "cryptography.x509.oid",
     "jsonpatch", "jsonpointer", "shtab", "yaml",
@@ -58,7 +61,7 @@ def enter(path: str, *, handler: str) -> None:
 
 def preload(handler: str) -> None:
     """Import all that a command may need, and read the files of the package that it may need."""
-    left_out = NEVER if handler.startswith(_LOCAL) else (*NEVER, *DAEMONS)
+    left_out = NEVER if handler.startswith(_DAEMON_COMMANDS) else (*NEVER, *DAEMONS)
     for name in (*LATE, *_codecs(), *modules(kubewright.__name__, left_out=left_out)):
         try:
             importlib.import_module(name)
