@@ -13,6 +13,7 @@ from kubewright import binaries
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.versions import supported
 from kubewright.binaries import Sources
 from kubewright.cli.cluster_text import status_text, up_text
@@ -23,9 +24,11 @@ from kubewright.local import kubeconfig
 from kubewright.local import status as clusters
 from kubewright.local.daemon_client import ControlClient
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
+from kubewright.local.record import OWN_CONTROLLERS, STOCK_CONTROLLERS
 from kubewright.local.up import UpOptions
 from kubewright.local.up import up as bring_up
 
+CONTROLLERS: Final = (STOCK_CONTROLLERS, OWN_CONTROLLERS)
 MOST_NODES = 30_000
 MOST_CONTROL_PLANES = 7
 """What etcd's documentation calls the sensible greatest number of members."""
@@ -39,7 +42,7 @@ def up(parsed: Parsed) -> int:
         control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(parsed),
         config=_config(parsed.text("config")),
-        controllers=parsed.text("controllers") or None,
+        controllers=_controllers(parsed),
         within=Duration.parse(parsed.text("wait")).seconds,
         kubectl=True,
     )
@@ -117,6 +120,13 @@ def _config(path: str) -> str | None:
 
 
 _LIST: Final = (("name", "NAME"), ("state", "STATE"), ("nodes", "NODES"), ("kubernetesVersion", "KUBERNETES"), ("address", "ADDRESS"))
+
+
+def _controllers(parsed: Parsed) -> str | None:
+    given = parsed.text("controllers")
+    if given not in {"", *CONTROLLERS}:
+        raise UsageError(f"--controllers: there are no controllers of {quoted(given)}", remedy=f"choose {' or '.join(CONTROLLERS)}")
+    return given or None
 
 
 def _where(parsed: Parsed) -> ClusterPaths:

@@ -21,8 +21,7 @@ UP_FLAGS = (
     CONFIG,
     Flag(
         "controllers",
-        "whose controllers approve and sign certificate requests: kube-controller-manager (if not given) or kubewright",
-        choices=("kube-controller-manager", "kubewright"),
+        "who approves and signs certificate requests: kube-controller-manager, if not given, or the controllers of this program (see the examples)",
         metavar="name",
     ),
     BINARIES_DIR,
@@ -41,7 +40,13 @@ ROWS = (
         flags=UP_FLAGS,
         description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
         " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are only played.",
-        examples=("up", "up --nodes 10 --name wide", "up --control-planes 3", "up --config kubeadm.yaml -o json"),
+        examples=(
+            "up",
+            "up --nodes 10 --name wide",
+            "up --control-planes 3",
+            "up --controllers kubewright",
+            "up --config kubeadm.yaml -o json",
+        ),
     ),
     Command(
         "down",
