@@ -100,6 +100,14 @@ def home() -> Iterator[Bench]:
     yield from bench()
 
 
+@pytest.fixture
+def made(home: Bench) -> None:
+    """A cluster that the tests before have made; one of these tests alone makes it."""
+    if not (home.root / "one").exists():
+        home.up()
+        eventually(lambda: _remember(home), "the right to write")
+
+
 @pytest.fixture(scope="module")
 def killer(home: Bench) -> Iterator[Killer]:
     with Killer() as made:
@@ -155,6 +163,7 @@ def test_up_killed_at_every_boundary_of_a_phase(home: Bench, killer: Killer, whe
     _is_whole(home, undisturbed)
 
 
+@pytest.mark.usefixtures("made")
 def test_up_killed_on_the_way_back_from_kept_data(home: Bench, killer: Killer, where: str, undisturbed: EndState) -> None:
     down(home.paths(), keep_data=True)
     boundary = 1
@@ -166,6 +175,7 @@ def test_up_killed_on_the_way_back_from_kept_data(home: Bench, killer: Killer, w
     _is_whole(home, undisturbed)
 
 
+@pytest.mark.usefixtures("made")
 def test_the_daemon_killed_at_every_group_of_phases(home: Bench, killer: Killer, where: str, undisturbed: EndState) -> None:
     boundary, ends = 1, []
     while (report := killer.run(Order(root=where, boundary=boundary, groups=True, victim=DAEMON))).boundaries >= boundary:
@@ -178,6 +188,7 @@ def test_the_daemon_killed_at_every_group_of_phases(home: Bench, killer: Killer,
 
 
 @pytest.mark.parametrize("victim", [COMMAND, DAEMON])
+@pytest.mark.usefixtures("made")
 def test_killed_at_random_moments(home: Bench, killer: Killer, where: str, undisturbed: EndState, victim: str) -> None:
     """Every other time while a cluster starts from its kept data, and while it is repaired."""
     seed = random.SystemRandom().randrange(1_000_000)
