@@ -23,10 +23,10 @@ from pathlib import PurePosixPath
 from kubewright.apis.machine import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.host.real import RealHost
-from kubewright.lifecycle import etcd_access
+from kubewright.lifecycle import stacked_etcd
 
 layout = Layout()
-etcd = etcd_access.client(["https://127.0.0.1:2379"], pki=layout.pki, files=RealHost(layout=layout), clock=SystemClock())
+etcd = stacked_etcd.client(["https://127.0.0.1:2379"], pki=layout.pki, files=RealHost(layout=layout), clock=SystemClock())
 if sys.argv[1:]:
     etcd.add_learner(sys.argv[1])
 print(*(url for member in etcd.members() for url in member.peer_urls))
