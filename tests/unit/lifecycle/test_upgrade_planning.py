@@ -19,6 +19,7 @@ from kubewright.cli import upgrade
 from kubewright.lifecycle.upgrade import diff
 from kubewright.lifecycle.upgrade.plan import PlanOptions, plan
 from kubewright.lifecycle.upgrade.versions import ClusterVersions, observe
+from kubewright.manifests import static_pods
 
 TOOL = Version.parse("v1.36.3")
 
@@ -153,7 +154,7 @@ def test_the_first_manifest_that_is_missing_is_named():
 
 
 @pytest.mark.parametrize(
-    "manifest", ["", "[]", "metadata: x", "metadata: {annotations: {}}", f'metadata: {{annotations: {{{diff.ENDPOINT}: "x"}}}}']
+    "manifest", ["", "[]", "metadata: x", "metadata: {annotations: {}}", f'metadata: {{annotations: {{{static_pods.ENDPOINT}: "x"}}}}']
 )
 def test_a_manifest_without_its_endpoint_is_an_error(manifest):
     with pytest.raises(DocumentError, match="does not tell the local API endpoint"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
@@ -20,9 +19,6 @@ from kubewright.lifecycle import patch_directory
 from kubewright.lifecycle.upgrade.versions import API_SERVER, CONTROL_PLANE
 from kubewright.manifests import static_pods
 from kubewright.pki import store
-
-ENDPOINT: Final = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
-"""The annotation of the API server's pod that holds its local endpoint."""
 
 
 def manifests(host: Host) -> dict[str, str]:
@@ -86,10 +82,10 @@ def _endpoint(manifest: str, *, source: str) -> tuple[str, int]:
     pod = yaml.load(manifest, source=source)
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    endpoint = annotations.get(ENDPOINT) if isinstance(annotations, dict) else None
+    endpoint = annotations.get(static_pods.ENDPOINT) if isinstance(annotations, dict) else None
     address, _, port = str(endpoint or "").rpartition(":")
     if not address or not port.isdigit():
         raise DocumentError(
-            f"{source} does not tell the local API endpoint", detail=f"no annotation {ENDPOINT}", remedy="restore the manifest"
+            f"{source} does not tell the local API endpoint", detail=f"no annotation {static_pods.ENDPOINT}", remedy="restore the manifest"
         )
     return address.strip("[]"), int(port)
