@@ -44,7 +44,6 @@ ROWS = (
             "up",
             "up --nodes 10 --name wide",
             "up --control-planes 3",
-            "up --controllers kubewright",
             "up --config kubeadm.yaml -o json",
         ),
     ),
