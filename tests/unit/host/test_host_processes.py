@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -91,8 +92,8 @@ def test_a_handle_tells_the_end(processes, sleeper):
 
 
 def test_processes_are_found_by_their_marker(processes, sleeper):
-    while not os.readlink(f"/proc/{sleeper.pid}/exe").endswith("/sleep"):  # noqa: PTH115
-        pass
+    while MARKER.encode() not in Path(f"/proc/{sleeper.pid}/environ").read_bytes():
+        pass  # its environment is there a moment after its program
     assert processes.marked({MARKER: "/state/a b"}) == [processes.of(sleeper.pid)]
     assert processes.marked({MARKER: "/state/a b", "HOME": os.environ["HOME"]}) == [processes.of(sleeper.pid)]
     assert processes.marked({MARKER: "/state/a"}) == []
