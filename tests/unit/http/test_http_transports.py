@@ -64,7 +64,7 @@ def test_each_request_is_a_line_of_the_log_without_its_secrets(call, make_server
     call(url, trusting, headers={"authorization": "Bearer canary-1234567890"})
     with pytest.raises(NoAnswer):
         call("https://127.0.0.1:1", trusting)
-    lines = stream.getvalue().splitlines()
+    lines = [line for line in stream.getvalue().splitlines() if url in line or "127.0.0.1:1/" in line]  # threads of other tests log as well
     assert len(lines) == count
     if count:
         assert re.fullmatch(rf'I.*tracing\.py:\d+\] "Response" verb="GET" url="{url}/x\?y=1" status="403" milliseconds=\d+', lines[0])
@@ -79,7 +79,8 @@ def test_user_information_and_what_the_query_of_a_download_says_are_not_logged(m
     place = server.url.replace("https://", "https://me:canary@")
     with sync.Downloads(trusting).get(f"{place}/file?signature=canary") as found:
         assert found.read() == b"{}"
-    [line] = stream.getvalue().splitlines()
+    assert "canary" not in stream.getvalue()
+    [line] = [line for line in stream.getvalue().splitlines() if server.url in line]  # threads of other tests log as well
     assert f'url="{server.url}/file?..." status="200"' in line
 
 
