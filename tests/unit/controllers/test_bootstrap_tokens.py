@@ -19,7 +19,7 @@ AT = NOW.replace(microsecond=0)
 SECOND = timedelta(seconds=1)
 
 
-def secret(id_="abcdef", *, name=None, type_="bootstrap.kubernetes.io/token", **values: str | None) -> dict:
+def secret(id_="abcdef", *, name=None, type_="bootstrap.kubernetes.io/token", **values: str | bytes | None) -> dict:
     content = {"token-id": id_, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}
     content |= {key.replace("_", "-"): value for key, value in values.items()}
     return {
@@ -27,8 +27,12 @@ def secret(id_="abcdef", *, name=None, type_="bootstrap.kubernetes.io/token", **
         "kind": "Secret",
         "type": type_,
         "metadata": {"name": name or f"bootstrap-token-{id_}", "namespace": "kube-system", "uid": "uid-7"},
-        "data": {key: base64.b64encode(value.encode()).decode() for key, value in content.items() if value is not None},
+        "data": {key: base64.b64encode(_bytes(value)).decode() for key, value in content.items() if value is not None},
     }
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
 
 
 def config_map(**data: str) -> dict:
@@ -62,6 +66,7 @@ def test_a_token_of_any_text_signs_as_in_the_stock_signer():
         secret(token_id=None),
         secret(token_secret=""),
         secret(token_secret=None),
+        secret(token_secret=b"0123456789abcde\xff"),
         secret(type_="Opaque"),
         secret(name="abcdef"),
         secret("ABCDEF"),
