@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Hashable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from kubewright.http.metrics import Registry
 
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
@@ -91,11 +94,74 @@ def default_limiter() -> RateLimiter[str]:
     return Slowest(ItemBackoff(first=0.005, limit=LONGEST_PAUSE), TokenBucket(rate=10, burst=100))
 
 
-class WorkQueue(Generic[K]):
-    """Keys that wait for work. Owners take turns, so that one with thousands of keys delays another one's by one key only."""
+BUCKETS: Final = tuple(1e-8 * 10**power for power in range(10))
+"""Of the durations of work queues, in seconds (component-base: metrics/prometheus/workqueue)."""
 
-    def __init__(self, limiter: RateLimiter[K]) -> None:
+
+class QueueMetrics:
+    """The metrics of all work queues of a process, by client-go's names (component-base v1.36: metrics/prometheus/workqueue)."""
+
+    def __init__(self, registry: Registry) -> None:
+        label = ("name",)
+        self.depth = registry.gauge("workqueue_depth", "Current depth of workqueue", labels=label)
+        self.adds = registry.counter("workqueue_adds_total", "Total number of adds handled by workqueue", labels=label)
+        self.waited = registry.histogram(
+            "workqueue_queue_duration_seconds",
+            "How long in seconds an item stays in workqueue before being requested.",
+            labels=label,
+            buckets=BUCKETS,
+        )
+        self.worked = registry.histogram(
+            "workqueue_work_duration_seconds",
+            "How long in seconds processing an item from workqueue takes.",
+            labels=label,
+            buckets=BUCKETS,
+        )
+        self.retries = registry.counter("workqueue_retries_total", "Total number of retries handled by workqueue", labels=label)
+
+
+class _Measured(Generic[K]):
+    """What one queue tells of itself, at the moments at which client-go's does. Queues may share a name: then they count together."""
+
+    def __init__(self, metrics: QueueMetrics, name: str) -> None:
+        self._metrics = metrics
+        self._name = name
+        self._added: dict[K, float] = {}
+        self._taken: dict[K, float] = {}
+        metrics.depth.change(0, name)
+
+    def added(self, key: K) -> None:
+        self._metrics.adds.add(self._name)
+        self._metrics.depth.change(1, self._name)
+        self._added.setdefault(key, asyncio.get_running_loop().time())
+
+    def taken(self, key: K) -> None:
+        now = asyncio.get_running_loop().time()
+        self._metrics.depth.change(-1, self._name)
+        self._metrics.waited.observe(now - self._added.pop(key, now), self._name)
+        self._taken[key] = now
+
+    def done(self, key: K) -> None:
+        now = asyncio.get_running_loop().time()
+        self._metrics.worked.observe(now - self._taken.pop(key, now), self._name)
+
+    def retried(self) -> None:
+        self._metrics.retries.add(self._name)
+
+    def dropped(self) -> None:
+        self._metrics.depth.change(-len(self._added), self._name)
+        self._added.clear()
+
+
+class WorkQueue(Generic[K]):
+    """Keys that wait for work. Owners take turns, so that one with thousands of keys delays another one's by one key only.
+
+    With `metrics` it is counted below its name.
+    """
+
+    def __init__(self, limiter: RateLimiter[K], *, name: str = "", metrics: QueueMetrics | None = None) -> None:
         self._limiter = limiter
+        self._measured: _Measured[K] | None = _Measured(metrics, name) if metrics is not None else None
         self._waiting: OrderedDict[Hashable, deque[K]] = OrderedDict()
         self._owners: dict[K, Hashable] = {}
         self._dirty: set[K] = set()
@@ -119,6 +185,8 @@ class WorkQueue(Generic[K]):
             return
         self._dirty.add(key)
         self._owners[key] = owner
+        if self._measured is not None:
+            self._measured.added(key)
         if key not in self._busy:
             self._enqueue(key)
 
@@ -126,6 +194,8 @@ class WorkQueue(Generic[K]):
         """Add a key later. Of several times for a key the first counts."""
         if self._closed:
             return
+        if self._measured is not None:
+            self._measured.retried()
         if seconds <= 0:
             self.add(key, owner=owner)
             return
@@ -168,6 +238,8 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Say that the work on a key is over."""
         self._busy.discard(key)
+        if self._measured is not None:
+            self._measured.done(key)
         if key in self._dirty and not self._closed:
             self._enqueue(key)
         else:
@@ -177,6 +249,8 @@ class WorkQueue(Generic[K]):
         """Take no more keys and drop those that wait. Idempotent."""
         self._closed = True
         self._waiting.clear()
+        if self._measured is not None:
+            self._measured.dropped()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -192,6 +266,8 @@ class WorkQueue(Generic[K]):
             del self._waiting[owner]
         self._dirty.discard(key)
         self._busy.add(key)
+        if self._measured is not None:
+            self._measured.taken(key)
         return key
 
     def _enqueue(self, key: K) -> None:

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from kubewright.http.metrics import Registry
 from kubewright.kube.controller import NotNow, Workers
-from kubewright.kube.queueing import ItemBackoff, TokenBucket, WorkQueue, certificate_limiter
+from kubewright.kube.queueing import ItemBackoff, QueueMetrics, TokenBucket, WorkQueue, certificate_limiter
 
 pytestmark = pytest.mark.looptime
 
@@ -170,3 +171,29 @@ async def test_work_in_flight_ends_when_the_workers_stop_and_nothing_new_begins(
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (sorted(ended), now()) == (["a", "b"], 3.0)
+
+
+async def test_queues_are_counted_at_the_moments_of_client_go():
+    registry = Registry()
+    metrics = QueueMetrics(registry)
+    one, other = (WorkQueue(ItemBackoff(first=0.2, limit=1000.0), name="certificate", metrics=metrics) for _ in range(2))
+
+    def found() -> dict[str, float]:
+        rows = (line.rpartition(" ") for line in registry.read().body.decode().splitlines() if line.startswith("workqueue_"))
+        return {name.replace('{name="certificate"}', "").removeprefix("workqueue_"): float(value) for name, _, value in rows}
+
+    for key in ("a", "a", "b"):
+        one.add(key)
+    other.add("a")
+    assert (found()["depth"], found()["adds_total"]) == (3, 3)
+    await asyncio.sleep(2)
+    assert await one.get() == "a"
+    one.add("a")  # while it is worked on: it counts as waiting
+    await asyncio.sleep(3)
+    one.done("a")
+    one.retry("b")
+    assert (found()["depth"], found()["adds_total"], found()["retries_total"]) == (3, 4, 1)
+    assert (found()["queue_duration_seconds_count"], found()["queue_duration_seconds_sum"]) == (1, 2)
+    assert (found()["work_duration_seconds_count"], found()["work_duration_seconds_sum"]) == (1, 3)
+    one.close()
+    assert found()["depth"] == 1

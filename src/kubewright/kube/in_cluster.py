@@ -1,0 +1,89 @@
+"""The credentials of the pod that we run in: the service account that the kubelet puts there (client-go v0.36: rest.InClusterConfig).
+
+The kubelet writes a new token long before the old one ends. As in client-go the file is read again each minute; one that cannot be read, or is
+empty, leaves the old token in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Final, Protocol
+
+from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.masking import remember_token
+from kubewright.kube.credentials import Access, BearerToken, Identity
+
+_log = logging.getLogger(__name__)
+
+ReadFile = Callable[[PurePosixPath], bytes | None]
+DIRECTORY: Final = PurePosixPath("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN: Final = DIRECTORY / "token"
+AUTHORITY: Final = DIRECTORY / "ca.crt"
+REREAD: Final = 60.0
+"""Seconds between two looks at the token."""
+
+
+class Client(Protocol):
+    """A client whose identity can be exchanged: `AsyncKubeClient`."""
+
+    async def set_identity(self, identity: Identity) -> None:
+        """Be somebody else from now on."""
+        ...
+
+
+def is_in_cluster(environment: Mapping[str, str]) -> bool:
+    """Whether the environment is that of a pod."""
+    return bool(environment.get("KUBERNETES_SERVICE_HOST") and environment.get("KUBERNETES_SERVICE_PORT"))
+
+
+def in_cluster_access(environment: Mapping[str, str], *, read: ReadFile) -> Access:
+    """Return the access of this pod's service account.
+
+    Raises UsageError outside a pod, CertificateError where the token or the CA certificate is missing. client-go goes on without the CA
+    certificate and trusts the machine's; a cluster's CA is always its own.
+    """
+    host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
+    if not host or not port:
+        raise UsageError(
+            "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set",
+            remedy="name a kubeconfig with --kubeconfig",
+        )
+    token = _token(read)
+    if token is None:
+        raise CertificateError(f"{TOKEN} is missing or empty", remedy="the pod needs automountServiceAccountToken: true")
+    authority = read(AUTHORITY)
+    if not authority:
+        raise CertificateError(f"{AUTHORITY} is missing or empty", remedy="the pod needs automountServiceAccountToken: true")
+    return Access(server=f"https://{_joined(host, port)}", ca_pem=authority, identity=token)
+
+
+async def keep_token(clients: Sequence[Client], known: Identity, *, read: ReadFile) -> None:
+    """Give the clients each new token of the file, until cancelled. `known` is the one that they have."""
+    while True:
+        await asyncio.sleep(REREAD)
+        found = _token(read)
+        if found is None:
+            _log.warning("%s cannot be read: the token stays as it was", TOKEN)
+        elif found != known:
+            for client in clients:
+                await client.set_identity(found)
+            known = found
+            _log.info("%s was read again", TOKEN)
+
+
+def _token(read: ReadFile) -> BearerToken | None:
+    content = (read(TOKEN) or b"").decode("utf-8", "replace").strip()
+    return BearerToken(remember_token(content)) if content and content.isascii() and content.isprintable() and " " not in content else None
+
+
+def _joined(host: str, port: str) -> str:
+    """Return host and port as Go's net.JoinHostPort writes them."""
+    try:
+        bare = ipaddress.ip_address(host).version == 4
+    except ValueError:
+        bare = True
+    return f"{host}:{port}" if bare else f"[{host}]:{port}"
