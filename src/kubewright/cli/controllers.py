@@ -7,35 +7,41 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
-from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.cli import controllers_config, controllers_serving
 from kubewright.cli.controllers_rows import SIGNERS
+from kubewright.cli.controllers_serving import absolute
 from kubewright.cli.parser import Parsed
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
 from kubewright.host.files import Files
+from kubewright.host.notify import Notifier
 from kubewright.http.proxies import Proxies
+from kubewright.kube import in_cluster
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.electing import Election
 from kubewright.kube.kubeconfigs import load_access
 
 _log = logging.getLogger(__name__)
 
+_LOOK: Final = 0.05
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _MANAGER: Final = "kubewright-controllers"
 
 
 def run(parsed: Parsed) -> int:
     """Run the controllers until a signal stops them; then end what is in flight and give the lease back."""
+    parsed = controllers_config.with_file(parsed)
     chosen = options_of(parsed)
     logs.configure(max(1, parsed.number("v") or 0))
     from kubewright.http import loop
@@ -45,8 +51,10 @@ def run(parsed: Parsed) -> int:
 
 def options_of(parsed: Parsed) -> Options:
     """Read the flags. Raises UsageError for values that kube-controller-manager refuses as well."""
-    if not parsed.text("kubeconfig"):
-        raise UsageError("there is no cluster to work for", remedy="name its kubeconfig with --kubeconfig")
+    if not parsed.text("kubeconfig") and not in_cluster.is_in_cluster(os.environ):
+        raise UsageError(
+            "there is no cluster to work for", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out"
+        )
     own = {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
     return Options(
         controllers=options.selected(parsed.strings("controllers")),
@@ -59,7 +67,7 @@ def options_of(parsed: Parsed) -> Options:
 
 
 def _pair(parsed: Parsed, prefix: str) -> tuple[str, str]:
-    return tuple(_absolute(parsed.text(f"{prefix}-{kind}-file")) for kind in ("cert", "key"))  # type: ignore[return-value]
+    return tuple(absolute(parsed.text(f"{prefix}-{kind}-file")) for kind in ("cert", "key"))  # type: ignore[return-value]
 
 
 def _election(parsed: Parsed) -> Election:
@@ -98,57 +106,69 @@ def _rate(parsed: Parsed) -> float:
 
 
 async def _serve(parsed: Parsed, chosen: Options) -> int:
+    from kubewright.controllers.telemetry import ControllerMetrics
+    from kubewright.http.metrics import Registry
+
     files, clock, random = Files(), SystemClock(), SystemRandom()
-    access = load_access(PurePosixPath(_absolute(parsed.text("kubeconfig"))), read=files.read)
+    named = parsed.text("kubeconfig")
+    path = PurePosixPath(absolute(named))
+    access = load_access(path, read=files.read) if named else in_cluster.in_cluster_access(os.environ, read=files.read)
     api = AsyncKubeClient(access, field_manager=_MANAGER, proxies=Proxies.from_environment(os.environ))
+    registry = Registry()
     identity = f"{os.uname().nodename}_{uuid.UUID(bytes=random.token_bytes(16), version=4)}"
-    manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random)
-    server = await _health(parsed, files, lambda: "" if manager.synced else "the watches have not been answered yet")
+    manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random, metrics=ControllerMetrics(registry))
+    notifier = Notifier(os.environ)
+    stop_serving = await controllers_serving.serve(
+        parsed,
+        files=files,
+        ready=lambda: "" if manager.synced else "the watches have not been answered yet",
+        metrics=registry,
+        own=None if named else api,
+    )
+
+    async def beside() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_notify(notifier, manager), name="service manager")
+            if not named:
+                group.create_task(in_cluster.keep_token((api,), access.identity, read=files.read), name="token")
+
     try:
-        await _until_stopped(manager.run)
+        await _until_stopped(manager.run, beside=beside, stopping=notifier.stopping)
     finally:
-        await server()
+        await stop_serving()
         await api.close()
     return 0
 
 
-async def _health(parsed: Parsed, files: Files, ready: Callable[[], str]) -> Callable[[], Awaitable[None]]:
-    """Serve health where a port is given, and return what stops it."""
-    from kubewright.controllers import health
-    from kubewright.http import tls
-
-    port = parsed.number("secure-port")
-
-    async def nothing() -> None:
-        return
-
-    if not port:
-        return nothing
-    names = [_absolute(parsed.text(name)) for name in ("tls-cert-file", "tls-private-key-file")]
-    if any(names) and not all(names):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together", remedy="name both")
-    if all(names):
-        contents = [files.read(PurePosixPath(name)) for name in names]
-        for name, content in zip(names, contents, strict=True):
-            if content is None:
-                raise CertificateError(f"{name} does not exist", remedy="name the files to serve health with, or leave them out")
-        context = tls.server_context(*(content or b"" for content in contents))
-    else:
-        context = health.own_context(clock=SystemClock(), random=SystemRandom())
-    server = await health.serve_health(host=parsed.text("bind-address"), port=port, context=context, ready=ready)
-    return server.stop
+async def _notify(notifier: Notifier, manager: Manager) -> None:
+    """Tell the service manager when the watches are there, and give it signs of life from then on: from the loop that does the work."""
+    while not manager.synced:
+        await asyncio.sleep(_LOOK)
+    notifier.ready("the watches are open")
+    leads: bool | None = None
+    while True:
+        if manager.leads is not leads:
+            leads = manager.leads
+            notifier.status("working" if leads else "waiting for the lease")
+        if notifier.watchdog is not None:
+            notifier.alive()
+        await asyncio.sleep(min(notifier.watchdog or 1.0, 1.0))
 
 
-async def _until_stopped(work: Callable[[], Awaitable[None]]) -> None:
-    """Work until a signal comes. What the work raises is raised."""
+async def _until_stopped(
+    work: Callable[[], Awaitable[None]], *, beside: Callable[[], Coroutine[None, None, None]], stopping: Callable[[], None]
+) -> None:
+    """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised."""
     running = asyncio.get_running_loop()
     task = asyncio.ensure_future(work())
+    other = asyncio.create_task(beside(), name="beside the work")
     stopped = False
 
     def stop(number: signal.Signals) -> None:
         nonlocal stopped
         stopped = True
         _log.info("stopping, told by %s", number.name)
+        stopping()
         task.cancel()
 
     for number in _STOPPING:
@@ -158,7 +178,6 @@ async def _until_stopped(work: Callable[[], Awaitable[None]]) -> None:
     except asyncio.CancelledError:
         if not stopped:
             raise
-
-
-def _absolute(path: str) -> str:
-    return os.path.normpath(Path(path).absolute()) if path else ""
+    finally:
+        other.cancel()
+        await asyncio.wait((other,))

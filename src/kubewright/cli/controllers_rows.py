@@ -16,7 +16,8 @@ SIGNERS = {
 _KUBECONFIG = Flag("kubeconfig", "kubeconfig of the cluster", metavar="file")
 
 RUN_FLAGS = (
-    _KUBECONFIG,
+    Flag("config", "file with the same settings: a ControllersConfiguration; flags count more", metavar="file"),
+    Flag("kubeconfig", "kubeconfig of the cluster; in a pod its service account is used without one", metavar="file"),
     Flag(
         "controllers",
         "controllers to run: * for those that are on by default, names or aliases, -NAME for all but one",
@@ -42,12 +43,12 @@ RUN_FLAGS = (
     Flag("leader-elect-resource-lock", "kind of object that is the lock", default="leases", choices=("leases",)),
     Flag("leader-elect-resource-name", "name of the lease", default="kubewright-controllers"),
     Flag("leader-elect-resource-namespace", "namespace of the lease", default="kube-system"),
-    Flag("bind-address", "address to serve health on", default="0.0.0.0", metavar="ip"),  # noqa: S104 (kube-controller-manager's default)
-    Flag("secure-port", "port to serve health on; 0: none", kind=INT, default=10257),
-    Flag("tls-cert-file", "certificate to serve health with; without it one is made", metavar="file"),
+    Flag("bind-address", "address to serve health and metrics on", default="0.0.0.0", metavar="ip"),  # noqa: S104 (kube-controller-manager's default)
+    Flag("secure-port", "port to serve health and metrics on; 0: none", kind=INT, default=10257),
+    Flag("tls-cert-file", "certificate to serve with; without it one is made", metavar="file"),
     Flag("tls-private-key-file", "its key", metavar="file"),
-    Flag("authentication-kubeconfig", "taken, and without effect: only health is served, which needs no rights", metavar="file"),
-    Flag("authorization-kubeconfig", "as --authentication-kubeconfig", metavar="file"),
+    Flag("authentication-kubeconfig", "kubeconfig to ask with whose a token is that wants to see metrics", metavar="file"),
+    Flag("authorization-kubeconfig", "kubeconfig to ask with who may see metrics; without it nobody may", metavar="file"),
     Flag("kube-api-qps", "requests a second of each controller", default="20", metavar="float32"),
     Flag("kube-api-burst", "requests at once of each controller", kind=INT32, default=30),
 )

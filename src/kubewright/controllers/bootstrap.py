@@ -8,6 +8,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import Conflict, NotFound
 from kubewright.controllers import bootstrap_tokens
 from kubewright.controllers.bootstrap_tokens import Delete, LookAgain, Update
+from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import Again, SharedInformer, Workers
@@ -27,12 +28,15 @@ class BootstrapSigner:
 
     name = "bootstrapsigner"
 
-    def __init__(self, api: AsyncKubeAPI, config_maps: SharedInformer, token_secrets: SharedInformer, *, clock: Clock) -> None:
+    def __init__(
+        self, api: AsyncKubeAPI, config_maps: SharedInformer, token_secrets: SharedInformer, *, clock: Clock, telemetry: Telemetry
+    ) -> None:
         self._api = api
         self._config_maps = config_maps
         self._secrets = token_secrets
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue(default_limiter())
+        self._telemetry = telemetry
+        self._queue: WorkQueue[str] = WorkQueue(default_limiter(), name="bootstrap_signer_queue", metrics=telemetry.queues)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -52,6 +56,7 @@ class BootstrapSigner:
         if isinstance(decision, Update):
             await self._api.update(decision.config_map)
             _log.info("configmap %s has new signatures", key)
+            self._telemetry.outcome(self.name, "updated")
 
 
 class TokenCleaner:
@@ -59,11 +64,12 @@ class TokenCleaner:
 
     name = "tokencleaner"
 
-    def __init__(self, api: AsyncKubeAPI, token_secrets: SharedInformer, *, clock: Clock) -> None:
+    def __init__(self, api: AsyncKubeAPI, token_secrets: SharedInformer, *, clock: Clock, telemetry: Telemetry) -> None:
         self._api = api
         self._secrets = token_secrets
         self._clock = clock
-        self._queue: WorkQueue[str] = WorkQueue(default_limiter())
+        self._telemetry = telemetry
+        self._queue: WorkQueue[str] = WorkQueue(default_limiter(), name="token_cleaner", metrics=telemetry.queues)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -88,6 +94,7 @@ class TokenCleaner:
                 try:
                     await self._api.delete(SECRET, name, secrets.NAMESPACE, uid=uid)
                     _log.info("secret %s is deleted: the token has expired", name)
+                    self._telemetry.outcome(self.name, "deleted")
                 except (NotFound, Conflict):
                     _log.debug("secret %s has gone or is another one by now", name)
         return None

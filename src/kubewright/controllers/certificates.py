@@ -16,6 +16,7 @@ from kubewright.controllers.authorities import AuthorityFiles
 from kubewright.controllers.requests import Nothing, Retry
 from kubewright.controllers.signers import Signer
 from kubewright.controllers.signing import Fail, Sign
+from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import NotNow, SharedInformer, Workers
@@ -28,6 +29,10 @@ _log = logging.getLogger(__name__)
 
 WORKERS = 5
 """Of each controller, as in kube-controller-manager."""
+QUEUE = "certificate"
+"""The name of their queues in metrics, as in kube-controller-manager."""
+REFUSED = "AccessReviewDenied"
+"""The reason of the event about a request whose maker may not ask for it."""
 REREAD = 1.0
 """Seconds between two looks at the files of an authority."""
 
@@ -37,11 +42,13 @@ class _RequestController:
 
     name = ""
 
-    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, wanted: Callable[[Object], bool]) -> None:
+    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, wanted: Callable[[Object], bool], telemetry: Telemetry) -> None:
         self._api = api
         self._csrs = csrs
         self._wanted = wanted
-        self._queue: WorkQueue[str] = WorkQueue(certificate_limiter())
+        self._telemetry = telemetry
+        self._queue: WorkQueue[str] = WorkQueue(certificate_limiter(), name=QUEUE, metrics=telemetry.queues)
+        self._heard_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -50,18 +57,43 @@ class _RequestController:
         await Workers(self.name, queue=self._queue, handle=self._handle, count=WORKERS, owner=self._owner).run()
 
     async def _handle(self, name: str) -> None:
+        found = self._csrs.get(name)
+        if found is None:
+            self._gone(name)
+            return
+        try:
+            outcome = await self._dealt_with(name, found)
+        except KubewrightError as error:
+            self._telemetry.outcome(self.name, "retried" if isinstance(error, NotNow) else "error")
+            raise
+        heard = self._heard_at.pop(name, None)
+        if outcome:
+            self._telemetry.outcome(self.name, outcome, seconds=_now() - heard if heard is not None else None)
+
+    async def _dealt_with(self, name: str, found: Object) -> str:
+        """Do what is to be done with a request, and return the outcome; '' for nothing. Raises NotNow for what is to be tried again."""
         raise NotImplementedError
 
     def _heard(self, event: WatchEvent) -> None:
         name, _ = identity_of(event.object)
         if event.type is EventType.DELETED:
-            self._queue.forget(name)
+            self._gone(name)
         elif not (event.object.get("status") or {}).get("certificate") and self._wanted(event.object):
+            self._heard_at.setdefault(name, _now())
             self._queue.add(name, owner=_maker(event.object))
+
+    def _gone(self, name: str) -> None:
+        """Forget a request that was deleted."""
+        self._queue.forget(name)
+        self._heard_at.pop(name, None)
 
     def _owner(self, name: str) -> str:
         """Return who made a request: those who make many delay only themselves."""
         return _maker(self._csrs.get(name) or {})
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _maker(csr: Object) -> str:
@@ -73,13 +105,11 @@ class Approver(_RequestController):
 
     name = "csrapproving"
 
-    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer) -> None:
-        super().__init__(api, csrs, wanted=lambda csr: not _conditions(csr) & {requests.APPROVED, requests.DENIED})
+    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, telemetry: Telemetry) -> None:
+        super().__init__(api, csrs, wanted=lambda csr: not _conditions(csr) & {requests.APPROVED, requests.DENIED}, telemetry=telemetry)
+        self._refused: set[str] = set()
 
-    async def _handle(self, name: str) -> None:
-        found = self._csrs.get(name)
-        if found is None:
-            return
+    async def _dealt_with(self, name: str, found: Object) -> str:
         csr = requests.read(found)
         answers: dict[str, bool] = {}
         while isinstance(decision := approving.decide(csr, answers), Ask):
@@ -88,10 +118,19 @@ class Approver(_RequestController):
             case Approve(message=message):
                 await self._api.update(requests.with_condition(found, approving.condition(message)), subresource="approval")
                 _log.info("%s of %s is approved", name, csr.username)
+                self._refused.discard(name)
+                return "approved"
             case Retry(reason=reason, expected=expected):
+                if expected and name not in self._refused:  # told once, however often it is tried again
+                    self._refused.add(name)
+                    self._telemetry.warn(found, reason=REFUSED, message=reason)
                 raise NotNow(reason, quiet=expected)
             case Nothing():
-                return
+                return ""
+
+    def _gone(self, name: str) -> None:
+        super()._gone(name)
+        self._refused.discard(name)
 
     async def _allowed(self, review: Object) -> bool:
         return bool(((await self._api.create(review)).get("status") or {}).get("allowed"))
@@ -110,8 +149,9 @@ class SigningController(_RequestController):
         longest: timedelta,
         clock: Clock,
         random: Random,
+        telemetry: Telemetry,
     ) -> None:
-        super().__init__(api, csrs, wanted=lambda csr: _ready_for(signer, csr))
+        super().__init__(api, csrs, wanted=lambda csr: _ready_for(signer, csr), telemetry=telemetry)
         self.name = signer.controller
         self._signer = signer
         self._files = files
@@ -119,10 +159,7 @@ class SigningController(_RequestController):
         self._clock = clock
         self._random = random
 
-    async def _handle(self, name: str) -> None:
-        found = self._csrs.get(name)
-        if found is None:
-            return
+    async def _dealt_with(self, name: str, found: Object) -> str:
         csr = requests.read(found)
         authority = self._files.current()
         now = self._clock.now()
@@ -133,13 +170,16 @@ class SigningController(_RequestController):
                 made = request_signing.issue(request, authority=authority, usages=usages, valid=valid, random=self._random)
                 await self._api.update(requests.with_certificate(found, made), subresource="status")
                 _log.info("%s of %s is signed", name, csr.username)
+                return "signed"
             case Fail(message=message):
                 await self._api.update(requests.with_condition(found, signing.condition(message, now=now)), subresource="status")
                 _log.info("%s of %s has failed: %s", name, csr.username, message)
+                self._telemetry.warn(found, reason=signing.FAILURE, message=message)
+                return "failed"
             case Retry(reason=reason, expected=expected):
                 raise NotNow(reason, quiet=expected)
             case Nothing():
-                return
+                return ""
 
 
 def _conditions(csr: Object) -> set[str]:
@@ -155,10 +195,11 @@ class Cleaner:
 
     name = "csrcleaner"
 
-    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, clock: Clock) -> None:
+    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, clock: Clock, telemetry: Telemetry) -> None:
         self._api = api
         self._csrs = csrs
         self._clock = clock
+        self._telemetry = telemetry
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -181,7 +222,9 @@ class Cleaner:
                 continue
             except KubewrightError as error:
                 _log.warning("%s: %s stays until the next pass: %s", self.name, name, error)
+                self._telemetry.outcome(self.name, "error")
                 continue
             deleted += 1
+            self._telemetry.outcome(self.name, "deleted")
             _log.info("%s is deleted: %s", name, reason)
         return deleted

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
@@ -20,6 +20,7 @@ from kubewright.controllers.bootstrap import BootstrapSigner, TokenCleaner
 from kubewright.controllers.certificates import REREAD, Approver, Cleaner, SigningController
 from kubewright.controllers.options import Options
 from kubewright.controllers.signers import SIGNERS
+from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
@@ -28,8 +29,12 @@ from kubewright.kube.core import Call, Object
 from kubewright.kube.electing import FencedKube, LeaderElector
 from kubewright.kube.informers import Informer
 from kubewright.kube.queueing import TokenBucket
+from kubewright.kube.recorder import EventRecorder
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
 from kubewright.tokens import cluster_info, secrets
+
+COMPONENT: Final = "kubewright-controllers"
+"""Who events are from."""
 
 
 class Controller(Protocol):
@@ -45,7 +50,17 @@ class Controller(Protocol):
 class Manager:
     """The controllers that the options name. Nothing is read or written before `run`."""
 
-    def __init__(self, api: AsyncKubeAPI, chosen: Options, *, identity: str, read: ReadFile, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        api: AsyncKubeAPI,
+        chosen: Options,
+        *,
+        identity: str,
+        read: ReadFile,
+        clock: Clock,
+        random: Random,
+        metrics: ControllerMetrics | None = None,
+    ) -> None:
         self._plain = api
         self._options = chosen
         self._clock = clock
@@ -54,6 +69,10 @@ class Manager:
         self._elector: LeaderElector | None = None
         if chosen.election is not None:
             self._elector = LeaderElector(api, chosen.election, identity=identity, clock=clock, random=random)
+            if metrics is not None:
+                metrics.leads(chosen.election.name, lambda: self.leads)
+        self._events = EventRecorder(self._api(), component=COMPONENT, instance=identity, clock=clock, random=random)
+        self._telemetry = Telemetry(metrics=metrics, events=self._events)
         self._informers: dict[str, SharedInformer] = {}
         self._authorities: dict[str, AuthorityFiles] = {}
         self.controllers: list[Controller] = []
@@ -83,6 +102,7 @@ class Manager:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._events.run(), name="events")
             for controller in self.controllers:
                 group.create_task(controller.run(), name=controller.name)
 
@@ -100,15 +120,15 @@ class Manager:
     def _made(self) -> Iterator[Controller]:
         wanted = self._options.controllers
         if options.APPROVING in wanted:
-            yield Approver(self._api(), self._requests())
+            yield Approver(self._api(), self._requests(), telemetry=self._telemetry)
         if options.SIGNING in wanted:
             yield from self._signers()
         if options.CLEANING in wanted:
-            yield Cleaner(self._api(), self._requests(), clock=self._clock)
+            yield Cleaner(self._api(), self._requests(), clock=self._clock, telemetry=self._telemetry)
         if options.BOOTSTRAP_SIGNING in wanted:
-            yield BootstrapSigner(self._api(), self._cluster_info(), self._secrets(), clock=self._clock)
+            yield BootstrapSigner(self._api(), self._cluster_info(), self._secrets(), clock=self._clock, telemetry=self._telemetry)
         if options.TOKEN_CLEANING in wanted:
-            yield TokenCleaner(self._api(), self._secrets(), clock=self._clock)
+            yield TokenCleaner(self._api(), self._secrets(), clock=self._clock, telemetry=self._telemetry)
 
     def _signers(self) -> Iterator[Controller]:
         for signer in SIGNERS:
@@ -127,6 +147,7 @@ class Manager:
                 longest=self._options.longest,
                 clock=self._clock,
                 random=self._random,
+                telemetry=self._telemetry,
             )
 
     def _requests(self) -> SharedInformer:

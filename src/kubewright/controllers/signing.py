@@ -13,6 +13,9 @@ from kubewright.pki import request_signing
 from kubewright.pki.request_details import RequestDetails
 from kubewright.pki.request_signing import Period
 
+FAILURE = "SignerValidationFailure"
+"""The reason of the condition, and of the event, of a request that breaks a rule."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
@@ -70,7 +73,7 @@ def condition(message: str, *, now: datetime) -> dict[str, str]:
     return {
         "type": FAILED,
         "status": "True",
-        "reason": "SignerValidationFailure",
+        "reason": FAILURE,
         "message": message,
         "lastUpdateTime": rfc3339(now),
     }

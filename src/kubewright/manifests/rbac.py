@@ -184,7 +184,15 @@ GRANTS: Final = (
             Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS[1:2], verbs=("approve",)),
             Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS, verbs=("sign",)),
             Rule(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
+            Rule(group="authentication.k8s.io", resources=("tokenreviews",), verbs=("create",)),
         ),
+        subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.CONTROLLERS,
+        name="kubewright:certificate-events",
+        namespace="default",
+        rules=(Rule(resources=("events",), verbs=("create",)),),
         subjects=_OURS,
     ),
     Grant(

@@ -20,6 +20,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
+from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access
 from kubewright.kube.electing import Election
@@ -61,6 +62,7 @@ class Cluster:
         election: Election | None = None,
         wanted=EVERY_ONE,
         allowed=None,
+        metrics: ControllerMetrics | None = None,
         through: Callable[[AsyncKubeAPI], AsyncKubeAPI] = lambda client: client,
     ) -> None:
         self.api = FakeAPI()
@@ -78,7 +80,9 @@ class Cluster:
             qps=1000,
             burst=1000,
         )
-        self.manager = Manager(through(self.client), chosen, identity="me", read=self.files.get, clock=LoopClock(), random=SeededRandom(1))
+        self.manager = Manager(
+            through(self.client), chosen, identity="me", read=self.files.get, clock=LoopClock(), random=SeededRandom(1), metrics=metrics
+        )
 
     @asynccontextmanager
     async def running(self, seconds: float = 1.0):

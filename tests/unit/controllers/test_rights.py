@@ -28,22 +28,24 @@ SIGNERS = {
     "legacy": ("kubernetes.io/legacy-unknown", ("client auth",), ()),
 }
 SIGNED = frozenset(f"signs {name}" for name in SIGNERS)
-REQUESTS = SIGNED | {"approves", "cleans requests"}
+REQUESTS = SIGNED | {"approves", "cleans requests", "fails"}
 TOKENS = frozenset({"signs cluster-info", "cleans tokens"})
 WATCHES = frozenset({"watches requests", "watches tokens", "watches cluster-info"})
-ALL = REQUESTS | TOKENS | WATCHES | {"leads"}
+ALL = REQUESTS | TOKENS | WATCHES | {"leads", "tells of failures"}
 ROWS = {
-    "certificatesigningrequests list": REQUESTS | {"watches requests"},
+    "certificatesigningrequests list": REQUESTS | {"watches requests", "tells of failures"},
     "certificatesigningrequests watch": {"watches requests"},
     "certificatesigningrequests delete": {"cleans requests"},
     "certificatesigningrequests/approval update": {"approves"},
-    "certificatesigningrequests/status update": SIGNED,
+    "certificatesigningrequests/status update": SIGNED | {"fails", "tells of failures"},
     "signers approve kubernetes.io/kube-apiserver-client-kubelet": {"approves"},
     "signers sign kubernetes.io/kube-apiserver-client-kubelet": {"signs kubelet-client"},
-    "signers sign kubernetes.io/kubelet-serving": {"signs kubelet-serving"},
+    "signers sign kubernetes.io/kubelet-serving": {"signs kubelet-serving", "fails", "tells of failures"},
     "signers sign kubernetes.io/kube-apiserver-client": {"signs client"},
     "signers sign kubernetes.io/legacy-unknown": {"signs legacy"},
     "subjectaccessreviews create": {"approves"},
+    "tokenreviews create": frozenset(),
+    "events create": {"tells of failures"},
     "secrets list": TOKENS | {"watches tokens"},
     "secrets watch": {"watches tokens"},
     "secrets delete": {"cleans tokens"},
@@ -54,7 +56,8 @@ ROWS = {
     "configmaps watch cluster-info": {"watches cluster-info"},
     "configmaps update cluster-info": {"signs cluster-info"},
 }
-"""What does not come about without a right. Without a watch nothing new is seen; without updates of the lease the run ends."""
+"""What does not come about without a right. Without a watch nothing new is seen; without updates of the lease the run ends. Tokens are
+reviewed for those who want to see metrics: test_metrics.py."""
 
 
 def rights() -> Iterator[tuple[str, str, str, str, str]]:
@@ -111,7 +114,8 @@ def _objects() -> list[dict]:
         csr(request(names=names), name=name, signer=signer, usages=usages, conditions=[condition("Approved")])
         for name, (signer, usages, names) in SIGNERS.items()
     ]
-    return [csr(name="pending"), csr(name="old", conditions=old), *approved, cluster_info(), token(), token("garbag", **GARBAGE)]
+    bad = csr(request(), name="bad", signer=SIGNERS["kubelet-serving"][0], conditions=[condition("Approved")])
+    return [bad, csr(name="pending"), csr(name="old", conditions=old), *approved, cluster_info(), token(), token("garbag", **GARBAGE)]
 
 
 async def effects(allowed: set[tuple[str, str, str, str, str]]) -> set[str]:
@@ -134,6 +138,8 @@ async def effects(allowed: set[tuple[str, str, str, str, str]]) -> set[str]:
             "cleans requests": not there(CERTIFICATE_SIGNING_REQUEST, "old"),
             "signs cluster-info": "jws-kubeconfig-abcdef" in there(CONFIG_MAP, "cluster-info", "kube-public")["data"],
             "cleans tokens": not there(SECRET, "bootstrap-token-garbag", "kube-system"),
+            "fails": "Failed" in cluster.kinds("bad"),
+            "tells of failures": "events" in {kind for kind, _, _ in api.objects},
             "leads": lease.get("holderIdentity") == "me" and cluster.manager.leads,
             "watches requests": "certificatesigningrequests" in watched,
             "watches tokens": "secrets" in watched,

@@ -21,6 +21,8 @@ def test_the_rights_are_exactly_these():
         ("", group, ["signers"], ["kubernetes.io/kube-apiserver-client-kubelet"], ["approve"]),
         ("", group, ["signers"], named, ["sign"]),
         ("", "authorization.k8s.io", ["subjectaccessreviews"], [], ["create"]),
+        ("", "authentication.k8s.io", ["tokenreviews"], [], ["create"]),
+        ("default", "", ["events"], [], ["create"]),
         ("kube-system", "", ["secrets"], [], ["list", "watch", "delete"]),
         ("kube-system", "coordination.k8s.io", ["leases"], [], ["create"]),
         ("kube-system", "coordination.k8s.io", ["leases"], ["kubewright-controllers"], ["get", "update"]),
@@ -30,5 +32,5 @@ def test_the_rights_are_exactly_these():
 
 def test_every_role_is_bound_to_the_controllers_user_and_to_nobody_else():
     bindings = [body for body in controllers.rights() if body["kind"].endswith("Binding")]
-    assert len(bindings) == 3
-    assert [[(one["kind"], one["name"]) for one in body["subjects"]] for body in bindings] == [[("User", controllers.NAME)]] * 3
+    assert len(bindings) == 4
+    assert [[(one["kind"], one["name"]) for one in body["subjects"]] for body in bindings] == [[("User", controllers.NAME)]] * 4
