@@ -65,6 +65,27 @@ ROWS = (
         " --controllers=*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner. Runs until it is stopped by SIGTERM or Ctrl-C.",
         examples=("controllers run --kubeconfig controllers.conf --cluster-signing-cert-file ca.crt --cluster-signing-key-file ca.key",),
     ),
+    Command(
+        "controllers manifest",
+        "Print what runs them in a cluster",
+        handler="kubewright.cli.controllers_manifest:manifest",
+        argument=Argument(
+            "form", "static-pod, deployment, or rbac: the rights of the static pod's user", shown="static-pod|deployment|rbac", least=1
+        ),
+        flags=(
+            Flag("image", "image with kubewright in it", metavar="image"),
+            Flag("replicas", "replicas of the Deployment", kind=INT32, default=2),
+            Flag("ca-secret", "Secret of kube-system with the Deployment's certificate authority", default="kubewright-controllers-ca"),
+            Flag("controllers", "controllers to run", kind=LIST, default=("*", "bootstrapsigner", "tokencleaner"), metavar="strings"),
+            Flag("output", "yaml or json", short="o", default="yaml", choices=("yaml", "json")),
+        ),
+        description="A static pod for /etc/kubernetes/manifests of a control plane, or a Deployment with all that it needs but the Secret. kube-controller-manager"
+        " has to leave the same controllers alone: --controllers=*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner.",
+        examples=(
+            "controllers manifest deployment --image registry.example/kubewright:1 | kubectl apply -f -",
+            "controllers manifest static-pod --image registry.example/kubewright:1 > /etc/kubernetes/manifests/kubewright-controllers.yaml",
+        ),
+    ),
     Command("csr", summary("csr")),
     Command("csr list", "List them with what they ask for", handler="kubewright.cli.csr:list_requests", flags=(_KUBECONFIG, ALL_FORMATS)),
     Command(

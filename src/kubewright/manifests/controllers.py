@@ -1,19 +1,37 @@
-"""Our controllers beside kube-controller-manager: their static pod, and the rights of the user that they are (spec/controllers.md 11)."""
+"""Our controllers beside kube-controller-manager: as a static pod, as a Deployment, and the rights that they need (spec/controllers.md 11).
+
+The Deployment is not root and holds the authority in a Secret. A static pod reads the control plane's files, which belong to root: it is root without
+capabilities, as kubeadm's static pods are root.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kubewright.apis.machine import Layout
 from kubewright.manifests import pods
 from kubewright.manifests.pods import Flag, Inputs, Value, arguments, const
-from kubewright.manifests.rbac import Purpose, grants
+from kubewright.manifests.rbac import Purpose, Subject, grants, service_account
 from kubewright.pki import specs, table
 from kubewright.pki.specs import KubeconfigSpec
 
 NAME: Final = "kubewright-controllers"
 """Of the static pod, the user, the kubeconfig and the lease."""
 CONTROLLERS: Final = "*,bootstrapsigner,tokencleaner"
+AUTHORITY_SECRET: Final = "kubewright-controllers-ca"  # noqa: S105 (no password: a name)
+PORT: Final = 10257
+"""Of the Deployment's pods, which have addresses of their own: kube-controller-manager's."""
+STATIC_POD_PORT: Final = 10261
+"""On a machine whose kube-controller-manager has the other one."""
+API_SERVER_PORTS: Final = (443, 6443)
+_AUTHORITY_PATH: Final = "/etc/kubewright/authority"
+_LABELS: Final = {"app.kubernetes.io/name": NAME}
+_CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+_NOBODY: Final = 65532
+"""The user that images without root usually have."""
+_CONFINED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+_ACCOUNT: Final = Subject("ServiceAccount", NAME, pods.NAMESPACE)
 
 
 def _kubeconfig(inputs: Inputs) -> Value:
@@ -30,15 +48,40 @@ FLAGS: Final = (
 
 
 def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the static pod. `program` is the words that call kubewright; it has no probes: what it serves of its health needs a port."""
+    """Return the static pod of a local cluster. `program` is the words that call kubewright; it has no probes: what it serves of its health needs a port."""
+    command = [*program, "controllers", "run", *arguments(FLAGS, inputs)]
+    extra = {"env": [{"name": name, "value": value} for name, value in sorted(environment.items())]} if environment else {}
+    return _static_pod(inputs.layout, {"command": command, **extra, "image": "kubewright"})
+
+
+def machine_static_pod(layout: Layout, *, image: str, controllers: str = CONTROLLERS) -> dict[str, Any]:
+    """Return the static pod of a control plane of a real machine; the kubeconfig at `layout.kubeconfig(NAME)` has to be there.
+
+    It listens beside kube-controller-manager, whose port is 10257, and like that one on the loopback address only.
+    """
+    kubeconfig = str(layout.kubeconfig(NAME))
+    flags = {
+        "authentication-kubeconfig": kubeconfig,
+        "authorization-kubeconfig": kubeconfig,
+        "bind-address": "127.0.0.1",
+        "cluster-signing-cert-file": str(layout.certificate("ca")),
+        "cluster-signing-key-file": str(layout.key("ca")),
+        "controllers": controllers,
+        "kubeconfig": kubeconfig,
+        "leader-elect": "true",
+        "secure-port": str(STATIC_POD_PORT),
+    }
+    container = {"command": _command(flags), "image": image, **_probes("127.0.0.1"), "securityContext": _CONFINED}
+    return _static_pod(layout, container, kubeconfig="File")
+
+
+def _static_pod(layout: Layout, container: Mapping[str, Any], *, kubeconfig: str = pods.FILE) -> dict[str, Any]:
     mounts = [
-        pods.mounted("k8s-certs", inputs.layout.pki, pods.DIRECTORY),
-        pods.mounted("kubeconfig", inputs.layout.kubeconfig(NAME), pods.FILE),
+        pods.mounted("k8s-certs", layout.pki, pods.DIRECTORY),
+        pods.mounted("kubeconfig", layout.kubeconfig(NAME), kubeconfig),
     ]
-    container = {
-        "command": [*program, "controllers", "run", *arguments(FLAGS, inputs)],
-        **({"env": [{"name": name, "value": value} for name, value in sorted(environment.items())]} if environment else {}),
-        "image": "kubewright",
+    whole = {
+        **container,
         "imagePullPolicy": "IfNotPresent",
         "name": NAME,
         "resources": {"requests": {"cpu": "50m"}},
@@ -49,7 +92,7 @@ def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[s
         "kind": "Pod",
         "metadata": {"labels": {"component": NAME, "tier": "control-plane"}, "name": NAME, "namespace": pods.NAMESPACE},
         "spec": {
-            "containers": [container],
+            "containers": [whole],
             "hostNetwork": True,
             "priority": 2000001000,
             "priorityClassName": "system-node-critical",
@@ -60,12 +103,115 @@ def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[s
     }
 
 
+def deployment(*, image: str, replicas: int = 2, controllers: str = CONTROLLERS, authority: str = AUTHORITY_SECRET) -> list[dict[str, Any]]:
+    """Return everything that runs them in a cluster, in the order in which it is to be created.
+
+    `authority` is a Secret of kube-system, of type kubernetes.io/tls, with the certificate authority; without it the pods wait.
+    """
+    return [service_account(NAME), *rights(_ACCOUNT), _deployment(image, replicas, controllers, authority), _budget(), _network_policy()]
+
+
+def _deployment(image: str, replicas: int, controllers: str, authority: str) -> dict[str, Any]:
+    flags = {
+        "cluster-signing-cert-file": f"{_AUTHORITY_PATH}/tls.crt",
+        "cluster-signing-key-file": f"{_AUTHORITY_PATH}/tls.key",
+        "controllers": controllers,
+        "leader-elect": "true",
+        "secure-port": str(PORT),
+    }
+    container = {
+        "name": "controllers",
+        "image": image,
+        "command": _command(flags),
+        "ports": [{"name": "https", "containerPort": PORT, "protocol": "TCP"}],
+        **_probes(port="https"),
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
+        "securityContext": _CONFINED,
+        "volumeMounts": [{"name": "authority", "mountPath": _AUTHORITY_PATH, "readOnly": True}],
+    }
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": _LABELS},
+    }
+    pod = {
+        "serviceAccountName": NAME,
+        "priorityClassName": "system-cluster-critical",
+        "nodeSelector": {"kubernetes.io/os": "linux", _CONTROL_PLANE: ""},
+        "tolerations": [{"key": _CONTROL_PLANE, "operator": "Exists", "effect": "NoSchedule"}],
+        "topologySpreadConstraints": [spread],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "runAsGroup": _NOBODY,
+            "fsGroup": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": [{"name": "authority", "secret": {"secretName": authority, "defaultMode": 0o440}}],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(),
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": _LABELS},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
+            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
+        },
+    }
+
+
+def _budget() -> dict[str, Any]:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": _LABELS}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _metadata(), "spec": spec}
+
+
+def _network_policy() -> dict[str, Any]:
+    """In: to what is served. Out: to API servers alone, at their own ports or behind the Service; addresses need no DNS."""
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(),
+        "spec": {
+            "podSelector": {"matchLabels": _LABELS},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"ports": [{"protocol": "TCP", "port": "https"}]}],
+            "egress": [{"ports": [{"protocol": "TCP", "port": port} for port in API_SERVER_PORTS]}],
+        },
+    }
+
+
+def _metadata() -> dict[str, Any]:
+    return {"name": NAME, "namespace": pods.NAMESPACE, "labels": _LABELS}
+
+
+def _command(flags: Mapping[str, str]) -> list[str]:
+    return ["kubewright", "controllers", "run", *(f"--{name}={value}" for name, value in sorted(flags.items()))]
+
+
+def _probes(host: str = "", *, port: str | int = STATIC_POD_PORT) -> dict[str, Any]:
+    def probe(path: str, **more: int) -> dict[str, Any]:
+        get = {**({"host": host} if host else {}), "path": path, "port": port, "scheme": "HTTPS"}
+        return {"httpGet": get, "periodSeconds": 10, "timeoutSeconds": 15, **more}
+
+    return {
+        "livenessProbe": probe("/livez", failureThreshold=8, initialDelaySeconds=10),
+        "readinessProbe": probe("/readyz", failureThreshold=3),
+    }
+
+
 def kubeconfig(inputs: Inputs) -> KubeconfigSpec:
     """Return the kubeconfig of the controllers: a user of their own, at this machine's API server."""
     server = specs.server(table.Endpoint.LOCAL, inputs.configuration, inputs.addresses)
     return specs.client_kubeconfig(name=NAME, common_name=NAME, server=server, cluster=inputs.cluster)
 
 
-def rights() -> list[dict[str, Any]]:
-    """Return the roles and bindings of the controllers' user."""
-    return grants(Purpose.CONTROLLERS)
+def rights(subject: Subject | None = None) -> list[dict[str, Any]]:
+    """Return the roles and bindings of the controllers' user, or the same for somebody else."""
+    found = grants(Purpose.CONTROLLERS)
+    if subject is None:
+        return found
+    return [{**body, "subjects": [subject.document()]} if "subjects" in body else body for body in found]

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
+from kubewright.apis.machine import Layout
+from kubewright.base import yaml
+from kubewright.cli import parser
+from kubewright.cli.controllers import options_of
+from kubewright.cli.main import main
 from kubewright.manifests import controllers
 
 SIGNERS = ["kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown"]
@@ -34,3 +43,117 @@ def test_every_role_is_bound_to_the_controllers_user_and_to_nobody_else():
     bindings = [body for body in controllers.rights() if body["kind"].endswith("Binding")]
     assert len(bindings) == 4
     assert [[(one["kind"], one["name"]) for one in body["subjects"]] for body in bindings] == [[("User", controllers.NAME)]] * 4
+
+
+def deployed() -> dict[str, dict]:
+    return {body["kind"]: body for body in controllers.deployment(image="registry.example/kubewright:1")}
+
+
+def pod_of(kind: str) -> dict:
+    if kind == "Deployment":
+        return deployed()[kind]["spec"]["template"]["spec"]
+    return controllers.machine_static_pod(Layout(), image="registry.example/kubewright:1")["spec"]
+
+
+def test_the_deployment_comes_with_all_that_it_needs_in_the_order_of_creation():
+    found = [body["kind"] for body in controllers.deployment(image="x")]
+    assert found[:1] == ["ServiceAccount"]
+    assert found[-3:] == ["Deployment", "PodDisruptionBudget", "NetworkPolicy"]
+    assert sorted(found[1:-3]) == sorted(body["kind"] for body in controllers.rights())
+
+
+def test_the_deployments_account_has_the_rights_of_the_user():
+    mine = [body for body in controllers.deployment(image="x") if "rules" in body]
+    assert mine == [body for body in controllers.rights() if "rules" in body]
+    subjects = [body["subjects"] for body in controllers.deployment(image="x") if "subjects" in body]
+    assert subjects == [[{"kind": "ServiceAccount", "name": controllers.NAME, "namespace": "kube-system"}]] * 4
+
+
+def test_two_replicas_of_which_one_stays():
+    found = deployed()
+    assert found["Deployment"]["spec"]["replicas"] == 2
+    assert found["PodDisruptionBudget"]["spec"]["minAvailable"] == 1
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        found["Deployment"]["spec"]["selector"]["matchLabels"],
+        found["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        found["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"],
+    ):
+        assert selector == labels
+
+
+def test_the_network_policy_lets_out_to_api_servers_only():
+    spec = deployed()["NetworkPolicy"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == [443, 6443]
+    assert [port["port"] for rule in spec["ingress"] for port in rule["ports"]] == ["https"]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])
+def test_a_container_can_change_nothing(kind):
+    pod = pod_of(kind)
+    [container] = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert [mount["readOnly"] for mount in container["volumeMounts"]] == [True] * len(pod["volumes"])
+
+
+def test_the_deployment_is_not_root_and_can_read_its_authority():
+    pod = pod_of("Deployment")
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["fsGroup"]) == (True, pod["securityContext"]["runAsUser"])
+    assert pod["volumes"] == [{"name": "authority", "secret": {"secretName": "kubewright-controllers-ca", "defaultMode": 0o440}}]
+    assert "hostNetwork" not in pod
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Pod"])
+def test_what_is_run_is_a_command_of_ours(kind, monkeypatch):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    [container] = pod_of(kind)["containers"]
+    found = parser.parse(container["command"][1:], program="kubewright")
+    chosen = options_of(found)
+    assert (len(chosen.controllers), len(chosen.files), chosen.election is not None) == (5, 4, True)
+    port = container["livenessProbe"]["httpGet"]["port"]
+    ports = {row["name"]: row["containerPort"] for row in container.get("ports", ())}
+    assert ports.get(port, port) == found.number("secure-port")
+
+
+def test_a_static_pod_stands_beside_kube_controller_manager():
+    pod = pod_of("Pod")
+    [container] = pod["containers"]
+    assert container["livenessProbe"]["httpGet"]["port"] not in {10257, 10259, 10250, 10256}
+    assert {volume["hostPath"]["path"]: volume["hostPath"]["type"] for volume in pod["volumes"]} == {
+        "/etc/kubernetes/pki": "DirectoryOrCreate",
+        "/etc/kubernetes/kubewright-controllers.conf": "File",
+    }
+
+
+def printed(capsys, *argv: str) -> str:
+    assert main(["controllers", "manifest", *argv]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_command_prints_what_is_rendered(capsys):
+    found = [one.value for one in yaml.load_all(printed(capsys, "deployment", "--image=x", "--replicas=3", "--ca-secret=mine"))]
+    assert found == controllers.deployment(image="x", replicas=3, authority="mine")
+    assert json.loads(printed(capsys, "static-pod", "--image=x", "-o", "json")) == controllers.machine_static_pod(Layout(), image="x")
+    assert [one.value for one in yaml.load_all(printed(capsys, "rbac"))] == controllers.rights()
+
+
+@pytest.mark.parametrize(
+    ("argv", "what"),
+    [
+        (["pod"], "no form"),
+        (["deployment"], "no image"),
+        (["deployment", "--image=x", "--replicas=0"], "one at least"),
+        (["deployment", "--image=x", "--ca-secret=A B"], "no name"),
+        (["deployment", "--image=x", "--controllers=nodeipam"], "no controller"),
+    ],
+)
+def test_what_the_command_refuses(capsys, argv, what):
+    assert main(["controllers", "manifest", *argv]) == 2
+    assert what in capsys.readouterr().err
