@@ -32,10 +32,11 @@ OWN = {
     "config explain": "kubeconfig output",
     "config diff": "config kubeconfig output",
     "controllers": "",
+    "controllers manifest": "ca-secret controllers image output replicas",
     "controllers run": "authentication-kubeconfig authorization-kubeconfig bind-address cluster-signing-cert-file cluster-signing-duration"
     " cluster-signing-key-file cluster-signing-kube-apiserver-client-cert-file cluster-signing-kube-apiserver-client-key-file"
     " cluster-signing-kubelet-client-cert-file cluster-signing-kubelet-client-key-file cluster-signing-kubelet-serving-cert-file"
-    " cluster-signing-kubelet-serving-key-file cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file controllers"
+    " cluster-signing-kubelet-serving-key-file cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file config controllers"
     " kube-api-burst kube-api-qps kubeconfig leader-elect leader-elect-lease-duration leader-elect-renew-deadline"
     " leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period secure-port"
     " tls-cert-file tls-private-key-file",
