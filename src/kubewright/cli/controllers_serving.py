@@ -11,11 +11,14 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.parser import Parsed
+from kubewright.controllers.manager import LimitedKube
 from kubewright.host.files import Files
 from kubewright.http.proxies import Proxies
+from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.delegation import DelegatedAuthorizer
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.queueing import TokenBucket
 
 if TYPE_CHECKING:
     import ssl
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 Close = Callable[[], Awaitable[None]]
 
 
-async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metrics: Registry, own: AsyncKubeClient | None) -> Close:
+async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metrics: Registry, own: AsyncKubeAPI | None) -> Close:
     """Serve health and metrics where a port is given, and return what stops it.
 
     `own` is the client of the pod that we run in: as in kube-controller-manager it is asked where no kubeconfig for that is named.
@@ -60,11 +63,12 @@ def absolute(path: str) -> str:
     return os.path.normpath(Path(path).absolute()) if path else ""
 
 
-def _client(path: str, files: Files) -> AsyncKubeClient | None:
+def _client(path: str, files: Files) -> AsyncKubeAPI | None:
+    """Return a client that asks no more often than the API server's own delegated options let (200 a second), whoever makes up tokens."""
     if not path:
         return None
     access = load_access(PurePosixPath(absolute(path)), read=files.read)
-    return AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ))
+    return LimitedKube(AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ)), TokenBucket(rate=200, burst=400))
 
 
 def _context(parsed: Parsed, files: Files) -> ssl.SSLContext:

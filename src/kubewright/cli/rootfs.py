@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _DAEMON_COMMANDS: Final = ("kubewright.cli.local", "kubewright.cli.controllers")
 DAEMONS: Final = (
     "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.controllers.health", "kubewright.controllers.manager",
-    "kubewright.http.aio", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
+    "kubewright.cli.controllers_serving", "kubewright.http.aio", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
 """What only local clusters and daemons need, with all that is below it: it takes as long to load as everything else."""
 NEVER: Final = ("kubewright.testing", "kubewright.__main__")

@@ -126,6 +126,7 @@ class Approver(_RequestController):
                     self._telemetry.warn(found, reason=REFUSED, message=reason)
                 raise NotNow(reason, quiet=expected)
             case Nothing():
+                self._refused.discard(name)
                 return ""
 
     def _gone(self, name: str) -> None:

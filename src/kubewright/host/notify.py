@@ -17,6 +17,8 @@ READY: Final = "READY=1"
 STOPPING: Final = "STOPPING=1"
 WATCHDOG: Final = "WATCHDOG=1"
 _MICROSECONDS: Final = 1_000_000
+_PATIENCE: Final = 1.0
+"""Seconds that a service manager which does not read is waited for, where a message matters."""
 
 
 class Notifier:
@@ -34,7 +36,7 @@ class Notifier:
 
     def ready(self, status: str = "") -> None:
         """Say that the start is over, with one line on what is done now."""
-        self._send(READY, *([f"STATUS={_line(status)}"] if status else []))
+        self._send(READY, *([f"STATUS={_line(status)}"] if status else []), within=_PATIENCE)
 
     def status(self, text: str) -> None:
         """Say in one line what is done now."""
@@ -46,15 +48,15 @@ class Notifier:
 
     def stopping(self) -> None:
         """Say that the end has begun."""
-        self._send(STOPPING)
+        self._send(STOPPING, within=_PATIENCE)
 
-    def _send(self, *lines: str) -> None:
+    def _send(self, *lines: str, within: float = 0.0) -> None:
         if not self._address.startswith(("/", "@")):
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
-                sock.setblocking(False)
+                sock.settimeout(within)
                 sock.connect(address)
                 sock.send("\n".join(lines).encode())
         except OSError as error:
