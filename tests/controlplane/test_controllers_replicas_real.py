@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import os
 import re
@@ -11,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ CLIENT_KUBELET = "kubernetes.io/kube-apiserver-client-kubelet"
 ROUNDS = (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP)
 EACH = 80
 """Requests of one round."""
-TIMES = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms")
+TIMES = ("--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=200ms")
 CONFIG = """\
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
@@ -68,6 +68,10 @@ class Replica:
         """Who it was when it led, '' if it never did."""
         found = re.findall(r"(\S+) leads by the lease", self.log.read_text())
         return found[-1] if found else ""
+
+    def signed(self, start: str) -> int:
+        """How many requests whose names begin so it has signed."""
+        return len(re.findall(rf"{start}-\d+ of \S+ is signed", self.log.read_text()))
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -158,12 +162,17 @@ def _decisions(cluster: Bench) -> Counter[tuple[str, str]]:
     return found
 
 
+def _has_signed(replica: Replica, start: str, *, least: int) -> bool:
+    return replica.signed(start) >= least
+
+
 def test_a_leader_that_is_stopped_or_killed_in_the_middle_leaves_each_request_decided_once(
     audited: Bench, api: KubeClient, replicas: Replicas
 ) -> None:
     for _ in range(2):
         replicas.start("--secure-port=0")
     names: list[str] = []
+    by_leaders: list[int] = []
     for number, how in enumerate(ROUNDS):
         eventually(lambda: replicas.leader(api), "a leader")
         leader = replicas.leader(api)
@@ -172,13 +181,15 @@ def test_a_leader_that_is_stopped_or_killed_in_the_middle_leaves_each_request_de
         names += mine
         sender = threading.Thread(target=lambda made=tuple(mine): [api.create(_body(name)) for name in made])
         sender.start()
-        time.sleep(0.05 + 0.07 * number)  # in the middle of what comes in
+        begun = functools.partial(_has_signed, leader, f"round-{number}", least=3 + 7 * number)
+        eventually(begun, "the leader to be in the middle of it")
         leader.send(how)
         sender.join()
         eventually(lambda other=leader: replicas.leader(api) not in {None, other}, "another leader")
         if how == signal.SIGSTOP:
             leader.send(signal.SIGCONT)
         assert leader.process.wait(60) != 0
+        by_leaders.append(leader.signed(f"round-{number}"))
         if how == signal.SIGSTOP:
             assert "was not renewed in time" in leader.log.read_text()
         replicas.start("--secure-port=0")
@@ -186,6 +197,7 @@ def test_a_leader_that_is_stopped_or_killed_in_the_middle_leaves_each_request_de
     found = _decisions(audited)
     assert {name: [found[name, part] for part in ("approval", "status")] for name in names} == {name: [1, 1] for name in names}
     assert len(names) == EACH * len(ROUNDS)
+    assert min(by_leaders) < EACH, "no leader was interrupted"
 
 
 def test_a_replica_that_is_told_to_stop_gives_the_lease_back(api: KubeClient, replicas: Replicas) -> None:
