@@ -73,7 +73,7 @@ ROWS = (
             "form", "static-pod, deployment, or rbac: the rights of the static pod's user", shown="static-pod|deployment|rbac", least=1
         ),
         flags=(
-            Flag("image", "image with kubewright in it", metavar="image"),
+            Flag("image", "image that has this program on its PATH", metavar="image"),
             Flag("replicas", "replicas of the Deployment", kind=INT32, default=2),
             Flag("ca-secret", "Secret of kube-system with the Deployment's certificate authority", default="kubewright-controllers-ca"),
             Flag("controllers", "controllers to run", kind=LIST, default=("*", "bootstrapsigner", "tokencleaner"), metavar="strings"),
