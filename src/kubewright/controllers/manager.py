@@ -90,6 +90,7 @@ class Manager:
     async def run(self) -> None:
         """Work until cancelled. Raises CertificateError for authorities that cannot be read at the start, LeadershipLost when the lease goes."""
         self.controllers = list(self._made())
+        failure: KubewrightError | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 watches = [group.create_task(one.run(), name=f"watch of {name}") for name, one in self._informers.items()]
@@ -98,7 +99,9 @@ class Manager:
                 for watch in watches:
                     watch.cancel()
         except* KubewrightError as errors:
-            raise _first(errors) from None
+            failure = _first(errors)
+        if failure is not None:  # what is raised inside of `except*` comes out as a group
+            raise failure
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:

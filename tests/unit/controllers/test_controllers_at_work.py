@@ -14,7 +14,7 @@ from cryptography import x509
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, Conflict
 from kubewright.controllers import options
-from kubewright.kube.electing import Election
+from kubewright.kube.electing import Election, LeadershipLost
 from kubewright.kube.resources import CONFIG_MAP, SECRET
 
 pytestmark = pytest.mark.looptime
@@ -237,3 +237,12 @@ async def test_controllers_that_are_off_do_nothing():
 async def test_which_controllers_are_meant(words, expected):
     found = options.selected(words.split(","))
     assert {row.alias for row in options.CONTROLLERS if row.name in found} == expected
+
+
+async def test_a_leader_that_loses_its_lease_ends_with_that_error_and_no_group():
+    cluster = Cluster(csr(), election=Election(name="controllers"))
+    task = asyncio.create_task(cluster.manager.run())
+    await asyncio.sleep(1)
+    cluster.api.fail("get", "leases")
+    await asyncio.sleep(20)
+    assert isinstance(task.exception(), LeadershipLost)
