@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "controlPlane": ("init", "phase", "control-plane", "all", "--config"),
     "certs": ("init", "phase", "certs", "all", "--config"),
 }
-TARGETS: Final = {"validate": 2.0, "migrate": 2.0, "controlPlane": 2.0, "certs": 0.6}
+TARGETS: Final = {"validate": 3.0, "migrate": 3.0, "controlPlane": 3.0, "certs": 0.6}
 
 CONFIG: Final = """\
 apiVersion: kubeadm.k8s.io/v1beta4

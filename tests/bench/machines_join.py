@@ -19,10 +19,9 @@ from tests.bench.setup import Setup
 
 TARGET_COMMAND: Final = 1.2
 TARGET_READY: Final = 1.0
-TARGET_RESET: Final = 1.0
-TARGET_FIRST: Final = 0.4
-TARGET_CONTROL_PLANE: Final = 0.5
-TARGET_CLUSTER: Final = 0.5
+TARGET_FIRST: Final = 0.45
+TARGET_CONTROL_PLANE: Final = 0.45
+TARGET_CLUSTER: Final = 0.48
 
 FIVE: Final = ("one", "two", "three", "four", "five")
 """Three control planes and two workers."""
@@ -42,7 +41,7 @@ def worker(setup: Setup, rounds: int) -> Result:
     figures = (
         *_compared("worker `join`", rows, "Wall", target=TARGET_COMMAND),
         *_compared("worker `join` until its Node is Ready", rows, "Ready", target=TARGET_READY),
-        *_compared("`reset` of a worker", rows, "Reset", target=TARGET_RESET),
+        *_compared("`reset` of a worker", rows, "Reset"),
     )
     return result("machines-join", figures, rows)
 
