@@ -115,6 +115,7 @@ def _clean(setup: Setup) -> None:
 def _write(out: Path) -> None:
     """Make the document and the pictures anew from all results that there are."""
     directory = out / "performance"
+    directory.mkdir(parents=True, exist_ok=True)
     found = results.load(directory, list(BENCHMARKS))
     document = out / "performance.md"
     if not document.exists():

@@ -1,7 +1,7 @@
 """A cluster of a hundred nodes: our part of its CPU, our memory, and how long the nodes take beside a bare loop.
 
 One run is recorded first, with the API server's audit on. Then each round is a pair: `up` for a new cluster, without audit, and the bare
-loop against a new cluster of the same CA, so that the recorded nodes' certificates are good there.
+loop against a new cluster, whose CA has signed certificates for the recorded nodes before the clock starts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from tests.bench import accounting, admin, recording
 from tests.bench.admin import Admin
 from tests.bench.model import MEBIBYTES, MOST, RATIO, Result, figure, ratios
@@ -99,7 +102,7 @@ def _up(setup: Setup) -> Row:
 
 
 def _record(setup: Setup) -> list[Join]:
-    """Record nodes that join a cluster which is up, so that none has to try again; keep its CA and the nodes' certificates."""
+    """Record nodes that join a cluster which is up, so that none has to try again; keep the nodes' keys and certificates."""
     state = setup.work / _RECORDED
     state.mkdir()
     root = state / _RECORDED
@@ -112,8 +115,6 @@ def _record(setup: Setup) -> list[Join]:
         joins = recording.joins(lines, names)
     kept = setup.work / "kept"
     kept.mkdir()
-    for name in ("ca.crt", "ca.key"):
-        shutil.copy(kubernetes_directory(root) / "pki" / name, kept / name)
     for name in names:
         shutil.copy(root / "nodes" / name / "pki" / "kubelet-client-current.pem", kept / f"{name}.pem")
     setup.run("down", *where)
@@ -128,13 +129,9 @@ def _loop(setup: Setup, joins: list[Join]) -> Row:
     root = state / "default"
     pki = kubernetes_directory(root) / "pki"
     state.mkdir(exist_ok=True)
-    root.mkdir(mode=0o700)
-    pki.mkdir(parents=True)
-    for name in ("ca.crt", "ca.key"):
-        shutil.copy(setup.work / "kept" / name, pki / name)
     setup.run("up", "--state-dir", str(state), "--nodes", "0")
     client = Admin(kubernetes_directory(root) / ADMIN)
-    target = _target(setup, client, pki / "ca.crt", joins)
+    target = _target(setup, client, pki, joins)
     time.sleep(SETTLE)
     done: Replayed = replay(joins, target)
     registered = len(client.get("/api/v1/nodes")["items"]) - 1
@@ -146,11 +143,15 @@ def _loop(setup: Setup, joins: list[Join]) -> Row:
     return {"loop": done.seconds, "loopAnswers": {str(status): count for status, count in sorted(done.answers.items())}}
 
 
-def _target(setup: Setup, client: Admin, authority: Path, joins: list[Join]) -> Target:
+def _target(setup: Setup, client: Admin, pki: Path, joins: list[Join]) -> Target:
+    authority = pki / "ca.crt"
+    pair = authority.read_bytes(), (pki / "ca.key").read_bytes()
     identities = {}
     for join in joins:
+        signed = setup.work / "signed.pem"
+        signed.write_bytes(_signed_again((setup.work / "kept" / f"{join.node}.pem").read_bytes(), *pair))
         identities[join.node] = ssl.create_default_context(cafile=authority)
-        identities[join.node].load_cert_chain(setup.work / "kept" / f"{join.node}.pem")
+        identities[join.node].load_cert_chain(signed)
     return Target(
         host=client.host,
         port=client.port,
@@ -174,3 +175,21 @@ def _new_token(client: Admin) -> str:
     }
     client.post("/api/v1/namespaces/kube-system/secrets", secret)
     return token.text
+
+
+def _signed_again(pem: bytes, authority_pem: bytes, authority_key: bytes) -> bytes:
+    """Return the key of a client and its certificate as another authority would have signed it."""
+    key, old = serialization.load_pem_private_key(pem, None), x509.load_pem_x509_certificate(pem)
+    authority, signer = x509.load_pem_x509_certificate(authority_pem), serialization.load_pem_private_key(authority_key, None)
+    assert isinstance(signer, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
+    builder = x509.CertificateBuilder(
+        issuer_name=authority.subject,
+        subject_name=old.subject,
+        public_key=old.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=authority.not_valid_before_utc,
+        not_valid_after=authority.not_valid_after_utc,
+        extensions=[one for one in old.extensions if not isinstance(one.value, x509.AuthorityKeyIdentifier)],
+    )
+    kept = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return kept + builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)

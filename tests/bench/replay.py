@@ -143,10 +143,10 @@ def _body(body: Mapping[str, Any] | None, known: _Known) -> bytes | None:
         return None
     metadata = dict(body.get("metadata", {}))
     answered = known.of_kind.get(body.get("kind", ""), {})
-    metadata |= {name: answered[name] for name in ("resourceVersion", "uid") if name in metadata}
+    metadata |= {name: answered[name] for name in ("resourceVersion", "uid") if name in metadata and name in answered}
     if "ownerReferences" in metadata:
-        node = known.of_kind["Node"]
-        metadata["ownerReferences"] = [{**owner, "uid": node["uid"]} for owner in metadata["ownerReferences"]]
+        node = known.of_kind.get("Node", {})  # none if the server refused it, which is told in the end
+        metadata["ownerReferences"] = [{**owner, "uid": node.get("uid", "")} for owner in metadata["ownerReferences"]]
     return json.dumps({**body, "metadata": metadata} if metadata else body).encode()
 
 
