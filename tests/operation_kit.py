@@ -22,11 +22,11 @@ class KnownCluster(InitContext):
 
     observe: object = None
     kube: object = None
-    components: bool = True
+    asks_components: bool = True
 
     @property
     def health_checks(self):
-        return super().health_checks if self.components else {}
+        return super().health_checks if self.asks_components else {}
 
     def connect(self, name, *, timeout=0.0):
         return self.kube or self.bound.connections.own(
@@ -53,7 +53,7 @@ def run_phases(prepared, request, machine, *, kube, reporter, host=None, waiter=
         reporter.emit(Warned(text=warning))
     with bind(row, prepared, machine, mode=Mode.PLAN, reporter=reporter) as seams:
         bound = replace(seams, host=host or prepared.host, waiter=waiter or InstantWaiter(), kubelet_makes=kubelet_makes)
-        ctx = replace(row.context(request, prepared.configuration, bound), kube=kube, components=False)
+        ctx = replace(row.context(request, prepared.configuration, bound), kube=kube, asks_components=False)
         row.opening(ctx)
         return runner.run(row.phases, ctx, reporter=reporter, clock=machine.clock, only=prepared.only, skip=prepared.skip).changes
 

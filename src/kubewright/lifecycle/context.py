@@ -17,7 +17,6 @@ from kubewright.base.wait import Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
-from kubewright.lifecycle.deferred_manifests import DeferredManifests
 from kubewright.lifecycle.operation import Bound
 from kubewright.pki import store
 from kubewright.pki.keys import Algorithm, KeyPool
@@ -25,7 +24,7 @@ from kubewright.pki.store import CertificateStore
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
-    from kubewright.lifecycle.diagnosis.watch import Diagnosis
+    from kubewright.lifecycle.steps.health import ComponentWaiter
     from kubewright.manifests.patches import Patches
 
 
@@ -103,11 +102,6 @@ class MachineContext:
         return self.bound.phases
 
     @property
-    def manifests(self) -> DeferredManifests:
-        """Manifests of static pods that are written later."""
-        return self.bound.manifests
-
-    @property
     def kubelet_makes(self) -> tuple[File, ...]:
         """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
         return self.bound.kubelet_makes
@@ -163,11 +157,16 @@ class MachineContext:
         """Whether this run goes through a phase."""
         return phase in self.bound.phases
 
-    def diagnosis(self, names: Sequence[str]) -> Diagnosis:
-        """Return what says why static pods of this machine are not there yet, from now on. The order is that of their needs."""
-        from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # for those that wait
+    @functools.cached_property
+    def components(self) -> ComponentWaiter:
+        """What waits for the static pods of this machine."""
+        from kubewright.lifecycle.steps.health import ComponentWaiter  # for those that wait
 
-        return ComponentWatch(names, host=self.host, clock=self.clock)
+        return ComponentWaiter(
+            waiter=self.waiter,
+            diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host),
+            within=self.configuration.init.timeouts.control_plane_component_health_check.seconds,
+        )
 
     def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
         """Begin to make keys that later phases will need, less those that are under way already."""

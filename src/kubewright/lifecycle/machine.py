@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kubewright.host.seam import Host
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
+    from kubewright.lifecycle.diagnosis.watch import Diagnosis
 
 LOCK: Final = "machine.lock"
 """The lock of a machine, whatever is done to it."""
@@ -31,7 +32,8 @@ class Machine:
     """One machine. `at` gives it with a layout: a configuration, which is loaded with what the machine tells, may move places.
 
     `layout` is where it has what a configuration leaves open. `environment` holds the variables of whoever runs the operation. `sync` makes sure,
-    in the end, that what was written survives a power cut; it raises HostError.
+    in the end, that what was written survives a power cut; it raises HostError. `look` is called while requests to the cluster fail: it raises
+    where trying again is pointless.
     """
 
     at: Callable[[Layout], Host]
@@ -40,6 +42,7 @@ class Machine:
     layout: Layout = Layout()
     environment: Mapping[str, str] = field(default_factory=dict)
     sync: Callable[[], None] = lambda: None
+    look: Callable[[], None] = lambda: None
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
         """Make a client of a cluster; unless it is the machine's own, through the proxies of the environment, as kubeadm's. Opens nothing."""
@@ -52,6 +55,12 @@ class Machine:
     def waiter(self, reporter: Reporter) -> Waiter:
         """Make what waits for things on this machine."""
         return PollingWaiter(clock=self.clock, reporter=reporter)
+
+    def diagnosis(self, names: Sequence[str], *, host: Host) -> Diagnosis:
+        """Make what says why static pods of this machine are not there yet, from now on. The order is that of their needs."""
+        from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # for those that wait
+
+        return ComponentWatch(names, host=host, clock=self.clock)
 
     def lock_directory(self, host: Host) -> PurePosixPath:
         """Return where the lock lies."""

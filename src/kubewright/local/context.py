@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, Protocol
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
@@ -16,11 +16,11 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.base.wait import Condition, PollingWaiter, Waiter
 from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.machine import LONG, Machine
@@ -108,9 +108,7 @@ def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMachine(Machine):
-    """A machine whose components are checked while something else is waited for: `look` raises what makes waiting pointless."""
-
-    look: Callable[[], None]
+    """A machine whose components are checked while something else is waited for."""
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
         """Make a client; nothing of a local cluster is behind a proxy."""
@@ -118,6 +116,10 @@ class LocalMachine(Machine):
 
     def waiter(self, reporter: Reporter) -> Waiter:
         return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
+
+    def diagnosis(self, names: Sequence[str], *, host: Host) -> Diagnosis:
+        """Make what has last lines only: `look` says what becomes of the processes."""
+        return LastLines(names, host=host)
 
 
 def machine_of(run: UpRun, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
@@ -195,11 +197,6 @@ class LocalContext(InitContext):
     joins: ControlPlaneJoins | None = None
     milestones: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def look(self) -> Callable[[], None]:
-        """What raises where the daemon or a component is in such a state that waiting is pointless."""
-        return cast("LocalMachine", self.bound.machine).look
-
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:
         """How to see that a component is ready, by its name."""
@@ -210,19 +207,9 @@ class LocalContext(InitContext):
         return self.bound.connections.kube(load_access(self.layout.kubeconfig(name), read=self.host.read), timeout=timeout)
 
     @functools.cached_property
-    def api(self) -> KubeAPI:
-        """The client that init writes with; it gives up where the daemon or a component does."""
-        within = self.configuration.init.timeouts.kubernetes_api_call.seconds
-        return RetryingKube(self.probe, clock=self.clock, within=within, look=self.look)
-
-    @functools.cached_property
     def control(self) -> ControlClient:
         """The daemon's control socket; waits for it at first use."""
         return self.run.daemon.serving(waiter=self.run.waiter)
-
-    def diagnosis(self, names: Sequence[str]) -> Diagnosis:
-        """Return last lines only: `look` says what becomes of the processes."""
-        return LastLines(names, host=self.host)
 
     def mark(self, name: str) -> None:
         """Note that a milestone is reached now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final, cast
 
 from kubewright.base.change import Change
@@ -13,13 +13,11 @@ from kubewright.base.wait import Condition
 from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle import stacked_etcd
-from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
 from kubewright.lifecycle.join import kubelet, phases
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.steps.kubelet import SERVICE
-from kubewright.local.context import LocalMachine, UpRun, component_checks
+from kubewright.local.context import UpRun, component_checks
 from kubewright.local.record import MachineRecord
 from kubewright.workflow.phases import Phase, Phases
 
@@ -31,11 +29,6 @@ class LocalJoinContext(JoinContext):
     run: UpRun
     machine: MachineRecord
     joined_before: bool
-
-    @property
-    def look(self) -> Callable[[], None]:
-        """What raises where the daemon or a component is in such a state that waiting is pointless."""
-        return cast("LocalMachine", self.bound.machine).look
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:
@@ -52,20 +45,11 @@ class LocalJoinContext(JoinContext):
         """`up` gives the names."""
         return True
 
-    def diagnosis(self, names: Sequence[str]) -> Diagnosis:
-        """Return last lines only: `look` says what becomes of the processes."""
-        return LastLines(names, host=self.host)
-
     @functools.cached_property
     def admin(self) -> KubeAPI:
         """The administrator's client of the first machine: without an endpoint for all, a machine's admin.conf names its own API server."""
         server = self.run.cluster.control_plane.addresses.api_server
         return self.connect(replace(self._administrator, server=server))
-
-    @functools.cached_property
-    def api(self) -> KubeAPI:
-        """The client that join writes with; it gives up where the daemon or a component does."""
-        return RetryingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds, look=self.look)
 
 
 def no_checks(_: JoinContext) -> Iterable[Change]:

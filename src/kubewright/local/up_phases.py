@@ -18,7 +18,7 @@ from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
 from kubewright.lifecycle.init import cluster, phases
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps.health import api_server, until
+from kubewright.lifecycle.steps.health import api_server
 from kubewright.local.context import JoinCredentials, LocalContext
 from kubewright.local.programs import COMPONENTS
 from kubewright.pki import pins, specs, table
@@ -63,7 +63,7 @@ def serving(ctx: InitContext) -> Iterable[Waited]:
     def serves() -> str | None:
         return None if tls.serves(address, port, within=_HANDSHAKE) else f"nothing serves at port {port} of {address} yet"
 
-    yield until(ctx, serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
+    yield ctx.components.until(serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 
 
 def end_back_offs(ctx: InitContext) -> Iterable[Change]:
@@ -154,7 +154,7 @@ def _unknown(local: LocalContext) -> str | None:
 
 def api_ready(ctx: InitContext) -> Iterable[Waited]:
     """Wait until the API server is ready, and note when."""
-    yield from api_server(ctx, probe=ctx.probe)
+    yield from api_server(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests)
     cast("LocalContext", ctx).mark("apiReady")
 
 

@@ -21,6 +21,7 @@ from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, operation
 from kubewright.lifecycle.steps.certificates import shared_files
+from kubewright.lifecycle.steps.health import ComponentWaiter
 from kubewright.pki import ensure, sealing, specs, table
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.store import MemoryStore
@@ -248,7 +249,7 @@ def learning_context(box, *, waiter, clock):
         etcd=RecordingEtcd(),
         clock=clock,
         configuration=SimpleNamespace(init=SimpleNamespace(timeouts=timeouts)),
-        diagnosis=lambda names: quiet,
+        components=ComponentWaiter(waiter=waiter, diagnosis=lambda names: quiet, within=2.0),
         waiter=waiter,
         patched=lambda name, pod: pod,
         data=etcd_data,

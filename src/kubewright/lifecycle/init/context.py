@@ -60,8 +60,13 @@ class InitContext(MachineContext):
         from kubewright.kube.retrying import RetryingKube  # phases that only write files have no API
 
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
-        hopeful = self.diagnosis(("etcd", "kube-apiserver")).explained(lambda: "it settles")
-        return RetryingKube(self.probe, clock=self.clock, within=within, look=hopeful)
+        settles = self.components.diagnosis(("etcd", "kube-apiserver")).explained(lambda: "it settles")
+
+        def look() -> None:
+            self.bound.machine.look()
+            settles()
+
+        return RetryingKube(self.probe, clock=self.clock, within=within, look=look)
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:

@@ -25,7 +25,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import named
 from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps.health import healthy, until
+from kubewright.lifecycle.steps import health
 from kubewright.manifests import rbac
 from kubewright.workflow.phases import Step
 
@@ -182,7 +182,7 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
 
     def accepts() -> str | None:
-        ctx.manifests.check()
+        ctx.bound.manifests.check()
         try:
             ctx.probe.get(named("Namespace"), "kube-system")
         except NotFound:
@@ -191,9 +191,9 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
             return str(error)
         return None
 
-    yield until(ctx, accepts, saying="the API server to take requests", blame=("etcd", "kube-apiserver"))
+    yield ctx.components.until(accepts, saying="the API server to take requests", blame=("etcd", "kube-apiserver"))
 
 
 def components(ctx: InitContext) -> Iterable[Step]:
     """Wait until the API server is ready and the other components answer that they are healthy."""
-    yield from healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
+    yield from health.healthy(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests, others=ctx.health_checks)

@@ -119,7 +119,8 @@ class JoinContext(MachineContext):
         """The client that join writes with: the administrator's, which tries again what time may mend."""
         from kubewright.kube.retrying import RetryingKube
 
-        return RetryingKube(self.admin, clock=self.clock, within=self.join.timeouts.kubernetes_api_call.seconds)
+        within = self.join.timeouts.kubernetes_api_call.seconds
+        return RetryingKube(self.admin, clock=self.clock, within=within, look=self.bound.machine.look)
 
     @functools.cached_property
     def probe(self) -> KubeAPI:

@@ -172,7 +172,7 @@ def reserve_keys(ctx: JoinContext) -> None:
 def wait(ctx: JoinContext) -> Iterable[Step]:
     """Wait until all components of this machine are healthy, then have its kubelet use the API server beside it."""
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
-    yield from health.healthy(ctx, probe=ctx.probe, others=ctx.health_checks)
+    yield from health.healthy(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests, others=ctx.health_checks)
     yield from kubelet.use_local_server(ctx)
 
 

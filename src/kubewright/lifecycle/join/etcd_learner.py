@@ -22,7 +22,6 @@ from kubewright.lifecycle.join import peers
 from kubewright.lifecycle.join.kubelet import with_server
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import kubelet, static_pods
-from kubewright.lifecycle.steps.health import until
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -60,8 +59,8 @@ def learn(ctx: JoinContext, flags: Mapping[str, str]) -> Iterable[Change | Waite
     path = ctx.layout.manifest(NAME)
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
     ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=static_pods.MANIFEST_MODE))
-    yield until(
-        ctx, _Learned(ctx), saying="the new etcd member to take over the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
+    yield ctx.components.until(
+        _Learned(ctx), saying="the new etcd member to take over the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
     )
     yield from end(ctx)
 
@@ -75,8 +74,7 @@ def end(ctx: JoinContext) -> Iterable[Change | Waited]:
 def serving(ctx: JoinContext) -> Waited:
     """Wait until this machine's etcd serves clients and follows a leader: the one that stays, not one that a killed run let learn."""
     endpoint = client_url(ctx.addresses)
-    return until(
-        ctx,
+    return ctx.components.until(
         lambda: _still_learns(ctx) or ctx.etcd.status(endpoint).reason or None,
         saying="the new etcd member to serve",
         blame=("etcd",),

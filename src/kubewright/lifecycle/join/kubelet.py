@@ -34,7 +34,7 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
 from kubewright.lifecycle.join import configuration, discovery
 from kubewright.lifecycle.join.request import authority_path
 from kubewright.lifecycle.steps import kubelet
-from kubewright.lifecycle.steps.health import LOOK, until
+from kubewright.lifecycle.steps.health import LOOK
 from kubewright.lifecycle.steps.kubelet import SERVICE
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def wait_bootstrap(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def _until(ctx: JoinContext, condition: Callable[[], str | None], *, within: float, saying: str) -> Waited:
-    return until(ctx, condition, saying=saying, blame=(), within=within, every=_LOOK, remedy=_REMEDY)
+    return ctx.components.until(condition, saying=saying, blame=(), within=within, every=_LOOK, remedy=_REMEDY)
 
 
 def _health_server(ctx: JoinContext) -> str:

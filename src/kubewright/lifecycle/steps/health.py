@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.types import Configuration, ControlPlaneComponent
 from kubewright.apis.machine import Addresses, Detected, Layout, url
 from kubewright.base.errors import APIError
-from kubewright.base.wait import Condition
+from kubewright.base.records import dataclass
+from kubewright.base.wait import Condition, Waiter
 from kubewright.http import tls
 from kubewright.http.sync import Transport
 from kubewright.manifests.pods import Inputs, probe_host
@@ -17,7 +18,8 @@ from kubewright.manifests.pods import Inputs, probe_host
 if TYPE_CHECKING:
     from kubewright.base.events import Waited
     from kubewright.kube.api import KubeAPI
-    from kubewright.lifecycle.context import MachineContext
+    from kubewright.lifecycle.deferred_manifests import DeferredManifests
+    from kubewright.lifecycle.diagnosis.watch import Diagnosis
     from kubewright.workflow.phases import Step
 
 LOOK: Final = 0.02
@@ -26,53 +28,63 @@ _REMEDY: Final = "mend what the component complains about, then run the same com
 _PATIENCE: Final = 2.0
 
 
-def until(
-    ctx: MachineContext,
-    condition: Condition,
-    *,
-    saying: str,
-    blame: Sequence[str],
-    within: float | None = None,
-    every: float = LOOK,
-    remedy: str = _REMEDY,
-) -> Waited:
-    """Wait, `within` seconds at most; without them, for as long as the configuration allows for components.
+@dataclass(frozen=True, kw_only=True)
+class ComponentWaiter:
+    """Waits for what static pods of one machine do. `diagnosis` gives what says why they do not, `within` is how many seconds they may take."""
 
-    `blame` names the static pods that it needs, in the order in which they need each other. What they, the kubelet and the runtime say is
-    the reason that is shown, and the diagnosis of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end.
-    """
-    diagnosis = ctx.diagnosis(blame)
-    return ctx.waiter.until(
-        diagnosis.explained(condition),
-        within=ctx.configuration.init.timeouts.control_plane_component_health_check.seconds if within is None else within,
-        saying=saying,
-        every=every,
-        at_most=every,
-        diagnose=diagnosis.diagnose,
-        remedy=remedy,
-    )
+    waiter: Waiter
+    diagnosis: Callable[[Sequence[str]], Diagnosis]
+    within: float
+
+    def until(
+        self,
+        condition: Condition,
+        *,
+        saying: str,
+        blame: Sequence[str],
+        within: float | None = None,
+        every: float = LOOK,
+        remedy: str = _REMEDY,
+    ) -> Waited:
+        """Wait, `within` seconds at most; without them, for as long as components may take.
+
+        `blame` names the static pods that it needs, in the order in which they need each other. What they, the kubelet and the runtime say is
+        the reason that is shown, and the diagnosis of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end.
+        """
+        diagnosis = self.diagnosis(blame)
+        return self.waiter.until(
+            diagnosis.explained(condition),
+            within=self.within if within is None else within,
+            saying=saying,
+            every=every,
+            at_most=every,
+            diagnose=diagnosis.diagnose,
+            remedy=remedy,
+        )
 
 
-def healthy(ctx: MachineContext, *, probe: KubeAPI, others: Mapping[str, Condition]) -> Iterable[Step]:
-    """Wait for the API server that `probe` asks, then for the other components of this machine."""
-    yield from api_server(ctx, probe=probe)
-    yield from ctx.manifests.finish()
+def healthy(
+    components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests, others: Mapping[str, Condition]
+) -> Iterable[Step]:
+    """Wait for the API server that `probe` asks, write the manifests that are left, and wait for the other components of this machine."""
+    yield from api_server(components, probe=probe, manifests=manifests)
+    yield from manifests.finish()
     for name, condition in others.items():
-        yield until(ctx, condition, saying=f"{name} to be healthy", blame=(name,))
+        yield components.until(condition, saying=f"{name} to be healthy", blame=(name,))
 
 
-def api_server(ctx: MachineContext, *, probe: KubeAPI) -> Iterable[Waited]:
-    """Wait until the API server calls itself ready: all its post-start hooks are through."""
+def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests) -> Iterable[Waited]:
+    """Wait until the API server calls itself ready: all its post-start hooks are through. Raises what went wrong with a manifest."""
 
     def ready() -> str | None:
-        ctx.manifests.check()
+        manifests.check()
         try:
             answer = probe.raw("GET", "/readyz")
         except APIError as error:
             return str(error)
         return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
 
-    yield until(ctx, ready, saying="the API server to be ready", blame=("kube-apiserver",))
+    yield components.until(ready, saying="the API server to be ready", blame=("kube-apiserver",))
 
 
 def _failing(body: str) -> str:

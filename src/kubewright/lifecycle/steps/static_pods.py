@@ -56,7 +56,7 @@ def write(ctx: MachineContext, name: str, *, more: Mapping[str, str] = NO_FLAGS)
     patched = ctx.patched(name, hardened)
     yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
     manifest = File(path=ctx.layout.manifest(name), content=yaml.dump(patched).encode(), mode=MANIFEST_MODE)
-    if not ctx.manifests.take(name, manifest):
+    if not ctx.bound.manifests.take(name, manifest):
         yield ctx.host.ensure(manifest)
 
 
