@@ -24,6 +24,7 @@ from kubewright.pki.store import CertificateStore
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
+    from kubewright.lifecycle.steps import static_pods
     from kubewright.lifecycle.steps.health import ComponentWaiter
     from kubewright.manifests.patches import Patches
 
@@ -156,6 +157,20 @@ class MachineContext:
     def runs(self, phase: str) -> bool:
         """Whether this run goes through a phase."""
         return phase in self.bound.phases
+
+    @property
+    def inputs(self) -> static_pods.Inputs:
+        """What the static pods of this machine are made from."""
+        from kubewright.lifecycle.steps import static_pods  # for control planes
+
+        return static_pods.Inputs(
+            configuration=self.configuration,
+            layout=self.layout,
+            addresses=self.addresses,
+            detected=self.detected,
+            overrides=self.overrides,
+            external_ca=self.external_ca,
+        )
 
     @functools.cached_property
     def components(self) -> ComponentWaiter:

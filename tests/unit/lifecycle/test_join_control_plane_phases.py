@@ -251,14 +251,12 @@ def learning_context(box, *, waiter, clock):
         configuration=SimpleNamespace(init=SimpleNamespace(timeouts=timeouts)),
         components=ComponentWaiter(waiter=waiter, diagnosis=lambda names: quiet, within=2.0),
         waiter=waiter,
-        patched=lambda name, pod: pod,
         data=etcd_data,
         resumed=False,
     )
 
 
-def test_the_learning_pod_ends_when_the_data_has_arrived(box, monkeypatch):
-    monkeypatch.setattr(etcd_learner.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
+def test_the_learning_pod_ends_when_the_data_has_arrived(box):
     clock, seen = FakeClock(), []
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     snap = ctx.data / "member" / "snap"
@@ -270,22 +268,21 @@ def test_the_learning_pod_ends_when_the_data_has_arrived(box, monkeypatch):
         entries=lambda path: [snap / name for name in next(steps)] if path == snap else [],
         network=SimpleNamespace(listeners=list),
     )
-    list(etcd_learner.learn(ctx, {}))
+    list(etcd_learner.learn(ctx, yaml.load(POD, source="pod")))
     assert seen == [("ensure", manifest.parent), ("ensure", manifest), ("remove", manifest)]
     assert next(steps, None) is None
 
 
-def test_a_member_that_needs_no_snapshot_is_not_waited_for(box, monkeypatch):
-    monkeypatch.setattr(etcd_learner.static_pods, "rendered", lambda ctx, name, *, more: yaml.load(POD, source="pod"))
+def test_a_member_that_needs_no_snapshot_is_not_waited_for(box):
     clock = FakeClock()
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     named = [Member(id=2, peer_urls=("https://10.0.0.2:2380",), name=name, learner=True) for name in ("", "", "two")]
     ctx.etcd = SimpleNamespace(members=lambda *, agreed: [named.pop(0) if len(named) > 1 else named[0]])
-    list(etcd_learner.learn(ctx, {}))
+    list(etcd_learner.learn(ctx, yaml.load(POD, source="pod")))
     assert 1.5 < clock.monotonic() < 1.7
     ctx.etcd = SimpleNamespace(members=unreachable)
     with pytest.raises(WaitTimeout) as caught:
-        list(etcd_learner.learn(ctx, {}))
+        list(etcd_learner.learn(ctx, yaml.load(POD, source="pod")))
     assert "nobody answers" in caught.value.detail
     assert "2380" in caught.value.remedy
 

@@ -7,21 +7,38 @@ from types import SimpleNamespace
 
 import pytest
 
-from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEtcd
-from kubewright.apis.machine import Addresses, Layout
+from kubewright.apis.kubeadm.types import (
+    ClusterConfiguration,
+    ComponentConfig,
+    Configuration,
+    Etcd,
+    ExternalEtcd,
+    InitConfiguration,
+    LocalEtcd,
+    NodeRegistration,
+    Timeouts,
+)
+from kubewright.apis.machine import Addresses, Detected, Layout
+from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
+from kubewright.base.durations import Duration
 from kubewright.base.errors import HostError, NotFound, Stopped, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.records import replace
 from kubewright.base.wait import PollingWaiter
 from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
 from kubewright.host.decisions import decide_emptying
+from kubewright.host.desired import File
 from kubewright.host.listeners import Listener
+from kubewright.lifecycle.deferred_manifests import DeferredManifests
 from kubewright.lifecycle.join import etcd_learner, etcd_member, peers
+from kubewright.lifecycle.steps import static_pods
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
 LAYOUT = Layout()
 DATA, MANIFEST = LAYOUT.etcd_data, LAYOUT.manifest("etcd")
+WRITTEN = [f"directory {DATA}", f"directory {LAYOUT.manifests}", f"file {MANIFEST}"]
 OURS = "https://10.0.0.2:2380"
 OLD = b"spec: {containers: [{command: [etcd, --initial-cluster=one=https://10.0.0.1:2380, --name=two]}]}\n"
 
@@ -45,7 +62,15 @@ class Machine:
         return sorted({path / one.relative_to(path).parts[0] for one in self.files if path in one.parents})
 
     def ensure(self, desired):
+        if isinstance(desired, File):
+            self.files[desired.path] = desired.content
+            self.done.append(f"wrote {desired.path.stem}")
         return Change(target=desired.target, action=Action.CREATE)
+
+    def flag(self, name):
+        """Return the value of a flag that etcd.yaml has."""
+        [container] = yaml.load(self.files[MANIFEST], source="")["spec"]["containers"]
+        return next(word.partition("=")[2] for word in container["command"] if word.startswith(f"--{name}="))
 
     def remove(self, path):
         found = self.files.pop(path, None)
@@ -85,23 +110,27 @@ class Members(RecordingEtcd):
         return super().remove(member_id)
 
 
+def configured(etcd):
+    """The cluster's configuration, with this machine's part in it."""
+    timeouts = replace(Timeouts(), etcd_api_call=Duration.of_seconds(2))
+    init = replace(InitConfiguration(), node_registration=NodeRegistration(name="two"), timeouts=timeouts)
+    component = ComponentConfig(document={})
+    return Configuration(
+        init=init, cluster=ClusterConfiguration(etcd=etcd, kubernetes_version="v1.36.3"), kubelet=component, kube_proxy=component
+    )
+
+
 @pytest.fixture
 def run(monkeypatch):
-    """Run the phase; returns the context, what was done to the machine, and the flags that etcd.yaml got."""
+    """Returns the context of a run of the phase, whose machine notes what is done to it."""
 
     def join(*members: Member, files=(), resumed=False, external=False, fails=None, layout=LAYOUT):
-        seen: dict[str, object] = {}
         machine = Machine(dict(files))
         machine.connected = [url.removeprefix("https://").removesuffix(":2380") for one in members for url in one.peer_urls]
 
-        def learn(ctx, flags):
+        def learn(ctx, pod):
             machine.done.append("learned")
             yield from ()
-
-        def write(ctx, name, *, more):
-            seen.update(more)
-            machine.done.append(f"wrote {name}")
-            yield Change(target=f"file {name}", action=Action.CREATE)
 
         def serving(ctx):
             if fails is not None:
@@ -110,13 +139,23 @@ def run(monkeypatch):
 
         monkeypatch.setattr(etcd_learner, "learn", learn)
         monkeypatch.setattr(etcd_learner, "serving", serving)
-        monkeypatch.setattr(etcd_member.static_pods, "write", write)
         clock, reporter = FakeClock(), RecordingReporter()
-        etcd = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",))) if external else Etcd()
+        etcd = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",))) if external else Etcd(local=LocalEtcd())
+        configuration, addresses = configured(etcd), Addresses.of_machine("10.0.0.2")
         ctx = SimpleNamespace(
-            cluster=ClusterConfiguration(etcd=etcd),
-            configuration=SimpleNamespace(init=SimpleNamespace(timeouts=SimpleNamespace(etcd_api_call=SimpleNamespace(seconds=2.0)))),
-            addresses=Addresses.of_machine("10.0.0.2"),
+            cluster=configuration.cluster,
+            configuration=configuration,
+            addresses=addresses,
+            inputs=static_pods.Inputs(
+                configuration=configuration,
+                layout=layout,
+                addresses=addresses,
+                detected=Detected(host_name="two"),
+                overrides=lambda component: {},
+                external_ca=False,
+            ),
+            patched=lambda name, pod: pod,
+            bound=SimpleNamespace(manifests=DeferredManifests(machine)),
             node_name="two",
             layout=layout,
             host=machine,
@@ -128,7 +167,6 @@ def run(monkeypatch):
             said=[],
         )
         ctx.say = lambda topic, text: ctx.said.append(f"[{topic}] {text}")
-        ctx.flags = seen
         return ctx
 
     return join
@@ -137,10 +175,11 @@ def run(monkeypatch):
 def test_a_new_member_learns_serves_and_votes(run):
     ctx = run(ONE)
     changes = [step for step in etcd_member.join(ctx) if isinstance(step, Change) and step]
-    assert [change.target for change in changes] == [f"member two at {OURS}", f"directory {DATA}", "file etcd"]
+    assert [change.target for change in changes] == [f"member two at {OURS}", *WRITTEN]
     assert ctx.host.done == ["learned", "wrote etcd"]
     assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
-    assert ctx.flags == {"initial-cluster": f"one=https://10.0.0.1:2380,two={OURS}", "initial-cluster-state": "existing"}
+    assert ctx.host.flag("initial-cluster") == f"one=https://10.0.0.1:2380,two={OURS}"
+    assert ctx.host.flag("initial-cluster-state") == "existing"
 
 
 def test_a_member_that_votes_keeps_its_manifest(run):
@@ -148,10 +187,10 @@ def test_a_member_that_votes_keeps_its_manifest(run):
     later = Member(id=3, name="three", peer_urls=("https://10.0.0.3:2380",))
     ctx = run(ONE, mine, later, files={MANIFEST: OLD, DATA / "member" / "wal": b""})
     changes = list(etcd_member.join(ctx))
-    assert ctx.flags["initial-cluster"] == "one=https://10.0.0.1:2380"
+    assert ctx.host.flag("initial-cluster") == "one=https://10.0.0.1:2380"
     assert ctx.host.done == ["wrote etcd"]
     assert ctx.etcd.actions == []
-    assert [change.target for change in changes if change] == [f"directory {DATA}", "file etcd"]
+    assert [change.target for change in changes if change] == WRITTEN
 
 
 @pytest.mark.parametrize("old", [b"", b"{}", b"spec: {containers: []}", b"\x00", b"spec: {containers: [{command: [etcd]}]}"])
@@ -159,7 +198,7 @@ def test_a_manifest_that_says_nothing_of_others_is_written_with_those_that_are(r
     mine = Member(id=2, name="two", peer_urls=(OURS,))
     ctx = run(ONE, mine, files={MANIFEST: old, DATA / "member" / "wal": b""})
     list(etcd_member.join(ctx))
-    assert ctx.flags["initial-cluster"] == f"one=https://10.0.0.1:2380,two={OURS}"
+    assert ctx.host.flag("initial-cluster") == f"one=https://10.0.0.1:2380,two={OURS}"
 
 
 def test_what_a_killed_run_left_goes_before_the_member_is_made_anew(run):
@@ -176,7 +215,7 @@ def test_data_that_was_moved_elsewhere_goes_too_and_nothing_beside_it(run):
     ctx = run(ONE, files={other: b"", moved.etcd_data / "member" / "wal": b""}, resumed=True, layout=moved)
     list(etcd_member.join(ctx))
     assert ctx.host.done == ["emptied /srv/disk/member", "learned", "wrote etcd"]
-    assert list(ctx.host.files) == [other]
+    assert list(ctx.host.files) == [other, MANIFEST]
 
 
 THREE = Member(id=3, name="three", peer_urls=("https://10.0.0.3:2380",))

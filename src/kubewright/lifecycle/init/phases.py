@@ -73,9 +73,9 @@ def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
 
 def _component(name: str) -> Callable[[InitContext], Iterable[Step]]:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.steps import static_pods
+        from kubewright.lifecycle.init import control_plane
 
-        return static_pods.component(name)(ctx)
+        return control_plane.component(ctx, name)
 
     return run
 
@@ -105,7 +105,7 @@ ETCD: Final[InitPhase] = Phase(
         Phase(
             "local",
             "Generate the static pod of a local etcd member",
-            run=f"{_STEPS}.static_pods:etcd",
+            run=f"{_HERE}.control_plane:etcd",
             condition=f"{_STEPS}.certificates:only_local_etcd",
             flags=_STATIC_POD,
         ),
@@ -114,7 +114,7 @@ ETCD: Final[InitPhase] = Phase(
 CONTROL_PLANE: Final[InitPhase] = Phase(
     "control-plane",
     "Generate the static pods of the control plane",
-    run=f"{_STEPS}.static_pods:manifest_directory",
+    run=f"{_HERE}.control_plane:manifest_directory",
     children=(
         _all(
             "Generate all static pods of the control plane",

@@ -155,9 +155,11 @@ def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
 
 def manifests(ctx: JoinContext) -> Iterable[Change]:
     """Write the manifests of the components; that of etcd comes when the cluster has its member."""
-    yield from static_pods.manifest_directory(ctx)
+    yield from static_pods.manifest_directory(ctx.cluster, ctx.layout, host=ctx.host, reporter=ctx.reporter)
     for name in COMPONENTS:
-        yield from static_pods.component(name)(ctx)
+        yield from static_pods.component(
+            name, ctx.inputs, host=ctx.host, patched=ctx.patched, manifests=ctx.bound.manifests, reporter=ctx.reporter
+        )
 
 
 def reserve_keys(ctx: JoinContext) -> None:

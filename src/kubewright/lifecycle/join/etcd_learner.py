@@ -50,15 +50,14 @@ def possible(ctx: JoinContext) -> bool:
     return True
 
 
-def learn(ctx: JoinContext, flags: Mapping[str, str]) -> Iterable[Change | Waited]:
-    """Let etcd run until it has the data of the cluster, and end it. Nothing of it stays but the data.
+def learn(ctx: JoinContext, pod: Mapping[str, Any]) -> Iterable[Change | Waited]:
+    """Let etcd run until it has the data of the cluster, and end it. `pod` is the one that stays; nothing of this one stays but the data.
 
     Raises WaitTimeout, soon where the other members do not reach this machine.
     """
-    pod = _apart(ctx.patched("etcd", static_pods.rendered(ctx, "etcd", more=flags)))
     path = ctx.layout.manifest(NAME)
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
-    ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=static_pods.MANIFEST_MODE))
+    ctx.host.ensure(File(path=path, content=yaml.dump(_apart(pod)).encode(), mode=static_pods.MANIFEST_MODE))
     yield ctx.components.until(
         _Learned(ctx), saying="the new etcd member to take over the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
     )

@@ -114,9 +114,11 @@ def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterabl
     yield ctx.host.ensure(Directory(path=ctx.layout.etcd_data, mode=static_pods.PRIVATE))
     if not desired.has_data and etcd_learner.possible(ctx):
         ctx.say(TOPIC, "Letting the new etcd member take over the data of the cluster")
-        yield from etcd_learner.learn(ctx, flags)
+        yield from etcd_learner.learn(ctx, ctx.patched(COMPONENT, ctx.inputs.pod(COMPONENT, more=flags)))
     ctx.say(TOPIC, f'Creating the static pod manifest of local etcd in "{ctx.layout.manifests}"')
-    yield from static_pods.write(ctx, COMPONENT, more=flags)
+    yield from static_pods.write(
+        COMPONENT, ctx.inputs, host=ctx.host, patched=ctx.patched, manifests=ctx.bound.manifests, reporter=ctx.reporter, more=flags
+    )
     ctx.say(TOPIC, "Waiting for the new etcd member to join the cluster")
     yield etcd_learner.serving(ctx)
     found = by_peer_url(joining.look(), desired.peer_url)

@@ -9,88 +9,122 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Final
 
 from kubewright.apis.kubeadm import features
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.change import Change
+from kubewright.base.events import Line, Reporter
+from kubewright.base.records import dataclass
 from kubewright.host.accounts import find_accounts
 from kubewright.host.desired import Directory, File
-from kubewright.lifecycle.context import MachineContext
+from kubewright.host.seam import Host
+from kubewright.lifecycle.deferred_manifests import DeferredManifests
 from kubewright.manifests import rootless, static_pods
 
 Body = dict[str, Any]
 MANIFEST_MODE = 0o600
 PRIVATE = 0o700
 NO_FLAGS: Final[Mapping[str, str]] = {}
+ETCD: Final = "etcd"
+_TOPIC: Final = "control-plane"
 
 
-def etcd(ctx: MachineContext) -> Iterable[Change]:
-    """Make etcd's data directory and write its manifest."""
-    ctx.say("etcd", f'Creating the static pod manifest of local etcd in "{ctx.layout.manifests}"')
-    yield ctx.host.ensure(Directory(path=ctx.layout.etcd_data, mode=PRIVATE))
-    yield from write(ctx, "etcd")
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What the static pods of one machine are made from. `overrides` gives the flags of a component that the machine changes."""
+
+    configuration: Configuration
+    layout: Layout
+    addresses: Addresses
+    detected: Detected
+    overrides: Callable[[str], Mapping[str, str]]
+    external_ca: bool
+
+    @property
+    def cluster(self) -> ClusterConfiguration:
+        """The ClusterConfiguration."""
+        return self.configuration.cluster
+
+    def pod(self, name: str, *, more: Mapping[str, str] = NO_FLAGS) -> Body:
+        """Return the static pod of a component, as it is before patches. `more` are flags that only this run knows."""
+        return static_pods.render(
+            name,
+            self.configuration,
+            self.layout,
+            self.addresses,
+            self.detected,
+            overrides={**self.overrides(name), **more},
+            external_ca=self.external_ca,
+        )
 
 
-def manifest_directory(ctx: MachineContext) -> Iterable[Change]:
+Patched = Callable[[str, Body], Body]
+"""Returns the pod of a component with the user's patches for it."""
+
+
+def manifest_directory(cluster: ClusterConfiguration, layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Change]:
     """Say where manifests go, and make the directory: a kubelet that starts without it looks again only after twenty seconds.
 
     Without root, it comes with the first manifest, as nothing must be made where the users of the components cannot be.
     """
-    ctx.say("control-plane", f'Using manifest directory "{ctx.layout.manifests}"')
-    if not features.enabled(ctx.cluster, features.ROOTLESS):
-        yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
+    reporter.emit(Line(topic=_TOPIC, text=f'Using manifest directory "{layout.manifests}"'))
+    if not features.enabled(cluster, features.ROOTLESS):
+        yield host.ensure(Directory(path=layout.manifests, mode=PRIVATE))
 
 
-def component(name: str) -> Callable[[MachineContext], Iterable[Change]]:
-    """Return the phase of a control plane component."""
-
-    def run(ctx: MachineContext) -> Iterable[Change]:
-        ctx.say("control-plane", f'Creating the static pod manifest of "{name}"')
-        yield from write(ctx, name)
-
-    return run
+def etcd(inputs: Inputs, *, host: Host, patched: Patched, manifests: DeferredManifests, reporter: Reporter) -> Iterable[Change]:
+    """Make etcd's data directory and write its manifest."""
+    reporter.emit(Line(topic=ETCD, text=f'Creating the static pod manifest of local etcd in "{inputs.layout.manifests}"'))
+    yield host.ensure(Directory(path=inputs.layout.etcd_data, mode=PRIVATE))
+    yield from write(ETCD, inputs, host=host, patched=patched, manifests=manifests, reporter=reporter)
 
 
-def write(ctx: MachineContext, name: str, *, more: Mapping[str, str] = NO_FLAGS) -> Iterable[Change]:
-    """Write the manifest of a component, now or when it may start. `more` are flags that only this run knows."""
-    pod = rendered(ctx, name, more=more)
-    hardened = yield from harden(ctx, name, pod)
-    patched = ctx.patched(name, hardened)
-    yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=PRIVATE))
-    manifest = File(path=ctx.layout.manifest(name), content=yaml.dump(patched).encode(), mode=MANIFEST_MODE)
-    if not ctx.bound.manifests.take(name, manifest):
-        yield ctx.host.ensure(manifest)
+def component(
+    name: str, inputs: Inputs, *, host: Host, patched: Patched, manifests: DeferredManifests, reporter: Reporter
+) -> Iterable[Change]:
+    """Write the manifest of a component of the control plane."""
+    reporter.emit(Line(topic=_TOPIC, text=f'Creating the static pod manifest of "{name}"'))
+    yield from write(name, inputs, host=host, patched=patched, manifests=manifests, reporter=reporter)
 
 
-def rendered(ctx: MachineContext, name: str, *, more: Mapping[str, str] = NO_FLAGS) -> dict[str, Any]:
-    """Return the static pod of a component, as it is before patches."""
-    return static_pods.render(
-        name,
-        ctx.configuration,
-        ctx.layout,
-        ctx.addresses,
-        ctx.detected,
-        overrides={**ctx.overrides(name), **more},
-        external_ca=ctx.external_ca,
-    )
+def write(
+    name: str,
+    inputs: Inputs,
+    *,
+    host: Host,
+    patched: Patched,
+    manifests: DeferredManifests,
+    reporter: Reporter,
+    more: Mapping[str, str] = NO_FLAGS,
+) -> Iterable[Change]:
+    """Write the manifest of a static pod, now or when it may start. `more` are flags that only this run knows."""
+    hardened = yield from harden(name, inputs.pod(name, more=more), inputs=inputs, host=host, reporter=reporter)
+    content = yaml.dump(patched(name, hardened)).encode()
+    yield host.ensure(Directory(path=inputs.layout.manifests, mode=PRIVATE))
+    manifest = File(path=inputs.layout.manifest(name), content=content, mode=MANIFEST_MODE)
+    if not manifests.take(name, manifest):
+        yield host.ensure(manifest)
 
 
-def harden(ctx: MachineContext, component: str, pod: Body) -> Generator[Change, None, Body]:
+def harden(name: str, pod: Body, *, inputs: Inputs, host: Host, reporter: Reporter) -> Generator[Change, None, Body]:
     """Yield what is done for a component that does not run as root, and return its pod; the same one without the gate.
 
     Where the users are only told and not made, as in a dry run, there are no numbers, and the pod stays as it is.
     Raises HostError for accounts that do not fit, and for files that are not there.
     """
-    if not features.enabled(ctx.cluster, features.ROOTLESS):
+    cluster, layout = inputs.cluster, inputs.layout
+    if not features.enabled(cluster, features.ROOTLESS):
         return pod
-    wanted = rootless.accounts(ctx.layout)
-    yield ctx.host.ensure(wanted)
-    ids = find_accounts(ctx.host, ctx.layout.etc, wanted)
-    topic = "etcd" if component == "etcd" else "control-plane"
+    wanted = rootless.accounts(layout)
+    yield host.ensure(wanted)
+    ids = find_accounts(host, layout.etc, wanted)
+    topic = ETCD if name == ETCD else _TOPIC
     if ids is None:
-        ctx.say(topic, f'Would update the static pod manifest of "{component}" to run as non-root')
+        reporter.emit(Line(topic=topic, text=f'Would update the static pod manifest of "{name}" to run as non-root'))
         return pod
-    inputs = rootless.Inputs(layout=ctx.layout, local_etcd=ctx.cluster.etcd.external is None, external_ca=ctx.external_ca)
-    for owned in rootless.owners(component, inputs, ids):
-        yield ctx.host.ensure(owned)
-    user = rootless.ROWS[component].user
-    ctx.say(topic, f'"{component}" runs as the user {user} ({ids.users[user]})')
-    return rootless.hardened(component, pod, ids)
+    owning = rootless.Inputs(layout=layout, local_etcd=cluster.etcd.external is None, external_ca=inputs.external_ca)
+    for owned in rootless.owners(name, owning, ids):
+        yield host.ensure(owned)
+    user = rootless.ROWS[name].user
+    reporter.emit(Line(topic=topic, text=f'"{name}" runs as the user {user} ({ids.users[user]})'))
+    return rootless.hardened(name, pod, ids)
