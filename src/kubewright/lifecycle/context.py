@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, Timeouts
 from kubewright.apis.machine import Addresses, Detected
 from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter
@@ -15,7 +15,6 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Waiter
 from kubewright.host.certificates import HostCertificateStore
-from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.lifecycle.operation import Bound
 from kubewright.pki import store
@@ -103,11 +102,6 @@ class MachineContext:
         return self.bound.phases
 
     @property
-    def kubelet_makes(self) -> tuple[File, ...]:
-        """What a kubelet writes once it runs. Where none is started, in a plan, an overlay puts these files there."""
-        return self.bound.kubelet_makes
-
-    @property
     def control_plane(self) -> bool:
         """Whether this machine is, or becomes, a control plane."""
         return True
@@ -116,6 +110,11 @@ class MachineContext:
     def cluster(self) -> ClusterConfiguration:
         """The ClusterConfiguration."""
         return self.configuration.cluster
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long each kind of wait may take."""
+        return self.configuration.init.timeouts
 
     @property
     def node_name(self) -> str:
@@ -180,7 +179,7 @@ class MachineContext:
         return ComponentWaiter(
             waiter=self.waiter,
             diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host),
-            within=self.configuration.init.timeouts.control_plane_component_health_check.seconds,
+            within=self.timeouts.control_plane_component_health_check.seconds,
         )
 
     def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:

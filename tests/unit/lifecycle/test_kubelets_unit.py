@@ -44,21 +44,13 @@ class _Overlay(OverlayHost):
         return self.given
 
 
-class Context:
-    """As much of a context as the phase asks for a unit."""
-
-    def __init__(self, host) -> None:
-        self.host = host
-        self.layout = Layout()
-
-
 def units(tmp_path, *, known=False, systemd=True, programs=("kubelet",), there=None):
     box = Box(tmp_path)
     box.services.known = known
     host = _Overlay(box.machine(box.layout), systemd=systemd, programs=Programs(*programs))
     if there is not None:
         host.read = lambda path: there if path == UNIT else None
-    return kubelet._units(Context(host), host.service(kubelet.SERVICE))
+    return kubelet.missing_units(host, Layout(), host.service(kubelet.SERVICE))
 
 
 def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_writes():

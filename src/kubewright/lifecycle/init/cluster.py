@@ -79,7 +79,9 @@ def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
 
 def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
-    yield from kubelet.mark(ctx, look=ctx.probe, write=ctx.api)
+    init = ctx.configuration.init
+    within = ctx.timeouts.kubernetes_api_call.seconds
+    yield from kubelet.mark(init.node_registration, look=ctx.probe, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
 
 
 def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:

@@ -143,7 +143,7 @@ CONTROL_PLANE: Final[InitPhase] = Phase(
 KUBELET_START: Final[InitPhase] = Phase(
     "kubelet-start",
     "Write the kubelet's files and start it",
-    run=f"{_STEPS}.kubelet:start",
+    run=f"{_HERE}.control_plane:start_kubelet",
     flags="config cri-socket dry-run image-repository node-name patches",
 )
 WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane", run=f"{_HERE}.startup:control_plane")
@@ -184,7 +184,7 @@ KUBELET_FINALIZE: Final[InitPhase] = Phase(
         Phase(
             "enable-client-cert-rotation",
             "Point the kubelet to its rotating certificate",
-            run=f"{_STEPS}.kubelet:finalize",
+            run=f"{_HERE}.control_plane:finalize_kubelet",
             flags=_FINALIZE,
         ),
     ),

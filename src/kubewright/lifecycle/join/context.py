@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
-from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeadm.types import Configuration, Timeouts
 from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, field, replace
 from kubewright.base.wait import Condition
@@ -57,6 +57,11 @@ class JoinContext(MachineContext):
         late = isinstance(access.identity, ClientCertificate)
         node = stand_ins.node(self.join.node_registration.name)
         return self.bound.connections.kube(access, stand_ins=[node] if late else ())
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """How long each kind of wait may take; known before the cluster is."""
+        return self.join.timeouts
 
     @property
     def resumed(self) -> bool:
@@ -119,7 +124,7 @@ class JoinContext(MachineContext):
         """The client that join writes with: the administrator's, which tries again what time may mend."""
         from kubewright.kube.retrying import RetryingKube
 
-        within = self.join.timeouts.kubernetes_api_call.seconds
+        within = self.timeouts.kubernetes_api_call.seconds
         return RetryingKube(self.admin, clock=self.clock, within=within, look=self.bound.machine.look)
 
     @functools.cached_property

@@ -180,7 +180,8 @@ def wait(ctx: JoinContext) -> Iterable[Step]:
 
 def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Mark the Node once it is registered, through the cluster's endpoint: the API server of this machine may not be up yet."""
-    yield from steps.mark(ctx, look=ctx.admin, write=ctx.api)
+    registration, within = ctx.join.node_registration, ctx.join.timeouts.kubernetes_api_call.seconds
+    yield from steps.mark(registration, look=ctx.admin, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
     for body in rbac.grants(rbac.Purpose.JOINING):
         if body["metadata"]["name"] == _KUBELETS:
             yield objects.ensure_object(ctx.api, objects.DesiredObject(body))

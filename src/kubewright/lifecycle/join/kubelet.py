@@ -36,6 +36,8 @@ from kubewright.lifecycle.join.request import authority_path
 from kubewright.lifecycle.steps import kubelet
 from kubewright.lifecycle.steps.health import LOOK
 from kubewright.lifecycle.steps.kubelet import SERVICE
+from kubewright.manifests import kubelet as manifests
+from kubewright.manifests import patches
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -72,7 +74,14 @@ def start(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield _bootstrap_kubeconfig(ctx)
         yield from wait_for_signer(ctx)
     yield from _authority(ctx)
-    yield from kubelet.start(ctx)
+    files = manifests.files(
+        ctx.configuration,
+        ctx.layout,
+        ctx.detected,
+        patch=lambda body: ctx.patched(patches.KUBELET, body),
+        worker=not ctx.control_plane,
+    )
+    yield from kubelet.start(files, host=ctx.host, layout=ctx.layout, stand_ins=ctx.bound.kubelet_makes, reporter=ctx.reporter)
 
 
 def _bootstrap_kubeconfig(ctx: JoinContext) -> Change:
