@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, Timeouts
@@ -18,7 +17,6 @@ from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.lifecycle.operation import Bound
 from kubewright.pki import store
-from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.pki.store import CertificateStore
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.steps import static_pods
     from kubewright.lifecycle.steps.health import ComponentWaiter
     from kubewright.manifests.patches import Patches
+    from kubewright.pki.ensure import Sources
 
 
 def no_overrides(_: str, /) -> Mapping[str, str]:
@@ -67,11 +66,6 @@ class MachineContext:
         return self.bound.base.facts.detected
 
     @property
-    def keys(self) -> KeyPool:
-        """Where keys are made before they are needed."""
-        return self.bound.keys
-
-    @property
     def clock(self) -> Clock:
         """The time."""
         return self.bound.machine.clock
@@ -92,9 +86,11 @@ class MachineContext:
         return self.bound.reporter
 
     @property
-    def started(self) -> datetime:
-        """The moment that certificates count from."""
-        return self.bound.started
+    def issuing(self) -> Sources:
+        """What certificates are made with: keys that were begun before, and lives that count from the start of this run."""
+        from kubewright.pki.ensure import Sources  # workers make none
+
+        return Sources(self.clock, self.random, self.bound.keys, self.bound.started)
 
     @property
     def phases(self) -> frozenset[str]:
@@ -181,11 +177,6 @@ class MachineContext:
             diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host),
             within=self.timeouts.control_plane_component_health_check.seconds,
         )
-
-    def reserve_keys(self, algorithms: Sequence[Algorithm]) -> None:
-        """Begin to make keys that later phases will need, less those that are under way already."""
-        for algorithm in dict.fromkeys(algorithms):
-            self.keys.have(algorithm, algorithms.count(algorithm))
 
     def say(self, topic: str, text: str) -> None:
         """Report one line of kubeadm's progress text."""

@@ -43,10 +43,7 @@ def static_pod(ctx: InitContext) -> Iterable[Change]:
         ctx.kubeconfigs,
         ctx.certificates,
         controllers.kubeconfig(inputs),
-        clock=ctx.clock,
-        random=ctx.random,
-        key_source=ctx.keys,
-        started=ctx.started,
+        ctx.issuing,
     )
     where = {"PYTHONPATH": str(Path(kubewright.__file__).parents[1])} if kubewright.__file__ else {}
     pod = controllers.static_pod(inputs, program=_PROGRAM, environment=where)

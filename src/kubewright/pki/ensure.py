@@ -6,14 +6,13 @@ with that key. The other way round, a certificate without key, is an error: some
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 from kubewright.pki import certificates, issuing, keys
 from kubewright.pki.keys import FreshKeys, KeySource, PrivateKey
 from kubewright.pki.specs import CHECKS, CertificateSpec, Check, Found, KeyPairSpec, require_fit
@@ -38,7 +37,7 @@ class Sources:
 
     clock: Clock
     random: Random
-    keys: KeySource
+    keys: KeySource = field(default_factory=FreshKeys)
     started: datetime | None = None
 
     @property
@@ -47,54 +46,14 @@ class Sources:
         return self.started or self.clock.now()
 
 
-def ensure_all(
-    store: CertificateStore,
-    specs: Sequence[CertificateSpec | KeyPairSpec],
-    *,
-    clock: Clock,
-    random: Random,
-    key_source: KeySource | None = None,
-    started: datetime | None = None,
-) -> list[Change]:
-    """Keep or make everything in the list, in order, keys ahead in threads; authorities must come before what they sign.
-
-    Raises as `ensure_certificate` and `ensure_key_pair` do, at the first that fails.
-    """
-    began = started or clock.now()
-    if key_source is not None:
-        return [ensure(store, spec, clock=clock, random=random, key_source=key_source, started=began) for spec in specs]
-    with keys.KeyPool() as pool:
-        for spec in specs:
-            if store.read(spec.key_file) is None:
-                pool.reserve(spec.algorithm)
-        return [ensure(store, spec, clock=clock, random=random, key_source=pool, started=began) for spec in specs]
-
-
-def ensure(
-    store: CertificateStore,
-    spec: CertificateSpec | KeyPairSpec,
-    *,
-    clock: Clock,
-    random: Random,
-    key_source: KeySource | None = None,
-    started: datetime | None = None,
-) -> Change:
+def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources: Sources) -> Change:
     """Keep or make one certificate or key pair. Raises as the two functions below do."""
     if isinstance(spec, KeyPairSpec):
-        return ensure_key_pair(store, spec, key_source=key_source)
-    return ensure_certificate(store, spec, clock=clock, random=random, key_source=key_source, started=started)
+        return ensure_key_pair(store, spec, sources)
+    return ensure_certificate(store, spec, sources)
 
 
-def ensure_certificate(
-    store: CertificateStore,
-    spec: CertificateSpec,
-    *,
-    clock: Clock,
-    random: Random,
-    key_source: KeySource | None = None,
-    started: datetime | None = None,
-    checks: tuple[Check, ...] = CHECKS,
-) -> Change:
+def ensure_certificate(store: CertificateStore, spec: CertificateSpec, sources: Sources, *, checks: tuple[Check, ...] = CHECKS) -> Change:
     """Keep a certificate that fits its spec; make one, and its key, where there is none.
 
     A leaf fits if it chains to its authority, its key is there and fits, and it has the subject, the usages and at least the names of
@@ -102,7 +61,6 @@ def ensure_certificate(
     and when it expires: an expired certificate is kept, renewal is another command.
     Raises CertificateMismatch, naming the file and the first difference, and CertificateError for what cannot be read or made.
     """
-    sources = Sources(clock, random, key_source or FreshKeys(), started)
     if spec.is_authority:
         return _ensure_authority(store, spec, sources)
     text = store.read(spec.certificate_file)
@@ -113,7 +71,7 @@ def ensure_certificate(
         certificates=tuple(certificates.parse(text, source=spec.certificate_file)), key=_read_key(store, spec), authority=authority
     )
     require_fit(spec, found, checks=checks)
-    return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, clock.now())}")
+    return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, sources.clock.now())}")
 
 
 def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: Sources) -> Change:
@@ -157,7 +115,7 @@ def _kept(name: str, reason: str) -> Change:
     return Change(target=f"certificate {name}", action=Action.NONE, reason=reason)
 
 
-def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, *, key_source: KeySource | None = None) -> Change:
+def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, sources: Sources) -> Change:
     """Keep the service account keys, or make them; a public half that is missing is made from the private one.
 
     Raises CertificateMismatch where the two halves do not fit, CertificateError where one cannot be read, the private one alone is
@@ -167,7 +125,7 @@ def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, *, key_source: K
     private, public = _read_key(store, spec), store.read(spec.public_file)
     if private is None:
         _may_make(store, spec, public)
-        private = (key_source or FreshKeys()).take(spec.algorithm)
+        private = sources.keys.take(spec.algorithm)
         store.write(spec.key_file, private.pem(), mode=KEY_MODE)
         store.write(spec.public_file, private.public_pem(), mode=PUBLIC_KEY_MODE)
         return Change(target=target, action=Action.CREATE, reason="made")

@@ -159,9 +159,10 @@ class KeyPool:
             started = [self._executor.submit(generate, chosen) for _ in range(count)]
             self._waiting.setdefault(chosen, []).extend(started)
 
-    def have(self, algorithm: Algorithm | str, count: int) -> None:
-        """Begin making keys until so many are reserved and not taken."""
-        self.reserve(algorithm, max(0, count - len(self._waiting.get(_algorithm(algorithm), []))))
+    def have(self, algorithms: Sequence[Algorithm]) -> None:
+        """Begin making keys until these are reserved and not taken."""
+        for algorithm in dict.fromkeys(algorithms):
+            self.reserve(algorithm, max(0, algorithms.count(algorithm) - len(self._waiting.get(algorithm, []))))
 
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
         chosen = _algorithm(algorithm)

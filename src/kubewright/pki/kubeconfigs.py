@@ -12,42 +12,26 @@ from kubewright.base.messages import shown_url
 from kubewright.pki import issuing
 from kubewright.pki.certificates import Pair, expiry, pair_of, parse
 from kubewright.pki.ensure import Sources
-from kubewright.pki.keys import FreshKeys
 from kubewright.pki.specs import KubeconfigSpec
 from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority, require_authority
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from kubewright.apis.kubeconfig import Kubeconfig, Resolved
-    from kubewright.base.clock import Clock
-    from kubewright.base.randomness import Random
-    from kubewright.pki.keys import KeySource
 
 
-def ensure_kubeconfig(
-    files: CertificateStore,
-    certificates: CertificateStore,
-    spec: KubeconfigSpec,
-    *,
-    clock: Clock,
-    random: Random,
-    key_source: KeySource | None = None,
-    started: datetime | None = None,
-) -> Change:
+def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, spec: KubeconfigSpec, sources: Sources) -> Change:
     """Keep a kubeconfig that fits its spec; make one, with a new key and client certificate, where there is none or an empty file.
 
     `files` is the Kubernetes directory, `certificates` that of the certificates. A file fits if it can be used, and its first authority
     is one of ca.crt; an embedded client certificate must fit its key. Another server than wanted is kept and told in the reason.
     Raises CertificateMismatch with the first difference, CertificateError for what cannot be read, or made without the CA's key.
     """
-    sources = Sources(clock, random, key_source or FreshKeys(), started)
     authority = require_authority(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
     if not found:  # empty: made by the volume of a static pod (hostPath, FileOrCreate) whose file had been lost
         pair = issue(spec, authority, sources)
         files.write(spec.file, yaml.dump(document(spec, authority, pair)).encode(), mode=KUBECONFIG_MODE)
-        until = expiry(pair.leaf, clock.now())
+        until = expiry(pair.leaf, sources.clock.now())
         return Change(target=f"kubeconfig {spec.file}", action=Action.CREATE, reason=f"made, {until}")
     return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, sources))
 

@@ -17,6 +17,7 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.certs import configuration
 from kubewright.lifecycle.certs.renewal import CertificateLocations
 from kubewright.pki import certificates, ensure, kubeconfigs, specs
+from kubewright.pki.ensure import Sources
 
 CONFIG = """\
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -77,10 +78,11 @@ class ControlPlane:
     def fill(self, text=CONFIG):
         """Make everything."""
         whole, addresses = self.configuration(text), Addresses.of_machine("10.98.0.11")
-        means = {"clock": SystemClock(), "random": SeededRandom(1)}
-        ensure.ensure_all(self.places.certificates, specs.certificates_for(whole, addresses), **means)
+        means = Sources(SystemClock(), SeededRandom(1))
+        for spec in specs.certificates_for(whole, addresses):
+            ensure.ensure(self.places.certificates, spec, means)
         for spec in specs.kubeconfigs_for(whole, addresses):
-            kubeconfigs.ensure_kubeconfig(self.places.kubeconfigs, self.places.certificates, spec, **means)
+            kubeconfigs.ensure_kubeconfig(self.places.kubeconfigs, self.places.certificates, spec, means)
         return self
 
     def run(self, *argv: object) -> Run:

@@ -33,10 +33,11 @@ KEY = "ab" * 32
 def files():
     """What control planes share, by its names in the Secret."""
     store, cluster = MemoryStore(), ClusterConfiguration(encryption_algorithm="ECDSA-P256")
+    sources = ensure.Sources(FakeClock(), SeededRandom(1))
     for row in table.CERTIFICATES:
         if isinstance(row, table.Authority):
-            ensure.ensure(store, specs.of_authority(row, cluster), clock=FakeClock(), random=SeededRandom(1))
-    ensure.ensure_key_pair(store, specs.KeyPairSpec(name="sa", base="sa", algorithm=Algorithm.ECDSA_P256))
+            ensure.ensure(store, specs.of_authority(row, cluster), sources)
+    ensure.ensure_key_pair(store, specs.KeyPairSpec(name="sa", base="sa", algorithm=Algorithm.ECDSA_P256), sources)
     return {name.replace("/", "-"): store[name] for name in store}
 
 

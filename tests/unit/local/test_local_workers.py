@@ -51,7 +51,7 @@ def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) 
         CONFIG, machine=FIRST, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=random
     ).configuration
     certificates = MemoryStore()
-    ensure.ensure_all(certificates, specs.certificates_for(loaded, FIRST.addresses)[:1], clock=clock, random=random)
+    ensure.ensure(certificates, specs.certificates_for(loaded, FIRST.addresses)[0], ensure.Sources(clock, random))
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in there]
     context = SimpleNamespace(
         run=SimpleNamespace(within=1.0, cluster=ClusterRecord(name="one", id="1" * 32, machines=(FIRST,), nodes=workers)),

@@ -10,6 +10,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.pki import ensure, issuing, keys, specs
+from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import Names
 from kubewright.pki.specs import CertificateSpec
@@ -23,7 +24,11 @@ ADDRESSES = addresses_of(CONFIG)
 
 
 def sources(seed=0, start=START):
-    return {"clock": FakeClock(start), "random": SeededRandom(seed)}
+    return Sources(FakeClock(start), SeededRandom(seed))
+
+
+def ensure_all(store, specs, made_with):
+    return [ensure.ensure(store, spec, made_with) for spec in specs]
 
 
 def specs_of(config=CONFIG, addresses=None):
@@ -36,7 +41,7 @@ SPECS = specs_of()
 def full_store(config=CONFIG):
     """Return a store with everything that `init` makes, and no record of writing it."""
     store = MemoryStore()
-    ensure.ensure_all(store, list(specs_of(config).values()), **sources())
+    ensure_all(store, specs_of(config).values(), sources())
     return MemoryStore({name: store[name] for name in store})
 
 

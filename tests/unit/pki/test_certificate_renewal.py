@@ -114,7 +114,7 @@ def test_nothing_is_written_where_the_authority_has_no_key():
 def kubeconfig_store(certificates_store, name="admin"):
     files = MemoryStore()
     row = table.kubeconfig(name)
-    kubeconfigs.ensure_kubeconfig(files, certificates_store, specs.of_kubeconfig(row, CONFIG, ADDRESSES), **sources())
+    kubeconfigs.ensure_kubeconfig(files, certificates_store, specs.of_kubeconfig(row, CONFIG, ADDRESSES), sources())
     return MemoryStore({one: files[one] for one in files})
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from pki_cases import CASES, addresses_of, configuration
-from pki_kit import CONFIG, DAY, SPECS, START, authority, full_store, leaf, sources, specs_of
+from pki_cases import CASES, configuration
+from pki_kit import CONFIG, DAY, SPECS, START, authority, ensure_all, full_store, leaf, sources, specs_of
 
 from kubewright.apis.kubeadm.types import APIServer
 from kubewright.base.change import Action
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.records import replace
 from kubewright.pki import certificates, ensure, keys, specs
+from kubewright.pki.ensure import Sources
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
@@ -23,13 +24,13 @@ AUTHORITIES = ["ca", "front-proxy-ca", "etcd-ca"]
 
 
 def ensure_one(store, name, **changes: object):
-    return ensure.ensure(store, replace(SPECS[name], **changes), **sources(5))
+    return ensure.ensure(store, replace(SPECS[name], **changes), sources(5))
 
 
 def test_everything_is_made_with_kubeadms_modes():
     store = MemoryStore()
 
-    changes = ensure.ensure_all(store, list(SPECS.values()), **sources())
+    changes = ensure_all(store, SPECS.values(), sources())
 
     assert [change.action for change in changes] == [Action.CREATE] * 11
     assert {name for name, mode in store.modes.items() if mode == 0o644} == {name for name in store if name.endswith(".crt")}
@@ -42,7 +43,7 @@ def test_everything_is_made_with_kubeadms_modes():
 def test_a_key_is_written_before_its_certificate():
     store = MemoryStore()
 
-    ensure.ensure_all(store, list(SPECS.values()), **sources())
+    ensure_all(store, SPECS.values(), sources())
 
     assert store.written[:4] == ["ca.key", "ca.crt", "apiserver.key", "apiserver.crt"]
     assert store.written[-2:] == ["sa.key", "sa.pub"]
@@ -52,11 +53,11 @@ def test_a_key_is_written_before_its_certificate():
 @pytest.mark.parametrize("written", range(22))
 def test_a_run_that_was_killed_after_any_file_is_finished_by_the_next(written):
     whole = MemoryStore()
-    ensure.ensure_all(whole, list(SPECS.values()), **sources())
+    ensure_all(whole, SPECS.values(), sources())
     store = MemoryStore({name: whole[name] for name in whole.written[:written]})
 
-    ensure.ensure_all(store, list(SPECS.values()), **sources(3))
-    again = ensure.ensure_all(store, list(SPECS.values()), **sources(4))
+    ensure_all(store, SPECS.values(), sources(3))
+    again = ensure_all(store, SPECS.values(), sources(4))
 
     assert list(store) == list(whole)
     assert all(store[name] == whole[name] for name in whole.written[:written])
@@ -143,7 +144,7 @@ def test_missing_names_are_all_told():
     )
 
     with pytest.raises(CertificateMismatch, match=r"not for new\.example\.com, 192\.0\.2\.7") as caught:
-        ensure.ensure(full_store(), specs_of(config)["apiserver"], **sources())
+        ensure.ensure(full_store(), specs_of(config)["apiserver"], sources())
     assert "remove apiserver.crt and apiserver.key" in caught.value.remedy
 
 
@@ -171,7 +172,7 @@ def test_only_the_chain_counts_by_kubeadms_own_rules():
     store.remove("apiserver.key")
     spec = replace(SPECS["apiserver"], names=Names(dns=("new.example.com",)))
 
-    change = ensure.ensure_certificate(store, spec, **sources(), checks=specs.KUBEADM_INIT)
+    change = ensure.ensure_certificate(store, spec, sources(), checks=specs.KUBEADM_INIT)
 
     assert change.action is Action.NONE
     assert [check.name for check in specs.KUBEADM_INIT] == ["chain"]
@@ -182,14 +183,14 @@ def test_every_check_has_a_row():
 
 
 def test_an_expired_certificate_is_kept_and_told():
-    change = ensure.ensure(full_store(), SPECS["apiserver"], **sources(start=START + 368 * DAY))
+    change = ensure.ensure(full_store(), SPECS["apiserver"], sources(start=START + 368 * DAY))
 
     assert change.action is Action.NONE
     assert change.reason == "existing, expired 3 d ago"
 
 
 def test_a_certificate_from_the_future_is_kept_and_told():
-    change = ensure.ensure(full_store(), SPECS["ca"], **sources(start=START - timedelta(hours=2)))
+    change = ensure.ensure(full_store(), SPECS["ca"], sources(start=START - timedelta(hours=2)))
 
     assert change.reason == "existing, not valid for another 1 h"
 
@@ -240,11 +241,11 @@ def test_an_intermediate_in_the_file_completes_the_chain():
     spec = replace(SPECS["apiserver-kubelet-client"], common_name="front-proxy-client")
 
     store.write("apiserver-kubelet-client.crt", text + middle, mode=0o644)
-    assert not ensure.ensure(store, spec, **sources())
+    assert not ensure.ensure(store, spec, sources())
 
     store.write("apiserver-kubelet-client.crt", text, mode=0o644)
     with pytest.raises(CertificateMismatch, match="not signed by"):
-        ensure.ensure(store, spec, **sources())
+        ensure.ensure(store, spec, sources())
 
 
 def _authority_signed_by(root, spec, key):
@@ -291,7 +292,7 @@ class TestExternalAuthority:
         store = full_store()
         store.remove("ca.key")
 
-        changes = ensure.ensure_all(store, list(SPECS.values()), **sources())
+        changes = ensure_all(store, SPECS.values(), sources())
 
         assert [change for change in changes if change] == []
         assert changes[0].reason == "existing keyless, expires in 3650 d"
@@ -358,7 +359,7 @@ class TestServiceAccountKeys:
 def test_all_lives_of_one_run_end_in_the_same_second():
     class Slow:
         def __init__(self) -> None:
-            self.clock = sources()["clock"]
+            self.clock = sources().clock
 
         def now(self):
             self.clock.advance(3)
@@ -366,20 +367,10 @@ def test_all_lives_of_one_run_end_in_the_same_second():
 
     store = MemoryStore()
 
-    ensure.ensure_all(store, list(SPECS.values()), clock=Slow(), random=sources()["random"])
+    ensure_all(store, SPECS.values(), Sources(Slow(), sources().random, started=START))
 
     ends = {certificates.parse(store[name])[0].not_after for name in store if name.endswith(".crt") and not name.endswith("ca.crt")}
     assert len(ends) == 1
-
-
-def test_rsa_keys_are_made_ahead_in_threads():
-    config = CASES["external-etcd"]
-    store = MemoryStore()
-
-    changes = ensure.ensure_all(store, list(specs_of(config, addresses_of(config)).values()), **sources())
-
-    assert len(changes) == 6
-    assert len({store[name] for name in store if name.endswith(".key")}) == 6
 
 
 def test_configurations_differ_in_what_they_ask_for():

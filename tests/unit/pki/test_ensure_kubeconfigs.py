@@ -19,7 +19,7 @@ PKI = full_store()
 
 
 def ensure_one(files, name="admin", store=PKI, start=START, **changes: object):
-    return kubeconfigs.ensure_kubeconfig(files, store, replace(SPECS[name], **changes), **sources(3, start))
+    return kubeconfigs.ensure_kubeconfig(files, store, replace(SPECS[name], **changes), sources(3, start))
 
 
 def made(name="admin", store=PKI):

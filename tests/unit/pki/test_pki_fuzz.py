@@ -7,11 +7,11 @@ import contextlib
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pki_kit import authority, full_store, leaf, sources
+from pki_kit import authority, ensure_all, full_store, leaf, sources
 
 import certificate_summaries as summaries
 from kubewright.base.errors import KubewrightError
-from kubewright.pki import certificates, csr, ensure, keys, kubeconfigs, pem, pins, sealing
+from kubewright.pki import certificates, csr, keys, kubeconfigs, pem, pins, sealing
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
@@ -97,7 +97,7 @@ def test_whatever_can_be_read_can_be_summarised_and_checked(data):
         return
 
     assert certificates.chains_to(found, roots=[CA.certificate]) in {True, False}
-    assert certificates.expiry(found, sources()["clock"].now())
+    assert certificates.expiry(found, sources().clock.now())
     assert isinstance(summaries.of_certificate(found, authorities={"ca": CA.certificate})["extensions"], list)
 
 
@@ -116,6 +116,6 @@ def test_a_damaged_store_is_an_error_of_the_tree(data):
         content[position] = value
     store = MemoryStore({**{file: FULL[file] for file in FULL}, name: bytes(content)})
 
-    _survives(lambda _: ensure.ensure_all(store, list(SPECS.values()), **sources()), b"")
+    _survives(lambda _: ensure_all(store, SPECS.values(), sources()), b"")
 
     assert set(store.written) <= {spec.public_file for spec in SPECS.values() if isinstance(spec, KeyPairSpec)}

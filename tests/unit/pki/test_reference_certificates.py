@@ -7,12 +7,14 @@ from functools import cache
 
 import pytest
 from pki_cases import CASES, addresses_of, reference
+from pki_kit import ensure_all
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import certificates, ensure, keys, kubeconfigs, pem, specs
+from kubewright.pki import certificates, keys, kubeconfigs, pem, specs
+from kubewright.pki.ensure import Sources
 from kubewright.pki.store import MemoryStore
 
 
@@ -41,10 +43,10 @@ def made(case):
     config = CASES[case]
     where = addresses_of(config)
     store, files = MemoryStore(), MemoryStore()
-    means = {"clock": FakeClock(), "random": SeededRandom(7), "key_source": KEYS}
-    ensure.ensure_all(store, specs.certificates_for(config, where), **means)
+    means = Sources(FakeClock(), SeededRandom(7), KEYS)
+    ensure_all(store, specs.certificates_for(config, where), means)
     for spec in specs.kubeconfigs_for(config, where):
-        kubeconfigs.ensure_kubeconfig(files, store, spec, **means)
+        kubeconfigs.ensure_kubeconfig(files, store, spec, means)
     return store, files
 
 
@@ -131,10 +133,10 @@ def test_a_second_run_writes_nothing(case):
     store, files = made(case)
     before = len(store.written), len(files.written)
     config = CASES[case]
-    means = {"clock": FakeClock(), "random": SeededRandom(8), "key_source": KEYS}
+    means = Sources(FakeClock(), SeededRandom(8), KEYS)
 
-    changes = ensure.ensure_all(store, specs.certificates_for(config, addresses_of(config)), **means)
-    changes += [kubeconfigs.ensure_kubeconfig(files, store, spec, **means) for spec in specs.kubeconfigs_for(config, addresses_of(config))]
+    changes = ensure_all(store, specs.certificates_for(config, addresses_of(config)), means)
+    changes += [kubeconfigs.ensure_kubeconfig(files, store, spec, means) for spec in specs.kubeconfigs_for(config, addresses_of(config))]
 
     assert [change for change in changes if change] == []
     assert len(changes) == (11 if case == "external-etcd" else 16)

@@ -139,14 +139,14 @@ def _require_certificate(ctx: InitContext, row: table.Row) -> None:
     """Keep the certificate, as its phase does: making one ends with the error that its authority's key is not here."""
     from kubewright.pki import ensure, specs  # few machines have such authorities
 
-    ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), clock=ctx.clock, random=ctx.random)
+    ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), ctx.issuing)
 
 
 def _require_kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> None:
     from kubewright.pki import kubeconfigs, specs
 
     spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
-    kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, spec, clock=ctx.clock, random=ctx.random)
+    kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, spec, ctx.issuing)
 
 
 def _start_conditions(ctx: InitContext) -> Mapping[str, StartCondition]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     InitPhase = Phase[InitContext]
 
 _HERE: Final = "kubewright.lifecycle.init"
-_STEPS: Final = "kubewright.lifecycle.steps"
 
 _API_SERVER_ARGS = " apiserver-extra-args"
 _CONTROLLER_MANAGER_ARGS = " controller-manager-extra-args"
@@ -49,24 +48,24 @@ def _all(summary: str, flags: str) -> InitPhase:
 
 def _certificate(row: table.Row) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.steps import certificates
+        from kubewright.lifecycle.init import control_plane
 
-        return certificates.certificate(row)(ctx)
+        return control_plane.certificate(ctx, row)
 
     return Phase(
         row.name,
         row.summary,
         run=run,
-        condition=f"{_STEPS}.certificates:only_local_etcd" if row.owner is table.Owner.ETCD else None,
+        condition=f"{_HERE}.control_plane:only_local_etcd" if row.owner is table.Owner.ETCD else None,
         flags=_CERTS_NAMES if row.name == "apiserver" else _CERTS,
     )
 
 
 def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.steps import certificates
+        from kubewright.lifecycle.init import control_plane
 
-        return certificates.kubeconfig(row)(ctx)
+        return control_plane.kubeconfig(ctx, row)
 
     return Phase(row.name, row.summary, run=run, flags=_KUBECONFIG_NAME if row.name == "kubelet" else _KUBECONFIG)
 
@@ -89,13 +88,13 @@ PREFLIGHT: Final[InitPhase] = Phase(
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",
-    run=f"{_STEPS}.certificates:certificate_directory",
+    run=f"{_HERE}.control_plane:certificate_directory",
     children=(_all("Generate all certificates", _CERTS_NAMES), *(_certificate(row) for row in table.CERTIFICATES)),
 )
 KUBECONFIG: Final[InitPhase] = Phase(
     "kubeconfig",
     "Generate kubeconfig files",
-    run=f"{_STEPS}.certificates:kubeconfig_directory",
+    run=f"{_HERE}.control_plane:kubeconfig_directory",
     children=(_all("Generate all kubeconfig files", _KUBECONFIG_NAME), *(_kubeconfig(row) for row in table.KUBECONFIGS)),
 )
 ETCD: Final[InitPhase] = Phase(
@@ -106,7 +105,7 @@ ETCD: Final[InitPhase] = Phase(
             "local",
             "Generate the static pod of a local etcd member",
             run=f"{_HERE}.control_plane:etcd",
-            condition=f"{_STEPS}.certificates:only_local_etcd",
+            condition=f"{_HERE}.control_plane:only_local_etcd",
             flags=_STATIC_POD,
         ),
     ),

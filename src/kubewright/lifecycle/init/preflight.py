@@ -10,7 +10,8 @@ from kubewright.apis.machine import Addresses
 from kubewright.base.change import Change
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps import certificates, preflight
+from kubewright.lifecycle.init.control_plane import reserve_keys
+from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Report, Subject, run_checks
 
@@ -27,7 +28,7 @@ def checked(ctx: InitContext) -> Iterable[Change]:
 
     Where a run is resumed, what the earlier one made does not stand in the way.
     """
-    certificates.reserve_keys(ctx)  # they are made beside the checks
+    reserve_keys(ctx)  # they are made beside the checks
     ctx.say("preflight", "Running pre-flight checks")
     report = examine(ctx.configuration, host=ctx.host, user=ctx.host.facts.user, resumed=ctx.bound.resumed)
     preflight.require_passed(report, reporter=ctx.reporter)

@@ -19,10 +19,9 @@ from kubewright.host.desired import File, Show
 from kubewright.kube import objects
 from kubewright.kube.resources import named
 from kubewright.lifecycle.join import configuration, kubelet
-from kubewright.lifecycle.steps import certificates as made
+from kubewright.lifecycle.steps import certificates as steps
 from kubewright.lifecycle.steps import health, static_pods
-from kubewright.lifecycle.steps import kubelet as steps
-from kubewright.lifecycle.steps.certificates import shared_files
+from kubewright.lifecycle.steps.kubelet import mark
 from kubewright.manifests import rbac
 from kubewright.pki import certificates as x509
 from kubewright.pki import keys, sealing, specs, store, table
@@ -51,7 +50,7 @@ def download_certs(ctx: JoinContext) -> Iterable[Change]:
     Raises CertificateError for a Secret that is missing or incomplete, a wrong key, and content that is no certificate or key.
     """
     key = ctx.configuration.init.certificate_key
-    places = shared_files(ctx.cluster, ctx.layout)
+    places = steps.shared_files(ctx.cluster, ctx.layout)
     if not key:
         return
     if ctx.resumed and all(ctx.host.state(path) is not None for path in places.values() if path):
@@ -125,9 +124,14 @@ def certificates(ctx: JoinContext) -> Iterable[Change]:
     _require_shared(ctx, rows)
     for row in rows:
         if isinstance(row, table.Leaf):
-            yield from made.certificate(row)(ctx)
+            yield _certificate(ctx, row)
     ctx.say("certs", "Valid certificates and keys now exist in the certificate directory")
-    yield from made.certificate(table.row("sa"))(ctx)
+    yield _certificate(ctx, table.row("sa"))
+
+
+def _certificate(ctx: JoinContext, row: table.Row) -> Change:
+    spec = specs.of(row, ctx.configuration, ctx.addresses)
+    return steps.certificate(spec, store=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)
 
 
 def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
@@ -148,9 +152,12 @@ def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
 def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
     """Make the kubeconfigs of a further control plane: neither the kubelet's nor that of the super-admin."""
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
-    for row in table.KUBECONFIGS:
-        if row.on_join:
-            yield from made.kubeconfig(row)(ctx)
+    for spec in _kubeconfigs(ctx):
+        yield steps.kubeconfig(spec, files=ctx.kubeconfigs, certificates=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)
+
+
+def _kubeconfigs(ctx: JoinContext) -> list[specs.KubeconfigSpec]:
+    return [specs.of_kubeconfig(row, ctx.configuration, ctx.addresses) for row in table.KUBECONFIGS if row.on_join]
 
 
 def manifests(ctx: JoinContext) -> Iterable[Change]:
@@ -165,10 +172,8 @@ def manifests(ctx: JoinContext) -> Iterable[Change]:
 def reserve_keys(ctx: JoinContext) -> None:
     """Begin to make the keys that this machine will need: RSA takes its time, in threads."""
     leaves = [spec for spec in specs.certificates_for(ctx.configuration, ctx.addresses) if isinstance(spec, specs.CertificateSpec)]
-    missing = [spec.algorithm for spec in leaves if spec.signer and ctx.certificates.read(spec.key_file) is None]
-    files = [specs.of_kubeconfig(row, ctx.configuration, ctx.addresses) for row in table.KUBECONFIGS if row.on_join]
-    missing += [spec.certificate.algorithm for spec in files if ctx.kubeconfigs.read(spec.file) is None]
-    ctx.reserve_keys(missing)
+    missing = steps.missing_keys([spec for spec in leaves if spec.signer], ctx.certificates)
+    ctx.bound.keys.have([*missing, *steps.missing_kubeconfigs(_kubeconfigs(ctx), ctx.kubeconfigs)])
 
 
 def wait(ctx: JoinContext) -> Iterable[Step]:
@@ -181,7 +186,7 @@ def wait(ctx: JoinContext) -> Iterable[Step]:
 def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Mark the Node once it is registered, through the cluster's endpoint: the API server of this machine may not be up yet."""
     registration, within = ctx.join.node_registration, ctx.join.timeouts.kubernetes_api_call.seconds
-    yield from steps.mark(registration, look=ctx.admin, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
+    yield from mark(registration, look=ctx.admin, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
     for body in rbac.grants(rbac.Purpose.JOINING):
         if body["metadata"]["name"] == _KUBELETS:
             yield objects.ensure_object(ctx.api, objects.DesiredObject(body))

@@ -1,92 +1,56 @@
-"""The phases `certs/*` and `kubeconfig/*`, one for each row of pki's tables; and the files that all control planes of a cluster share."""
+"""The phases `certs/*` and `kubeconfig/*`: what is kept or made is told; and the files that all control planes of a cluster share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
-from kubewright.lifecycle.context import MachineContext
+from kubewright.base.events import Line, Reporter
 from kubewright.pki import ensure, kubeconfigs, specs, table
+from kubewright.pki.ensure import Sources
 from kubewright.pki.keys import Algorithm
+from kubewright.pki.store import CertificateStore
 
+_TOPIC: Final = "certs"
 _ALWAYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key")
 _LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
 
 
-def certificate_directory(ctx: MachineContext) -> Iterable[Change]:
-    """Say where certificates go, and begin to make the keys that this run needs: RSA takes its time, in threads."""
-    ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
-    reserve_keys(ctx)
-    return ()
+def certificate(
+    spec: specs.CertificateSpec | specs.KeyPairSpec, *, store: CertificateStore, sources: Sources, reporter: Reporter
+) -> Change:
+    """Keep or make a certificate or a key pair. Raises as `pki.ensure` does."""
+    change = ensure.ensure(store, spec, sources)
+    what = "key and public key" if isinstance(spec, specs.KeyPairSpec) else "certificate and key"
+    reporter.emit(Line(topic=_TOPIC, text=f'{"Generated" if change else "Using existing"} "{spec.base}" {what}'))
+    if change and isinstance(spec, specs.CertificateSpec) and table.Usage.SERVER in spec.usages:
+        dns, ips = " ".join(spec.names.dns), " ".join(spec.names.ips)
+        reporter.emit(Line(topic=_TOPIC, text=f"{spec.base} is for the names [{dns}] and the addresses [{ips}]"))
+    return change
 
 
-def reserve_keys(ctx: MachineContext) -> None:
-    """Begin to make the keys of certificates and kubeconfigs that this run lacks. A second time begins nothing anew."""
-    wanted = specs.certificates_for(ctx.configuration, ctx.addresses)
-    missing = [spec for spec in wanted if ctx.runs(f"certs/{spec.name}") and ctx.certificates.read(spec.key_file) is None]
-    ctx.reserve_keys([*(spec.algorithm for spec in missing), *_of_kubeconfigs(ctx)])
+def kubeconfig(
+    spec: specs.KubeconfigSpec, *, files: CertificateStore, certificates: CertificateStore, sources: Sources, reporter: Reporter
+) -> Change:
+    """Keep or make a kubeconfig. `files` are those of the Kubernetes directory. Raises as `pki.kubeconfigs` does."""
+    change = kubeconfigs.ensure_kubeconfig(files, certificates, spec, sources)
+    done = "Wrote" if change.action is not Action.NONE else "Using existing"
+    reporter.emit(Line(topic="kubeconfig", text=f'{done} "{spec.file}"'))
+    return change
 
 
-def certificate(row: table.Row) -> Callable[[MachineContext], Iterable[Change]]:
-    """Return the phase of one row of the certificate table."""
-
-    def run(ctx: MachineContext) -> Iterable[Change]:
-        spec = specs.of(row, ctx.configuration, ctx.addresses)
-        change = ensure.ensure(ctx.certificates, spec, clock=ctx.clock, random=ctx.random, key_source=ctx.keys, started=ctx.started)
-        ctx.say("certs", f'{"Generated" if change else "Using existing"} "{row.base}" {_consisting_of(row)}')
-        if change and isinstance(spec, specs.CertificateSpec) and table.Usage.SERVER in spec.usages:
-            names = spec.names
-            ctx.say("certs", f"{row.base} is for the names [{' '.join(names.dns)}] and the addresses [{' '.join(names.ips)}]")
-        yield change
-
-    return run
+def missing_keys(wanted: Iterable[specs.CertificateSpec | specs.KeyPairSpec], store: CertificateStore) -> list[Algorithm]:
+    """Return the algorithms of the keys that are not there, one for each."""
+    return [spec.algorithm for spec in wanted if store.read(spec.key_file) is None]
 
 
-def _consisting_of(row: table.Row) -> str:
-    return "key and public key" if isinstance(row, table.KeyPair) else "certificate and key"
-
-
-def only_local_etcd(ctx: MachineContext) -> str | None:
-    """Certificates of etcd are made for a local member only."""
-    return None if ctx.cluster.etcd.external is None else "etcd is external"
-
-
-def kubeconfig_directory(ctx: MachineContext) -> Iterable[Change]:
-    """Say where kubeconfigs go."""
-    ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
-    if not ctx.runs("certs"):
-        ctx.reserve_keys(_of_kubeconfigs(ctx))
-    return ()
-
-
-def _of_kubeconfigs(ctx: MachineContext) -> list[Algorithm]:
-    wanted = specs.kubeconfigs_for(ctx.configuration, ctx.addresses)
-    missing = [spec for spec in wanted if ctx.runs(f"kubeconfig/{spec.name}") and ctx.kubeconfigs.read(spec.file) is None]
-    return [spec.certificate.algorithm for spec in missing]
-
-
-def kubeconfig(row: table.Kubeconfig) -> Callable[[MachineContext], Iterable[Change]]:
-    """Return the phase of one row of the kubeconfig table."""
-
-    def run(ctx: MachineContext) -> Iterable[Change]:
-        spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
-        change = kubeconfigs.ensure_kubeconfig(
-            ctx.kubeconfigs,
-            ctx.certificates,
-            spec,
-            clock=ctx.clock,
-            random=ctx.random,
-            key_source=ctx.keys,
-            started=ctx.started,
-        )
-        ctx.say("kubeconfig", f'{"Wrote" if change.action is not Action.NONE else "Using existing"} "{row.file}"')
-        yield change
-
-    return run
+def missing_kubeconfigs(wanted: Iterable[specs.KubeconfigSpec], files: CertificateStore) -> list[Algorithm]:
+    """Return the algorithms of the keys in the kubeconfigs that are not there, one for each."""
+    return [spec.certificate.algorithm for spec in wanted if files.read(spec.file) is None]
 
 
 def shared_files(cluster: ClusterConfiguration, layout: Layout) -> dict[str, PurePosixPath | None]:
