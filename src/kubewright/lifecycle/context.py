@@ -93,16 +93,6 @@ class MachineContext:
         return Sources(self.clock, self.random, self.bound.keys, self.bound.started)
 
     @property
-    def phases(self) -> frozenset[str]:
-        """The full names of the phases of this run."""
-        return self.bound.phases
-
-    @property
-    def control_plane(self) -> bool:
-        """Whether this machine is, or becomes, a control plane."""
-        return True
-
-    @property
     def cluster(self) -> ClusterConfiguration:
         """The ClusterConfiguration."""
         return self.configuration.cluster

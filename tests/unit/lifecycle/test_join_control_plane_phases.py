@@ -210,7 +210,7 @@ def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
 def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(control_plane, phases, asked):
     ctx = SimpleNamespace(
         control_plane=control_plane,
-        phases=phases,
+        bound=SimpleNamespace(phases=phases),
         runs=phases.__contains__,
         found=SimpleNamespace(server="https://cluster:6443"),
         addresses=Addresses.of_machine("10.0.0.2"),

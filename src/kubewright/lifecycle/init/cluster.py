@@ -48,7 +48,7 @@ def apply(ctx: InitContext, wanted: Iterable[Mapping[str, Any]]) -> Iterable[Cha
 
 def upload_certs(ctx: InitContext) -> Iterable[Change]:
     """Store the control plane's certificates, sealed with the certificate key, for two hours. Nothing without --upload-certs."""
-    if not ctx.upload_certs:
+    if not ctx.request.upload_certs:
         ctx.say("upload-certs", "Skipping phase: use --upload-certs to store the certificates in the cluster")
         return
     ctx.say("upload-certs", "Storing the certificates in Secret kubeadm-certs of namespace kube-system")
@@ -68,7 +68,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
     secret, *rights = objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata.get("uid") or ""))
     yield ensure_object(ctx.api, DesiredObject(secret, lifetime=Lifetime.EPHEMERAL))
     yield from apply(ctx, rights)
-    ctx.say("upload-certs", f"Using certificate key:\n{ctx.certificate_key if ctx.show_certificate_key else '<value withheld>'}")
+    ctx.say("upload-certs", f"Using certificate key:\n{ctx.certificate_key if ctx.request.show_certificate_key else '<value withheld>'}")
 
 
 def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
@@ -91,7 +91,7 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     would find no signature until then.
     """
     wanted = ctx.bootstrap_tokens
-    shown = [token.token if ctx.show_token else WITHHELD for token in wanted]
+    shown = [token.token if ctx.request.show_token else WITHHELD for token in wanted]
     if wanted:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
     yield from token_secrets(ctx, wanted)
@@ -158,26 +158,26 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
         "`--certificate-key -`, which read standard input, so that no other user of the machine can see them.",
     ]
     for token in ctx.bootstrap_tokens:
-        shown = token.token if ctx.show_token else WITHHELD
+        shown = token.token if ctx.request.show_token else WITHHELD
         command = f"kubewright join {server} --token {shown} \\\n\t{hashes}"
         if ctx.cluster.control_plane_endpoint:
             lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
-            lines += ["", _KEY_WARNING] if ctx.upload_certs else []
+            lines += ["", _KEY_WARNING] if ctx.request.upload_certs else []
         lines += ["", "Worker machines join with, as root:", "", command]
     ctx.tell("\n".join(lines))
     return ()
 
 
 def _before_control_planes(ctx: InitContext) -> list[str]:
-    if ctx.upload_certs:
+    if ctx.request.upload_certs:
         return ["Further control planes join with, as root:"]
     return ["Further control planes join with, as root, after the certificate authorities and the service account keys were copied there:"]
 
 
 def _certificate_key(ctx: InitContext) -> str:
-    if not ctx.upload_certs:
+    if not ctx.request.upload_certs:
         return ""
-    return f"--certificate-key {ctx.certificate_key if ctx.show_certificate_key else WITHHELD}"
+    return f"--certificate-key {ctx.certificate_key if ctx.request.show_certificate_key else WITHHELD}"
 
 
 def short_lived(token: str, *, seconds: int) -> BootstrapToken:

@@ -88,18 +88,3 @@ class InitContext(MachineContext):
         from kubewright.pki import sealing
 
         return self.configuration.init.certificate_key or sealing.new_key(self.random)
-
-    @property
-    def upload_certs(self) -> bool:
-        """Whether the control plane's certificates are uploaded."""
-        return self.request.upload_certs
-
-    @property
-    def show_token(self) -> bool:
-        """Whether tokens are printed."""
-        return self.request.show_token
-
-    @property
-    def show_certificate_key(self) -> bool:
-        """Whether the key of uploaded certificates is printed."""
-        return self.request.show_certificate_key

@@ -121,7 +121,7 @@ def _require_signed(ctx: InitContext) -> None:
     Raises CertificateError, naming the first file that is missing or does not fit, and UsageError where certificates are to be uploaded.
     """
     elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
-    if elsewhere and ctx.upload_certs:
+    if elsewhere and ctx.request.upload_certs:
         raise UsageError(
             f"certificates cannot be uploaded: {elsewhere[0]}.key is not on this machine",
             remedy="leave out --upload-certs, and copy the certificates to further control planes yourself",

@@ -106,7 +106,7 @@ def server(ctx: JoinContext) -> str:
     Where the phase that points it to its own machine later is left out, it is pointed there at once, as with kubeadm. Phases that run one by
     one leave nothing out.
     """
-    later = not ctx.control_plane or ctx.runs("wait-control-plane") or ctx.phases == frozenset({"kubelet-start"})
+    later = not ctx.control_plane or ctx.runs("wait-control-plane") or ctx.bound.phases == frozenset({"kubelet-start"})
     return ctx.found.server if later else ctx.addresses.api_server
 
 
