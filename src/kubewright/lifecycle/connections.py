@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kubewright.base.errors import Unreachable, WaitTimeout
 from kubewright.base.events import Reporter, Warned
@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
 
-    Client = TypeVar("Client", KubeAPI, Etcd)
+
+class Closable(Protocol):
+    """Something that is open until it is closed."""
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+Client = TypeVar("Client", bound=Closable)
 
 StandIns = Iterable[Mapping[str, Any]]
 """Objects that others make in a cluster, for runs in which nobody does."""
@@ -42,7 +51,7 @@ class Connections:
         self._reporter = reporter
         self._narrates = narrates
         self._lock = threading.RLock()
-        self._opened: list[KubeAPI | Etcd] = []
+        self._opened: list[Closable] = []
         self._cluster: KubeAPI | None = None
         self._lost: list[Mapping[str, Any]] | None = None
         self.told = told or reporter
@@ -51,18 +60,18 @@ class Connections:
         """Make a client of a cluster that is there; a plan reads it, and adds the stand-ins."""
         if self._lost is not None:
             return self._over(None, self._lost)
-        return self._over(self._kept(self._machine.client(access, timeout=timeout, proxied=proxied)), stand_ins)
+        return self._over(self.keep(self._machine.client(access, timeout=timeout, proxied=proxied)), stand_ins)
 
     def own(
         self, access: Callable[[], Access], *, observe: Callable[[], KubeAPI | None], stand_ins: StandIns, timeout: float = LONG
     ) -> KubeAPI:
         """Make a client of the cluster that this run makes. In a plan it is what `observe` finds of it now, the same one for everybody."""
         if self._mode is Mode.APPLY:
-            return self._kept(self._machine.client(access(), timeout=timeout, proxied=False))
+            return self.keep(self._machine.client(access(), timeout=timeout, proxied=False))
         with self._lock:
             if self._cluster is None:
                 found = observe()
-                self._cluster = self._over(None if found is None else self._kept(found), stand_ins)
+                self._cluster = self._over(None if found is None else self.keep(found), stand_ins)
             return self._cluster
 
     def find(self, find: Callable[[], Access], *, instead: Callable[[], tuple[Access, list[Mapping[str, Any]]]]) -> Access:
@@ -79,10 +88,10 @@ class Connections:
     def etcd(self, reach: Callable[[], Etcd]) -> Etcd:
         """Make a client of etcd; one that changes no member where nothing is really done."""
         if self._mode is Mode.APPLY:
-            return self._kept(reach())
+            return self.keep(reach())
         from kubewright.etcd.api import RecordingEtcd  # who changes something needs none
 
-        return RecordingEtcd(None if self._lost is not None else self._kept(reach()))
+        return RecordingEtcd(None if self._lost is not None else self.keep(reach()))
 
     def close(self) -> None:
         """Close what was opened. Idempotent."""
@@ -91,7 +100,8 @@ class Connections:
         for client in opened:
             client.close()
 
-    def _kept(self, client: Client) -> Client:
+    def keep(self, client: Client) -> Client:
+        """Close this one as well in the end. Returns it."""
         with self._lock:
             self._opened.append(client)
         return client

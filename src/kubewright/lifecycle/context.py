@@ -12,7 +12,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.events import Line, Reporter
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
-from kubewright.base.wait import Waiter
+from kubewright.base.wait import Condition, Waiter
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.lifecycle.operation import Bound
@@ -167,6 +167,14 @@ class MachineContext:
             diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host),
             within=self.timeouts.control_plane_component_health_check.seconds,
         )
+
+    @functools.cached_property
+    def health_checks(self) -> Mapping[str, Condition]:
+        """How to see that a component other than the API server is healthy, by its name."""
+        from kubewright.lifecycle.steps import health
+
+        found = health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
+        return {name: self.bound.connections.keep(endpoint) for name, endpoint in found.items()}
 
     def say(self, topic: str, text: str) -> None:
         """Report one line of kubeadm's progress text."""

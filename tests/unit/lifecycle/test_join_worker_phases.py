@@ -44,12 +44,16 @@ CA = "pki/ca.crt"
 class Healthy:
     """A kubelet that says that it is well."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, *, context: object) -> None:
         self.server = server
+        assert context is None
 
     def request(self, method, target, /, *, timeout):
         assert (method, self.server + target) == ("GET", "http://127.0.0.1:10248/healthz")
         return Response(status=200, body=b"ok")
+
+    def close(self):
+        pass
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.types import BootstrapToken, Configuration
 from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, replace
-from kubewright.base.wait import Condition
 from kubewright.lifecycle.context import MachineContext
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import LONG
@@ -67,13 +65,6 @@ class InitContext(MachineContext):
             settles()
 
         return RetryingKube(self.probe, clock=self.clock, within=within, look=look)
-
-    @functools.cached_property
-    def health_checks(self) -> Mapping[str, Condition]:
-        """How to see that a component other than the API server is healthy, by its name."""
-        from kubewright.lifecycle.steps import health
-
-        return health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
 
     @functools.cached_property
     def bootstrap_tokens(self) -> tuple[BootstrapToken, ...]:

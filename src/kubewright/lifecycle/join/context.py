@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration, Timeouts
 from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, field, replace
-from kubewright.base.wait import Condition
 from kubewright.lifecycle.context import MachineContext
 
 if TYPE_CHECKING:
@@ -136,13 +135,6 @@ class JoinContext(MachineContext):
     def etcd(self) -> Etcd:
         """The cluster's etcd. One try for each request, at each member."""
         return self.bound.connections.etcd(lambda: self.sources.etcd(self))
-
-    @functools.cached_property
-    def health_checks(self) -> Mapping[str, Condition]:
-        """How to see that a component other than the API server is healthy, by its name."""
-        from kubewright.lifecycle.steps import health
-
-        return health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
 
     @property
     def _administrator(self) -> Access:

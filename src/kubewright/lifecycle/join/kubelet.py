@@ -34,7 +34,7 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
 from kubewright.lifecycle.join import configuration, discovery
 from kubewright.lifecycle.join.request import authority_path
 from kubewright.lifecycle.steps import kubelet
-from kubewright.lifecycle.steps.health import LOOK
+from kubewright.lifecycle.steps.health import LOOK, HealthEndpoint
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.manifests import kubelet as manifests
 from kubewright.manifests import patches
@@ -56,7 +56,6 @@ _LOOK: Final = 0.05
 _REMEDY: Final = (
     "`systemctl status kubelet` and `journalctl -xeu kubelet` tell more; mend what it complains about, then run the same command again"
 )
-_PATIENCE: Final = 2.0
 _HEALTH_ADDRESS: Final = "127.0.0.1"
 _HEALTH_PORT: Final = 10248
 
@@ -134,7 +133,8 @@ def wait_bootstrap(ctx: JoinContext) -> Iterable[Change | Waited]:
         server = _health_server(ctx)
         if server:
             ctx.say("kubelet-check", f"Waiting for a healthy kubelet at {server}/healthz")
-            yield _until(ctx, _healthy(server), within=timeouts.kubelet_health_check.seconds, saying="the kubelet to be healthy")
+            healthy = ctx.bound.connections.keep(HealthEndpoint(server, "/healthz"))
+            yield _until(ctx, healthy, within=timeouts.kubelet_health_check.seconds, saying="the kubelet to be healthy")
         ctx.say("kubelet-wait", "Waiting for the kubelet to get its certificate from the cluster")
         yield _until(ctx, lambda: _lacks(ctx), within=timeouts.tls_bootstrap.seconds, saying="the kubelet to get its certificate")
     finally:
@@ -153,21 +153,6 @@ def _health_server(ctx: JoinContext) -> str:
     config = found if isinstance(found, dict) else {}
     port = config.get("healthzPort", _HEALTH_PORT)
     return url(str(config.get("healthzBindAddress") or _HEALTH_ADDRESS), int(port), scheme="http") if port else ""
-
-
-def _healthy(server: str) -> Callable[[], str | None]:
-    from kubewright.http.sync import Transport
-
-    transport = Transport(server)
-
-    def look() -> str | None:
-        try:
-            answer = transport.request("GET", "/healthz", timeout=_PATIENCE)
-        except APIError as error:
-            return str(error)
-        return None if answer.status == 200 else f"{server}/healthz answers {answer.status}: {answer.body[:200].decode(errors='replace')}"
-
-    return look
 
 
 def _lacks(ctx: JoinContext) -> str | None:

@@ -11,8 +11,7 @@ from kubewright.apis.machine import Addresses, Detected, Layout, url
 from kubewright.base.errors import APIError
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Condition, Waiter
-from kubewright.http import tls
-from kubewright.http.sync import Transport
+from kubewright.http import sync, tls
 from kubewright.manifests.pods import Inputs, probe_host
 
 if TYPE_CHECKING:
@@ -93,27 +92,47 @@ def _failing(body: str) -> str:
     return f"not yet: {', '.join(names)}" if names else "it is not ready"
 
 
-def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, Condition]:
-    """Return the conditions of the components that have no client: TLS, without looking at a certificate that is their own."""
+def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, HealthEndpoint]:
+    """Return where the components are asked that have no client."""
 
-    def condition(component: ControlPlaneComponent, port: int, path: str) -> Condition:
+    def endpoint(component: ControlPlaneComponent, port: int, path: str) -> HealthEndpoint:
         given = Inputs(configuration=configuration, layout=layout, addresses=addresses, detected=detected, extra_args=component.extra_args)
         host = probe_host(given.bind_address(addresses.loopback)) or addresses.loopback
-        return functools.partial(_healthy, url(host, given.secure_port(port)), path)
+        return HealthEndpoint(url(host, given.secure_port(port)), path)
 
     cluster, ports = configuration.cluster, addresses.ports
     return {
-        "kube-controller-manager": condition(cluster.controller_manager, ports.controller_manager, "/healthz"),
-        "kube-scheduler": condition(cluster.scheduler, ports.scheduler, "/livez"),
+        "kube-controller-manager": endpoint(cluster.controller_manager, ports.controller_manager, "/healthz"),
+        "kube-scheduler": endpoint(cluster.scheduler, ports.scheduler, "/livez"),
     }
 
 
-def _healthy(server: str, path: str) -> str | None:
-    transport = Transport(server, context=tls.anonymous_context(None, verify=False))
-    try:
-        answer = transport.request("GET", path, timeout=_PATIENCE)
-    except APIError as error:
-        return str(error)
-    finally:
-        transport.close()
-    return None if answer.status == 200 else f"{server}{path} answers {answer.status}: {answer.body[:200].decode(errors='replace')}"
+class HealthEndpoint:
+    """Where a program of this machine says how it is: a condition that holds once it answers 200.
+
+    All looks take one connection, which is closed when it is healthy. Over TLS its certificate is not looked at: it is its own.
+    """
+
+    def __init__(self, server: str, path: str) -> None:
+        self.server = server
+        self.path = path
+
+    @functools.cached_property
+    def _transport(self) -> sync.Transport:
+        context = tls.anonymous_context(None, verify=False) if self.server.startswith("https:") else None
+        return sync.Transport(self.server, context=context)
+
+    def __call__(self) -> str | None:
+        """Return why it is not healthy; None if it is."""
+        try:
+            answer = self._transport.request("GET", self.path, timeout=_PATIENCE)
+        except APIError as error:
+            return str(error)
+        if answer.status == 200:
+            self.close()
+            return None
+        return f"{self.server}{self.path} answers {answer.status}: {answer.body[:200].decode(errors='replace')}"
+
+    def close(self) -> None:
+        """Close the connection; a later look opens another one. Idempotent."""
+        self._transport.close()
