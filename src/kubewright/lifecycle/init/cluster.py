@@ -10,12 +10,10 @@ from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.durations import HOUR, Duration
 from kubewright.base.errors import NotFound
-from kubewright.base.events import Waited
 from kubewright.base.records import replace
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps import kubelet
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.manifests import objects, rbac
 from kubewright.pki import pins, sealing, specs, store, table
@@ -75,13 +73,6 @@ def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
     """Return what every control plane needs, by its name in the Secret (spec/kubeadm.md 7.3)."""
     places = shared_files(ctx.cluster, ctx.layout)
     return {name: (ctx.host.read(path) or b"") if path is not None else b"" for name, path in places.items()}
-
-
-def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
-    """Label and taint this machine's Node, once its kubelet has registered it."""
-    init = ctx.configuration.init
-    within = ctx.timeouts.kubernetes_api_call.seconds
-    yield from kubelet.mark(init.node_registration, look=ctx.probe, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
 
 
 def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:

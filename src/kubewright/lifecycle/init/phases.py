@@ -48,9 +48,9 @@ def _all(summary: str, flags: str) -> InitPhase:
 
 def _certificate(row: table.Row) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.init import control_plane
+        from kubewright.lifecycle.init import certificates
 
-        return control_plane.certificate(ctx, row)
+        return certificates.certificate(ctx, row)
 
     return Phase(
         row.name,
@@ -63,9 +63,9 @@ def _certificate(row: table.Row) -> InitPhase:
 
 def _kubeconfig(row: table.Kubeconfig) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
-        from kubewright.lifecycle.init import control_plane
+        from kubewright.lifecycle.init import certificates
 
-        return control_plane.kubeconfig(ctx, row)
+        return certificates.kubeconfig(ctx, row)
 
     return Phase(row.name, row.summary, run=run, flags=_KUBECONFIG_NAME if row.name == "kubelet" else _KUBECONFIG)
 
@@ -88,13 +88,13 @@ PREFLIGHT: Final[InitPhase] = Phase(
 CERTS: Final[InitPhase] = Phase(
     "certs",
     "Generate certificates",
-    run=f"{_HERE}.control_plane:certificate_directory",
+    run=f"{_HERE}.certificates:certificate_directory",
     children=(_all("Generate all certificates", _CERTS_NAMES), *(_certificate(row) for row in table.CERTIFICATES)),
 )
 KUBECONFIG: Final[InitPhase] = Phase(
     "kubeconfig",
     "Generate kubeconfig files",
-    run=f"{_HERE}.control_plane:kubeconfig_directory",
+    run=f"{_HERE}.certificates:kubeconfig_directory",
     children=(_all("Generate all kubeconfig files", _KUBECONFIG_NAME), *(_kubeconfig(row) for row in table.KUBECONFIGS)),
 )
 ETCD: Final[InitPhase] = Phase(
@@ -142,7 +142,7 @@ CONTROL_PLANE: Final[InitPhase] = Phase(
 KUBELET_START: Final[InitPhase] = Phase(
     "kubelet-start",
     "Write the kubelet's files and start it",
-    run=f"{_HERE}.control_plane:start_kubelet",
+    run=f"{_HERE}.kubelet:start",
     flags="config cri-socket dry-run image-repository node-name patches",
 )
 WAIT: Final[InitPhase] = Phase("wait-control-plane", "Wait for the control plane", run=f"{_HERE}.startup:control_plane")
@@ -165,7 +165,7 @@ UPLOAD_CERTS: Final[InitPhase] = Phase(
 MARK: Final[InitPhase] = Phase(
     "mark-control-plane",
     "Label and taint the Node as a control plane",
-    run=f"{_HERE}.cluster:mark_control_plane",
+    run=f"{_HERE}.kubelet:mark_control_plane",
     flags="config dry-run node-name",
 )
 BOOTSTRAP_TOKEN: Final[InitPhase] = Phase(
@@ -183,7 +183,7 @@ KUBELET_FINALIZE: Final[InitPhase] = Phase(
         Phase(
             "enable-client-cert-rotation",
             "Point the kubelet to its rotating certificate",
-            run=f"{_HERE}.control_plane:finalize_kubelet",
+            run=f"{_HERE}.kubelet:finalize",
             flags=_FINALIZE,
         ),
     ),

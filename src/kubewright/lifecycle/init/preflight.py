@@ -9,8 +9,8 @@ from kubewright.apis.kubeadm.versions import images
 from kubewright.apis.machine import Addresses
 from kubewright.base.change import Change
 from kubewright.host.seam import Host
+from kubewright.lifecycle.init.certificates import reserve_keys
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.init.control_plane import reserve_keys
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Report, Subject, run_checks

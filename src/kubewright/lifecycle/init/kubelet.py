@@ -1,0 +1,30 @@
+"""The phases of init that are about this machine's kubelet and its Node: the shared steps, with what this run has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kubewright.base.change import Change
+from kubewright.base.events import Waited
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.steps import kubelet
+from kubewright.manifests import kubelet as manifests
+from kubewright.manifests import patches
+
+
+def start(ctx: InitContext) -> Iterable[Change]:
+    """Write the kubelet's files and start it."""
+    files = manifests.files(ctx.configuration, ctx.layout, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
+    yield from kubelet.start(files, host=ctx.host, layout=ctx.layout, stand_ins=ctx.bound.kubelet_makes, reporter=ctx.reporter)
+
+
+def finalize(ctx: InitContext) -> Iterable[Change]:
+    """Let kubelet.conf name the certificate that the kubelet rotates."""
+    return kubelet.finalize(ctx.layout, host=ctx.host, reporter=ctx.reporter)
+
+
+def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
+    """Label and taint this machine's Node, once its kubelet has registered it."""
+    init = ctx.configuration.init
+    within = ctx.timeouts.kubernetes_api_call.seconds
+    yield from kubelet.mark(init.node_registration, look=ctx.probe, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
