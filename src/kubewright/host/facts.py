@@ -17,6 +17,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field
 from kubewright.host.readers import FileReader, Network
 from kubewright.host.states import Kind
+from kubewright.host.usage import meminfo
 
 CRI_SOCKETS: Final = (
     "unix:///var/run/containerd/containerd.sock",
@@ -115,11 +116,11 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
 
 def machine(files: FileReader, *, architecture: str) -> MachineInfo:
     """Gather what a Node's status is made of."""
-    memory = _table(_text(files, "/proc/meminfo"), separator=":")
+    memory = meminfo(files)
     return MachineInfo(
         cores=count_cores(_text(files, "/sys/devices/system/cpu/online")) or (os.cpu_count() or 0),
-        memory=_kilobytes(memory.get("MemTotal", "")),
-        swap=_kilobytes(memory.get("SwapTotal", "")),
+        memory=memory.get("MemTotal", 0),
+        swap=memory.get("SwapTotal", 0),
         huge_pages=_huge_pages(files),
         machine_id=_first(files, _MACHINE_IDS),
         system_uuid=_first(files, _SYSTEM_UUIDS),
@@ -170,11 +171,3 @@ def _text(files: FileReader, path: str) -> str:
     with suppress(HostError):  # for root only, for example the system's UUID
         return (files.read(PurePosixPath(path)) or b"").decode("utf-8", errors="replace").strip("\0 \t\n")
     return ""
-
-
-def _table(text: str, *, separator: str) -> dict[str, str]:
-    return {name.strip(): value.strip() for name, _, value in (line.partition(separator) for line in text.splitlines())}
-
-
-def _kilobytes(text: str) -> int:
-    return int(text.split(maxsplit=1)[0]) * 1024 if text else 0

@@ -24,7 +24,7 @@ from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.paths import checked, open_directory, weakness
 from kubewright.host.processes import Identity
-from kubewright.host.states import FileState, Kind
+from kubewright.host.states import FileState, FileSystem, Kind
 from kubewright.host.trees import Refusals, Work, fail, names, remove_entry, visit
 
 READ_LIMIT: Final = 64 * 1024 * 1024
@@ -89,6 +89,18 @@ class Files:
             size=found.st_size,
             modified=found.st_mtime,
             target=_target(path) if stat.S_ISLNK(found.st_mode) else "",
+        )
+
+    def space(self, path: PurePosixPath, /) -> FileSystem:
+        """Return the file system that holds a path. Raises HostError where there is nothing at the path."""
+        with explaining("look at the file system of", path):
+            found, device = os.statvfs(path), Path(path).stat().st_dev
+        return FileSystem(
+            device=device,
+            capacity=found.f_frsize * found.f_blocks,
+            available=found.f_frsize * found.f_bavail,
+            inodes=found.f_files,
+            inodes_free=found.f_ffree,
         )
 
     def weakness(self, path: PurePosixPath, /) -> str:

@@ -84,6 +84,13 @@ def default_interfaces(route: str, route6: str) -> dict[Family, list[str]]:
     }
 
 
+def look_up(name: str) -> list[str]:
+    """Return the addresses that a host name means, in the resolver's order, each once; none where it means nothing. Blocks, and may ask DNS."""
+    with suppress(OSError):
+        return list(dict.fromkeys(str(row[4][0]) for row in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)))
+    return []
+
+
 def _rows(text: str) -> list[list[str]]:
     """Split a table of the kernel. Names of interfaces are bytes without the blanks of ASCII; other blanks may be in them."""
     return [[os.fsdecode(field) for field in os.fsencode(line).split()] for line in text.split("\n")]

@@ -8,7 +8,9 @@ from typing import Final
 from kubewright.base.records import dataclass
 
 READY: Final = "RuntimeReady"
-"""The condition without which no container starts. `NetworkReady` is false until there is a pod network."""
+"""The condition without which no container starts."""
+NETWORK_READY: Final = "NetworkReady"
+"""False until there is a pod network."""
 
 
 class Kind(enum.Enum):
@@ -32,6 +34,17 @@ class FileState:
     size: int = 0
     modified: float = 0.0
     target: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSystem:
+    """The file system that holds a path. `device` tells whether two paths are in one; `available` is what is left for those who are not root."""
+
+    device: int
+    capacity: int
+    available: int
+    inodes: int
+    inodes_free: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,25 +75,49 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuntimeHandler:
+    """One way in which a runtime runs containers, and what it can do; the default one has the name ''."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class RuntimeStatus:
-    """How a runtime is. `sandbox_image` is the image of its pods' first container, empty where it does not tell."""
+    """How a runtime is. `sandbox_image` is the image of its pods' first container, empty where it does not tell.
+
+    `supplemental_groups_policy` is None for a runtime that says nothing of its features (containerd before 2.0).
+    """
 
     conditions: tuple[Condition, ...] = ()
     sandbox_image: str = ""
+    handlers: tuple[RuntimeHandler, ...] = ()
+    supplemental_groups_policy: bool | None = None
+
+    def unmet(self, kind: str) -> Condition | None:
+        """Return the condition of a type if it does not hold; one that the runtime does not have counts as held."""
+        return next((condition for condition in self.conditions if condition.type == kind and not condition.status), None)
 
     @property
     def unready(self) -> Condition | None:
-        """The condition that says why containers cannot be started; a runtime that has no such condition is ready."""
-        return next((condition for condition in self.conditions if condition.type == READY and not condition.status), None)
+        """The condition that says why containers cannot be started."""
+        return self.unmet(READY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image that a runtime has. `names` are its tags and digests, `size` is bytes."""
+    """An image that a runtime has. `size` is bytes."""
 
     id: str
-    names: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
     size: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its tags and digests."""
+        return (*self.tags, *self.digests)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,9 +69,8 @@ class FakeRuntime(grpc.GenericRpcHandler):
         return api.VersionResponse(version="0.1.0", runtime_name="fake", runtime_version="1.2.3", runtime_api_version="v1")
 
     def Status(self, request):
-        assert request.verbose
         status = api.RuntimeStatus(conditions=[api.RuntimeCondition(type=kind, status=on, reason="r") for kind, on in self.conditions])
-        return api.StatusResponse(status=status, info=self.info)
+        return api.StatusResponse(status=status, info=self.info if request.verbose else {})
 
     def RuntimeConfig(self, _):
         if self.driver is None:

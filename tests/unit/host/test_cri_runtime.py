@@ -86,7 +86,7 @@ def test_a_pull_tells_whether_the_image_is_another_one(runtime, fake):
     fake.registry["there"] = "sha256:2"
     change = runtime.pull("there")
     assert (change.target, change.action) == ("image there", Action.UPDATE)
-    assert runtime.images() == [Image(id="sha256:2", names=("there",), size=7), Image(id="sha256:new", names=("new",), size=7)]
+    assert runtime.images() == [Image(id="sha256:2", tags=("there",), size=7), Image(id="sha256:new", tags=("new",), size=7)]
     runtime.client.remove_image("new")
     assert not runtime.has_image("new")
 

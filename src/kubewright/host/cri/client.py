@@ -20,7 +20,7 @@ from kubewright.host.cri import api_pb2 as api
 from kubewright.host.cri import failures
 from kubewright.host.cri.failures import Refusal
 from kubewright.host.seam import RuntimeVersion
-from kubewright.host.states import Condition, Container, ContainerState, Image, Sandbox
+from kubewright.host.states import Condition, Container, ContainerState, Image, RuntimeHandler, RuntimeStatus, Sandbox
 
 CALL_TIMEOUT: Final = 2.0
 ENDING: Final = 15.0
@@ -74,13 +74,20 @@ class Client:
         found = self._call(f"{_RUNTIME}Version", api.VersionRequest(), api.VersionResponse, doing="tell its version")
         return RuntimeVersion(name=found.runtime_name, version=found.runtime_version)
 
-    def status(self) -> tuple[tuple[Condition, ...], Mapping[str, str]]:
-        """Return the conditions of the runtime, and what it tells besides: JSON texts by name."""
-        found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=True), api.StatusResponse, doing="tell its status")
-        conditions = tuple(
-            Condition(type=one.type, status=one.status, reason=one.reason, message=one.message) for one in found.status.conditions
-        )
-        return conditions, dict(found.info)
+    def status(self, *, verbose: bool = True) -> tuple[RuntimeStatus, Mapping[str, str]]:
+        """Return how the runtime is, and what it tells besides where `verbose` asks for it: JSON texts by name."""
+        found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=verbose), api.StatusResponse, doing="tell its status")
+        return _status(found), dict(found.info)
+
+    def give_pod_range(self, cidrs: str) -> None:
+        """Tell the runtime the addresses of its pods: ranges, joined by commas."""
+        request = api.UpdateRuntimeConfigRequest(runtime_config=api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=cidrs)))
+        self._call(f"{_RUNTIME}UpdateRuntimeConfig", request, api.UpdateRuntimeConfigResponse, doing="take the range of pod addresses")
+
+    def image_directories(self) -> list[str]:
+        """Return where images are kept: directories, the one of the runtime's snapshots first."""
+        found = self._call(f"{_IMAGES}ImageFsInfo", api.ImageFsInfoRequest(), api.ImageFsInfoResponse, doing="tell where its images are")
+        return [one.fs_id.mountpoint for one in found.image_filesystems if one.fs_id.mountpoint]
 
     def cgroup_driver(self) -> str | None:
         """Return `systemd` or `cgroupfs`; None for a runtime that does not have the call (containerd before 2.0) or does not tell."""
@@ -186,8 +193,25 @@ def _said(error: object) -> str:
     return (error.details() or "") if isinstance(error, grpc.Call) else str(error)
 
 
+def _status(found: api.StatusResponse) -> RuntimeStatus:
+    return RuntimeStatus(
+        conditions=tuple(
+            Condition(type=one.type, status=one.status, reason=one.reason, message=one.message) for one in found.status.conditions
+        ),
+        handlers=tuple(
+            RuntimeHandler(
+                name=one.name,
+                recursive_read_only_mounts=one.features.recursive_read_only_mounts,
+                user_namespaces=one.features.user_namespaces,
+            )
+            for one in found.runtime_handlers
+        ),
+        supplemental_groups_policy=found.features.supplemental_groups_policy if found.HasField("features") else None,
+    )
+
+
 def _image(found: api.Image) -> Image:
-    return Image(id=found.id, names=(*found.repo_tags, *found.repo_digests), size=found.size)
+    return Image(id=found.id, tags=tuple(found.repo_tags), digests=tuple(found.repo_digests), size=found.size)
 
 
 def _sandbox(found: api.PodSandbox) -> Sandbox:

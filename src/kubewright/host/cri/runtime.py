@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.machine import CRI_SOCKET
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError, KubewrightError, RuntimeUnavailable
+from kubewright.base.records import replace
 from kubewright.host.cri import failures
 from kubewright.host.states import Container, ContainerState, Image, RuntimeStatus, Sandbox
 
@@ -70,11 +71,12 @@ def _joined(lines: list[str]) -> Iterator[str]:
 class CRIRuntime:
     """The container runtime at `endpoint`: `unix://` and a path. Connects at the first verb; `close` ends the connection.
 
-    `tail` reads the last bytes of a log file. Safe to use from several threads.
+    `tail` reads the last bytes of a log file, `timeout` is the longest that a call may take, in seconds. Safe to use from several threads.
     """
 
-    def __init__(self, endpoint: str, *, tail: Callable[[PurePosixPath], bytes] | None = None) -> None:
+    def __init__(self, endpoint: str, *, tail: Callable[[PurePosixPath], bytes] | None = None, timeout: float | None = None) -> None:
         self.endpoint = endpoint
+        self._timeout = timeout
         self._tail = tail or _read_tail
 
     @cached_property
@@ -93,7 +95,7 @@ class CRIRuntime:
             from kubewright.host.cri.client import Client
         except ImportError as error:
             raise _not_installed(error) from error
-        return Client(self.endpoint)
+        return Client(self.endpoint) if self._timeout is None else Client(self.endpoint, timeout=self._timeout)
 
     def close(self) -> None:
         """End the connection; calls of other threads end with it."""
@@ -105,8 +107,20 @@ class CRIRuntime:
         return self.client.version()
 
     def status(self) -> RuntimeStatus:
-        conditions, info = self.client.status()
-        return RuntimeStatus(conditions=conditions, sandbox_image=sandbox_image(info.get("config", "")))
+        found, info = self.client.status()
+        return replace(found, sandbox_image=sandbox_image(info.get("config", "")))
+
+    def health(self) -> RuntimeStatus:
+        """Return the status without its sandbox image: what a kubelet asks every few seconds, and a tenth of the answer's size."""
+        return self.client.status(verbose=False)[0]
+
+    def give_pod_range(self, cidrs: str, /) -> None:
+        """Tell it the addresses of its pods: ranges, joined by commas. The same ones again change nothing."""
+        self.client.give_pod_range(cidrs)
+
+    def image_directories(self) -> list[PurePosixPath]:
+        """Return where it keeps images."""
+        return [PurePosixPath(path) for path in self.client.image_directories()]
 
     def cgroup_driver(self) -> str | None:
         return self.client.cgroup_driver()
