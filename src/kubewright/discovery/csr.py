@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from kubewright.base.errors import APIError, CertificateError, WaitTimeout
+from kubewright.base.errors import AlreadyExists, APIError, CertificateError, WaitTimeout
 from kubewright.base.records import dataclass, field
 from kubewright.base.wait import Waiter
 from kubewright.kube.answers import EventType, worth_retrying
@@ -56,13 +56,16 @@ class RequestedCertificate:
         }
 
 
-def node_client(node_name: str, key: PrivateKey) -> RequestedCertificate:
-    """What a node asks for with its bootstrap token, and again when it rotates."""
+def node_client(node_name: str, key: PrivateKey, *, named: bool = False) -> RequestedCertificate:
+    """What a node asks for with its bootstrap token, and again when it rotates.
+
+    `named`: the request has the name that a kubelet derives from its key and content, so that whoever still has the key finds it again.
+    """
+    usages = csr.node_client_usages(key)
+    user = csr.node_user(node_name)
+    name = csr.digest_name(key.public_der(), common_name=user, organizations=(csr.NODES,), usages=usages) if named else ""
     return RequestedCertificate(
-        request_pem=csr.node_client_request(node_name, key),
-        key_pem=key.pem(),
-        signer=csr.CLIENT_SIGNER,
-        usages=csr.node_client_usages(key),
+        request_pem=csr.node_client_request(node_name, key), key_pem=key.pem(), signer=csr.CLIENT_SIGNER, usages=usages, name=name
     )
 
 
@@ -98,13 +101,45 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
         raise CertificateError(f"the certificate of request {name} is not base64", remedy="see which signer wrote it") from error
 
 
+async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
+    """Make a request, or find the one of this name that we made before. Returns the CertificateSigningRequest.
+
+    Raises CertificateError for a request of that name that is not ours, and the API's error where it cannot be made.
+    """
+    try:
+        return await api.create(wanted.body())
+    except AlreadyExists:
+        if not wanted.name:
+            raise
+    found = await api.get(CERTIFICATE_SIGNING_REQUEST, wanted.name)
+    if not _is_ours(found, wanted):
+        raise CertificateError(
+            f"certificate request {wanted.name} is somebody else's",
+            detail="another key, subject or signer than ours",
+            remedy="a new one is made, with a new key",
+        )
+    return found
+
+
+def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
+    """Whether a stored request is the one that we would make (kubelet: pkg/kubelet/certificate/bootstrap ensureCompatible)."""
+    spec = found.get("spec") or {}
+    try:
+        theirs = csr.parse(base64.b64decode(spec.get("request", ""), validate=True), source="the stored request")
+    except (binascii.Error, ValueError, CertificateError):
+        return False
+    ours = csr.parse(wanted.request_pem)
+    same = (theirs.public_key, theirs.subject, spec.get("signerName")) == (ours.public_key, ours.subject, wanted.signer)
+    return same and theirs.signature_valid
+
+
 async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN) -> bytes:
     """Ask for a certificate, wait until it is there, and return it as PEM: one that belongs to our key.
 
     Raises CertificateError when it is refused or another key's, WaitTimeout when nobody decides, and the API's error where the request
     cannot be made.
     """
-    created = await api.create(wanted.body())
+    created = await ask(api, wanted)
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]
     try:
         async with asyncio.timeout(within):

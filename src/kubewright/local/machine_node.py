@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 from urllib.parse import urlsplit
 
-from kubewright.agent.certificates.bootstrap import Bootstrap, Issuer, SharedIssuer
+from kubewright.agent.certificates.bootstrap import Bootstrap, KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.node import NodeAgent, Seams
-from kubewright.agent.seams import Timings, connect
+from kubewright.agent.seams import Timings
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import MachineProfile, NodeFacts
 from kubewright.apis.machine import Layout
@@ -23,8 +23,6 @@ from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, serve
-from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.record import MachineRecord
 from kubewright.local.static_pods import ComponentLogs, SupervisedPods
@@ -38,27 +36,6 @@ _PORT_CHECK_EVERY: Final = 0.01
 """Seconds between two checks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
 _LONGEST_CHECK: Final = 0.1
 _CONNECT: Final = 5.0
-
-
-class BootstrapFile:
-    """Asks with what bootstrap-kubelet.conf holds, as a kubelet does; it is read anew for each attempt. Implements `identity.Bootstrap`."""
-
-    def __init__(self, path: PurePosixPath) -> None:
-        self._path = path
-        self._clients: list[AsyncKubeClient] = []
-
-    async def admit(self) -> tuple[Access, Issuer]:
-        """Return where the cluster is, and who may be asked. Raises CertificateError without the file."""
-        await self.close()
-        access = load_access(self._path, read=Files().read)
-        client = connect(access)
-        self._clients.append(client)
-        return access.as_identity(Anonymous()), SharedIssuer(client)
-
-    async def close(self) -> None:
-        """Close the connections of earlier attempts. Idempotent."""
-        clients, self._clients = self._clients, []
-        await asyncio.gather(*(client.close() for client in clients))
 
 
 class MachineNode:
@@ -90,7 +67,7 @@ class MachineNode:
         self._kubelet_version = kubelet_version
         self._clock = clock
         self._others = others
-        self._bootstrap = BootstrapFile(layout.kubeconfig(BOOTSTRAP)) if joins else None
+        self._bootstrap = KubeconfigBootstrap(layout.kubeconfig(BOOTSTRAP), read=Files().read) if joins else None
         self._static = SupervisedPods(supervisor)
         self._logs = ComponentLogs(supervisor)
         self._kubelet: KubeletServer | None = None
@@ -214,7 +191,7 @@ def real_profile(kubelet_version: str) -> MachineProfile:
         kubelet_version=kubelet_version,
         cpu_millis=found.cores * 1000,
         memory=found.memory,
-        ephemeral_storage=_disk(),
+        ephemeral_storage=Files().space(PurePosixPath("/")).capacity,
         machine_id=found.machine_id,
         system_uuid=found.system_uuid,
         boot_id=found.boot_id,
@@ -222,8 +199,3 @@ def real_profile(kubelet_version: str) -> MachineProfile:
         os_image=found.os_image,
         simulated="pods",
     )
-
-
-def _disk() -> int:
-    found = os.statvfs(PurePosixPath("/"))
-    return found.f_frsize * found.f_blocks

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from pathlib import PurePosixPath
 from typing import Protocol
 
 from kubewright.agent.seams import Connect, connect
@@ -24,6 +25,7 @@ from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.core import Call, Object
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.informers import Informer
+from kubewright.kube.kubeconfigs import ReadFile, load_access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
@@ -62,7 +64,7 @@ class SharedIssuer:
         Raises CertificateError when it is refused, WaitTimeout when nobody decides within so many seconds, and the API's error where
         the request cannot be made.
         """
-        created = await self._api.create(wanted.body())
+        created = await csr.ask(self._api, wanted)
         name, uid = created["metadata"]["name"], created["metadata"]["uid"]
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[uid] = answer
@@ -95,8 +97,7 @@ class SharedIssuer:
                 self._api, CERTIFICATE_SIGNING_REQUEST, version=created["metadata"]["resourceVersion"], failed=self._failed
             )
             self._task = asyncio.get_running_loop().create_task(self._watch(self._informer), name="certificate requests")
-        else:
-            self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
+        self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
 
     async def _watch(self, informer: Informer) -> None:
         try:
@@ -192,6 +193,29 @@ class TokenBootstrap:
         if access not in self._clients:
             self._clients[access] = _SharedClient(self._connect(access))
         return self._clients[access]
+
+
+class KubeconfigBootstrap:
+    """Asks with what a file of bootstrap credentials holds, as a kubelet does; it is read anew for each attempt. Implements `Bootstrap`."""
+
+    def __init__(self, path: PurePosixPath, *, read: ReadFile, connect: Connect = connect) -> None:
+        self._path = path
+        self._read = read
+        self._connect = connect
+        self._clients: list[AsyncKubeClient] = []
+
+    async def admit(self) -> tuple[Access, Issuer]:
+        """Return where the cluster is, and who may be asked. Raises CertificateError without the file."""
+        await self.close()
+        access = load_access(self._path, read=self._read)
+        client = self._connect(access)
+        self._clients.append(client)
+        return access.as_identity(Anonymous()), SharedIssuer(client)
+
+    async def close(self) -> None:
+        """Close the connections of earlier attempts. Idempotent."""
+        clients, self._clients = self._clients, []
+        await asyncio.gather(*(client.close() for client in clients))
 
 
 class _SharedClient(AsyncKubeAPI):

@@ -9,18 +9,20 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from kubewright.agent.certificates.bootstrap import Bootstrap, Issuer, SingleIssuer
-from kubewright.agent.certificates.store import CredentialStore
+from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams, Timings
-from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError
+from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError, WaitTimeout
 from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
 from kubewright.discovery import csr
+from kubewright.discovery.csr import RequestedCertificate
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.pki import certificates, keys
 from kubewright.pki import csr as pki_csr
 from kubewright.pki.certificates import Certificate, Pair
-from kubewright.pki.keys import Algorithm
+from kubewright.pki.keys import Algorithm, PrivateKey
 
 EARLIEST: Final = 0.7
 SPREAD: Final = 0.2
@@ -48,6 +50,14 @@ _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not kn
 """What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WaitingRequest:
+    """A request that is open. `name` is '' where the server chose it."""
+
+    name: str
+    since: datetime
+
+
 class CertificateManager:
     """The certificate of one node and the client that uses it.
 
@@ -65,18 +75,23 @@ class CertificateManager:
         bootstrap: Bootstrap | None,
         timings: Timings,
         seams: Seams,
+        pending: PendingKey | None = None,
     ) -> None:
+        """Keep the arguments. Without `pending` a request that is open when the process ends is not found again."""
         self._node_name = node_name
         self._store = store
         self._bootstrap = bootstrap
         self._timings = timings
         self._seams = seams
+        self._pending = pending
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
-        self._rotate_at: datetime | None = None
         self.client: AsyncKubeClient | None = None
         self.expires: datetime | None = None
+        self.rotate_at: datetime | None = None
         self.trouble = ""
+        self.waiting: WaitingRequest | None = None
+        """The request that somebody has to approve and sign."""
 
     def api(self) -> AsyncKubeClient:
         """Return the client; `establish` must have ended."""
@@ -93,8 +108,8 @@ class CertificateManager:
 
     def keep_renewed(self) -> None:
         """Replace the certificate when its time has come, from now on."""
-        if self._rotate_at is not None:
-            wait = (self._rotate_at - self._seams.clock.now()).total_seconds()
+        if self.rotate_at is not None:
+            wait = (self.rotate_at - self._seams.clock.now()).total_seconds()
             self._timer = asyncio.get_running_loop().call_later(min(max(_PAUSE, wait), _LONGEST_SLEEP), self._look_at_the_clock)
 
     async def stop(self) -> None:
@@ -106,7 +121,7 @@ class CertificateManager:
             await self.client.close()
 
     def _look_at_the_clock(self) -> None:
-        if self._rotate_at is not None and self._seams.clock.now() < self._rotate_at:
+        if self.rotate_at is not None and self._seams.clock.now() < self.rotate_at:
             self.keep_renewed()
         else:
             self._tasks.start(self._renew())
@@ -125,16 +140,42 @@ class CertificateManager:
         return await self._obtain(SingleIssuer(self.api()))
 
     async def _obtain(self, issuer: Issuer) -> Pair:
-        """Make a key, have it certified and keep both. The key is in memory only until it has its certificate."""
-        key = keys.generate(Algorithm.ECDSA_P256)
-        content = await issuer.obtain(csr.node_client(self._node_name, key), within=self._timings.certificate_wait)
+        """Make a key, have it certified and keep both. The key is in memory only until it has its certificate, or in the file of pending ones."""
+        key = keys.generate(Algorithm.ECDSA_P256) if self._pending is None else self._pending.take()
+        wanted = csr.node_client(self._node_name, key, named=self._pending is not None)
+        try:
+            pair = self._checked(await self._awaited(issuer, wanted), key)
+        except CertificateError:
+            self._forget_pending()  # denied, failed, deleted or of no use: nothing will come of this request
+            raise
+        self._store.keep_pair(pair)
+        self._forget_pending()
+        return pair
+
+    async def _awaited(self, issuer: Issuer, wanted: RequestedCertificate) -> bytes:
+        if self.waiting is None or self.waiting.name != wanted.name:
+            self.waiting = WaitingRequest(name=wanted.name, since=self._seams.clock.now())
+        try:
+            content = await issuer.obtain(wanted, within=self._timings.certificate_wait)
+        except WaitTimeout:
+            raise  # it is waited for again
+        except KubewrightError:
+            self.waiting = None
+            raise
+        self.waiting = None
+        return content
+
+    def _checked(self, content: bytes, key: PrivateKey) -> Pair:
         pair = Pair(certificates=tuple(certificates.parse(content, source=f"the certificate of node {self._node_name}")), key=key)
         if not certificates.fits(pair.leaf, key):
             raise CertificateMismatch(
                 f"the certificate that node {self._node_name} was given is for another key", remedy="see which signer the cluster has"
             )
-        self._store.keep_pair(pair)
         return pair
+
+    def _forget_pending(self) -> None:
+        if self._pending is not None:
+            self._pending.forget()
 
     async def _join(self) -> tuple[Access, Pair]:
         if self._bootstrap is None:
@@ -173,7 +214,7 @@ class CertificateManager:
         leaf = pair.leaf
         self.trouble = ""
         self.expires = leaf.not_after
-        self._rotate_at = rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
+        self.rotate_at = rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
 
 
 def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
-from kubewright.apis.kubeconfig import CertificateFiles, Resolved, kubeconfig_document, parse, require_usable
+from kubewright.apis.kubeconfig import CertificateFiles, Resolved, User, kubeconfig_document, parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError
+from kubewright.base.records import replace
 from kubewright.host.desired import File
 from kubewright.host.failures import explaining
 from kubewright.host.files import Files
 from kubewright.kube.credentials import Access
-from kubewright.pki import certificates
+from kubewright.kube.kubeconfigs import access_of
+from kubewright.pki import certificates, keys
 from kubewright.pki.certificates import Pair
+from kubewright.pki.keys import Algorithm, PrivateKey
 
 _PREFIX: Final = "kubelet-client"
 _PATH: Final = "PATH-OF-THE-CERTIFICATE"
@@ -46,6 +50,38 @@ class CredentialStore(Protocol):
     def keep_pair(self, pair: Pair) -> None:
         """Make a pair the current one. Earlier ones stay."""
         ...
+
+
+class PendingKey:
+    """The key of a certificate that was asked for and has not come: a file, where a kubelet keeps it (pkg/kubelet/certificate/bootstrap).
+
+    With it the request is found again after a restart, so that there is one and never two.
+    """
+
+    def __init__(self, pki: Path) -> None:
+        self._path = PurePosixPath(pki / f"{_PREFIX}.key.tmp")
+        self._directory = PurePosixPath(pki)
+        self._files = Files()
+
+    @property
+    def exists(self) -> bool:
+        """Whether a certificate has been asked for that has not come."""
+        return self._files.state(self._path) is not None
+
+    def take(self) -> PrivateKey:
+        """Return the key, and keep a new one where there is none that can be read."""
+        content = self._files.read(self._path)
+        if content is not None:
+            with suppress(CertificateError):
+                return keys.load(content, source=str(self._path))
+        key = keys.generate(Algorithm.ECDSA_P256)
+        self._files.write(File(path=self._path, content=key.pem(), mode=0o600))
+        return key
+
+    def forget(self) -> None:
+        """Remove the key: its certificate has come, or never will. Idempotent."""
+        if self.exists:
+            self._files.remove(self._path, below=[self._directory])
 
 
 class FileCredentialStore:
@@ -78,7 +114,10 @@ class FileCredentialStore:
 
     def cluster(self) -> Access | None:
         found = self._resolved()
-        return None if found is None else Access(server=found.cluster.server, ca_pem=found.cluster.certificate_authority_data or None)
+        if found is None:
+            return None
+        nobody = replace(found, user=User())
+        return access_of(nobody, read=self._files.read, base=PurePosixPath(self._kubeconfig.parent), source=str(self._kubeconfig))
 
     def keep_cluster(self, access: Access) -> None:
         self._write(self._kubeconfig, _document(access.server, access.ca_pem).replace(_PATH, yaml.dump(str(self.current)).strip()).encode())
@@ -101,13 +140,21 @@ class FileCredentialStore:
         self._promote()
 
     def _handed(self) -> Pair | None:
-        """Take over the pair that the kubeconfig itself holds, if it holds one."""
+        """Take over the pair that the kubeconfig holds or names, if there is one."""
         found = self._resolved()
-        if found is None or not found.user.client_certificate_data or not found.user.client_key_data:
+        if found is None:
             return None
-        pair = certificates.pair_of(found.user.client_certificate_data, found.user.client_key_data, source=str(self._kubeconfig))
+        certificate = found.user.client_certificate_data or self._named(found.user.client_certificate)
+        key = found.user.client_key_data or self._named(found.user.client_key)
+        if not certificate or not key:
+            return None
+        pair = certificates.pair_of(certificate, key, source=str(self._kubeconfig))
         self.keep_pair(pair)
         return pair
+
+    def _named(self, path: str) -> bytes:
+        """Read a file that the kubeconfig names; one that is not there holds nothing: it may be the current one that was never written."""
+        return (self._files.read(PurePosixPath(self._kubeconfig.parent) / path) or b"") if path else b""
 
     def _resolved(self) -> Resolved | None:
         content = self._files.read(PurePosixPath(self._kubeconfig))
