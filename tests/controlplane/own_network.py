@@ -17,6 +17,7 @@ from functools import cache
 from typing import Final
 
 _CLONE_NEWNET: Final = 0x40000000
+_SIOCSIFADDR: Final = 0x8916
 _SIOCSIFFLAGS: Final = 0x8914
 _IFF_UP: Final = 1
 _NAMESPACE: Final = "/proc/thread-self/ns/net"
@@ -35,6 +36,13 @@ def entered() -> Iterator[None]:
     finally:
         _enter(before)
         os.close(before)
+
+
+def add_address(address: str) -> None:
+    """Give the loopback interface of the network that we are in one more address, which no other machine could be reached by."""
+    family = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s", b"lo:1", family))
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final, TypedDict
 
 from kubewright.agent.seams import Timings
@@ -80,6 +81,8 @@ class LeaseController:
         self._lease: Object | None = None
         self._accepted = accepted
         self._missed = missed
+        self.renewed_at: datetime | None = None
+        """When the API accepted a renewal last."""
 
     @property
     def is_held(self) -> bool:
@@ -150,6 +153,7 @@ class LeaseController:
 
     def _accept(self, stored: Object) -> None:
         self._lease = stored
+        self.renewed_at = self._clock.now()
         self._accepted()
 
     def _terms(self) -> LeaseTerms:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 
+from kubewright.agent import csi_node
 from kubewright.agent.certificates.bootstrap import Bootstrap
-from kubewright.agent.certificates.manager import CertificateManager
-from kubewright.agent.certificates.store import CredentialStore
+from kubewright.agent.certificates.manager import CertificateManager, WaitingRequest
+from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.leases import LeaseController
 from kubewright.agent.node_status import NodeStatusManager
 from kubewright.agent.pods.lifecycle import SimulationRules
@@ -19,8 +20,9 @@ from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
 from kubewright.agent.rounds import Rounds, Tasks
 from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import NodeFacts
+from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.events import State
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 
@@ -56,6 +58,27 @@ class NodeView:
     reached: Mapping[str, float]
     trouble: str = ""
     """Why the last attempt at something failed; '' if none did since."""
+    rotates_at: datetime | None = None
+    request: WaitingRequest | None = None
+    """The certificate request that somebody has to approve and sign."""
+    reported_at: datetime | None = None
+    """When the API accepted a status last."""
+    renewed_at: datetime | None = None
+    """When the API accepted a renewal of the lease last."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """The setters that failed when the status was computed last, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duties:
+    """What is asked of an agent besides its Node's status and Lease. The defaults are those of the nodes of local clusters."""
+
+    registers: bool = True
+    """Make the Node; else it is waited for."""
+    csi_node: bool = False
+    """Publish the CSINode; the node is ready only with it."""
+    rotates: bool = True
+    """Renew the client certificate before it ends."""
 
 
 class NodeAgent:
@@ -78,16 +101,22 @@ class NodeAgent:
         timings: Timings | None = None,
         rules: SimulationRules | None = None,
         gate: AbstractAsyncContextManager[object] | None = None,
+        source: SnapshotSource | None = None,
+        duties: Duties | None = None,
+        pending: PendingKey | None = None,
     ) -> None:
         """Keep the arguments; nothing happens before `run`.
 
-        A node without a usable certificate in its store gets one through `bootstrap`. `static_pods` is what runs the static pods of this
-        machine, if something does.
+        A node without a usable certificate in its store gets one through `bootstrap`; with `pending` it finds a request that was open when
+        it ended. `static_pods` is what runs the static pods of this machine, if something does. `source` tells how the machine is; without
+        one it is as the facts say.
         """
         self.facts = facts
         self._timings = timings or Timings()
         self._seams = seams
         self._gate = gate or nullcontext()
+        self._source = source or Unchanging(Snapshot(addresses=facts.addresses))
+        self._duties = duties or Duties()
         self._tasks = Tasks()
         self._invited = bootstrap is not None
         self._phase = NodePhase.NEW
@@ -96,8 +125,18 @@ class NodeAgent:
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
-        self._certificates = CertificateManager(facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams)
-        self._node_status = NodeStatusManager(self._api, facts, timings=self._timings, seams=seams, changed=self._node_changed)
+        self._certificates = CertificateManager(
+            facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams, pending=pending
+        )
+        self._node_status = NodeStatusManager(
+            self._api,
+            facts,
+            timings=self._timings,
+            seams=seams,
+            changed=self._node_changed,
+            source=self._source,
+            registers=self._duties.registers,
+        )
         self._lease = LeaseController(
             self._api,
             facts.name,
@@ -106,17 +145,20 @@ class NodeAgent:
             accepted=self._node_status.heartbeat_accepted,
             missed=self._node_status.heartbeat_missed,
         )
-        self.pods = PodManager(
-            self._api,
-            facts.name,
-            host=facts.addresses,
-            rules=rules or SimulationRules(),
-            seams=seams,
-            mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
-        )
+        self.pods = self._pod_manager(rules or SimulationRules(), static_pods)
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
         self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
+
+    def _pod_manager(self, rules: SimulationRules, static_pods: StaticPods | None) -> PodManager:
+        return PodManager(
+            self._api,
+            self.facts.name,
+            host=self.facts.addresses,
+            rules=rules,
+            seams=self._seams,
+            mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
+        )
 
     @property
     def name(self) -> str:
@@ -151,7 +193,7 @@ class NodeAgent:
     @property
     def waits_for(self) -> str:
         """What it is about to do, where nothing keeps it from going on."""
-        if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and not self._node_status.pod_cidrs:
+        if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and self.facts.needs_pod_range and not self._node_status.pod_cidrs:
             return "waits for kube-controller-manager to give it a range of pod addresses"
         return f"is in the phase {self._phase.value}"
 
@@ -165,6 +207,11 @@ class NodeAgent:
             pods=len(self.pods),
             reached=dict(self._reached),
             trouble=self.trouble,
+            rotates_at=self._certificates.rotate_at,
+            request=self._certificates.waiting,
+            reported_at=self._node_status.reported_at,
+            renewed_at=self._lease.renewed_at,
+            failures=dict(self._node_status.failures),
         )
 
     async def run(self) -> None:
@@ -180,20 +227,36 @@ class NodeAgent:
     async def _join(self) -> None:
         self._enter(NodePhase.JOINING)
         await self._certificates.establish()
+        await self._source.begin()
+        self._node_status.storage = csi_node.NOT_YET if self._duties.csi_node else ""
         self._enter(NodePhase.REGISTERING)
         await self._node_status.register()
-        self._enter(NodePhase.CONNECTING)
-        self._certificates.keep_renewed()
+        self._enter(NodePhase.CONNECTING if self.facts.needs_pod_range else NodePhase.NOT_READY)
+        if self._duties.rotates:
+            self._certificates.keep_renewed()
         # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
         # goes first, because the pod range needs a moment.
         if self._node_status.is_new:
             await self._lease.begin(self._present_node())
-        await self._node_status.find_pod_range()
+        if self.facts.needs_pod_range:
+            await self._node_status.find_pod_range()
         await self._node_status.round()
         self._status_rounds.start(self._node_status.wait())
         self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
+        if self._duties.csi_node:
+            self._tasks.start(self._publish_csi_node())
+        self._source.watch(self._status_rounds.soon)
+
+    async def _publish_csi_node(self) -> None:
+        await csi_node.ensure_csi_node(self._api, self._present_node(), failed=self._storage)
+        self._storage("")
+
+    def _storage(self, trouble: str) -> None:
+        if trouble != self._node_status.storage:
+            self._node_status.storage = trouble
+            self._status_rounds.soon()
 
     def _lease_wait(self) -> float:
         """Return the wait before the next renewal. Where asked for, the first one is anywhere in the period: see `Timings.spread_start`."""
@@ -207,6 +270,7 @@ class NodeAgent:
 
     async def _stop(self) -> None:
         await asyncio.gather(self._tasks.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop())
+        await self._source.stop()
         await self._certificates.stop()
         self._enter(NodePhase.STOPPED)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from datetime import datetime
 
 from kubewright.agent import registration
 from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.report import ReportSchedule, labels_changed, status_changed
 from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
+from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
 from kubewright.kube.api import AsyncKubeAPI
@@ -45,13 +47,21 @@ class NodeStatusManager:
         timings: Timings,
         seams: Seams,
         changed: Callable[[], None],
+        source: SnapshotSource | None = None,
+        registers: bool = True,
     ) -> None:
-        """Keep the arguments; nothing happens yet."""
+        """Keep the arguments; nothing happens yet.
+
+        `source` tells how the machine is; without one it is as the facts say. With `registers` off no Node is made: somebody else does that.
+        """
         self._api = api
         self._facts = facts
         self._timings = timings
         self._seams = seams
         self._changed = changed
+        self._source = source or Unchanging(Snapshot(addresses=facts.addresses))
+        self._registers = registers
+        self._computed_from: Snapshot | None = None
         self._report = ReportSchedule()
         self._fresh = False
         self._heartbeat_at = 0.0
@@ -61,6 +71,11 @@ class NodeStatusManager:
         self.is_new = False
         """Whether registration created the Node, rather than find it."""
         self.trouble = ""
+        self._storage = ""
+        self.failures: dict[str, str] = {}
+        """The setters that failed when the status was computed last, and why."""
+        self.reported_at: datetime | None = None
+        """When the API accepted a status last."""
 
     @property
     def is_ready(self) -> bool:
@@ -72,8 +87,18 @@ class NodeStatusManager:
         """The node's pod ranges, none until the controller manager gave them."""
         return pod_cidrs(self.node) if self.node is not None else ()
 
+    @property
+    def storage(self) -> str:
+        """Why the node's storage is not ready, '' if it is."""
+        return self._storage
+
+    @storage.setter
+    def storage(self, trouble: str) -> None:
+        self._fresh = self._fresh and trouble == self._storage
+        self._storage = trouble
+
     async def register(self) -> None:
-        """Create the Node, or correct the one that is there; tries until that works."""
+        """Create the Node, or correct the one that is there; tries until that works. Where others make it, wait until it is there."""
         attempt = 0
         while True:
             attempt += 1
@@ -112,12 +137,11 @@ class NodeStatusManager:
 
     def is_idle(self) -> bool:
         """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
-        return self._fresh and self._is_known() and not self._is_due()
+        return self._fresh and self._source.snapshot is self._computed_from and self._is_known() and not self._is_due()
 
     def wait(self) -> float:
         """Return the wait before the next status round: a new node without a pod range looks for it soon, a controller may be slow to start."""
-        new = self._loop_time() - self._registered_at < self._timings.pod_cidr_patience
-        pause = self._timings.pod_cidr_wait if new and not self.pod_cidrs else self._timings.status_wait
+        pause = self._timings.pod_cidr_wait if self._may_get_pod_range() else self._timings.status_wait
         return pause(self._seams.random)
 
     async def round(self) -> None:
@@ -136,7 +160,12 @@ class NodeStatusManager:
                 return
 
     async def _register_once(self) -> Object:
-        first = registration.first_node(self._facts, now=self._now())
+        if not self._registers:
+            return await self._api().get(NODE, self._facts.name)
+        self.failures = {}
+        first = registration.first_node(
+            self._facts, now=self._now(), snapshot=self._source.snapshot, storage=self._storage, failed=self._setter_failed
+        )
         try:
             created = await self._api().create(first)
         except (AlreadyExists, Conflict, Forbidden):
@@ -156,6 +185,7 @@ class NodeStatusManager:
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
             old = await self._send(old, new)
             self._report = self._report.sent(self._loop_time())
+            self.reported_at = self._seams.clock.now()
             self.heartbeat_accepted()
             _, changed = self._computed(old)
         self._take(old)
@@ -163,7 +193,8 @@ class NodeStatusManager:
 
     def _computed(self, old: Object) -> tuple[Object, bool]:
         """Return the Node as it should be now, and whether that differs in more than heartbeats."""
-        new = compute(old, self._facts, now=self._now())
+        self._computed_from, self.failures = self._source.snapshot, {}
+        new = compute(old, self._facts, now=self._now(), snapshot=self._computed_from, storage=self._storage, failed=self._setter_failed)
         return new, labels_changed(old, new) or status_changed(old["status"], new["status"])
 
     async def _send(self, old: Object, new: Object) -> Object:
@@ -174,6 +205,10 @@ class NodeStatusManager:
         self._fresh = False
         self.trouble = ""
         self._changed()
+
+    def _setter_failed(self, setter: str, reason: str) -> None:
+        self.failures[setter] = reason
+        _log.info("node %s: the setter of %s failed: %s", self._facts.name, setter, reason)
 
     def _failed(self, error: APIError) -> None:
         self.trouble = str(error)
@@ -186,7 +221,12 @@ class NodeStatusManager:
 
     def _is_known(self) -> bool:
         """Whether the Node is as we know it: it has its pod range, and no controller can have marked it because it missed us."""
-        return bool(self.pod_cidrs) and self._loop_time() >= self._doubted_until and not self._is_silent()
+        complete = bool(self.pod_cidrs) or not (self._facts.needs_pod_range or self._may_get_pod_range())
+        return complete and self._loop_time() >= self._doubted_until and not self._is_silent()
+
+    def _may_get_pod_range(self) -> bool:
+        """Whether the Node is so new that a controller may be about to give it a pod range."""
+        return not self.pod_cidrs and self._loop_time() - self._registered_at < self._timings.pod_cidr_patience
 
     def _is_silent(self) -> bool:
         """Whether the API has had no sign of us for so long that a controller may mark the node at any moment."""

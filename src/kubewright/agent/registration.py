@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kubewright.agent.status.facts import RECONCILED, SIMULATED, NodeFacts, default_labels
-from kubewright.agent.status.setters import compute, copied
+from kubewright.agent.status.setters import Failed, compute, copied, nothing
+from kubewright.agent.status.snapshot import Snapshot
 from kubewright.kube.core import Object
 
 ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
@@ -14,20 +15,26 @@ _RESOURCE_MAPS: Final = ("capacity", "allocatable")
 _HUGE: Final = "hugepages-"
 
 
-def first_node(facts: NodeFacts, *, now: str) -> Object:
-    """Return the Node object that registration sends, complete status included."""
+def first_node(facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = nothing) -> Object:
+    """Return the Node object that registration sends, complete status included; further arguments as for `setters.compute`."""
     profile = facts.profile
     own = default_labels(host_name=facts.name, operating_system=profile.operating_system, architecture=profile.architecture)
-    annotations = {ATTACH_DETACH: "true", **({SIMULATED: profile.simulated} if profile.simulated else {})}
+    marks = {ATTACH_DETACH: "true" if facts.attach_detach else "", SIMULATED: profile.simulated}
     node: Object = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": facts.name, "labels": {**own, **dict(facts.labels)}, "annotations": annotations},
+        "metadata": {
+            "name": facts.name,
+            "labels": {**own, **dict(facts.labels)},
+            "annotations": {key: mark for key, mark in marks.items() if mark},
+        },
         "spec": {},
     }
     if facts.taints:
         node["spec"]["taints"] = [{"key": key, "value": value, "effect": effect} for key, value, effect in facts.taints]
-    return compute(node, facts, now=now)
+    if facts.provider_id:
+        node["spec"]["providerID"] = facts.provider_id
+    return compute(node, facts, now=now, snapshot=snapshot, storage=storage, failed=failed)
 
 
 def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> Object | None:

@@ -25,11 +25,19 @@ class Rounds:
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._running = False
+        self._again = False
 
     def start(self, after: float = 0.0) -> None:
         """Begin, the first round after so many seconds."""
         self._running = True
         self._schedule(after)
+
+    def soon(self) -> None:
+        """Have a round now, or another one right after the one that is under way: something has changed. Nothing before `start`."""
+        if self._task is not None:
+            self._again = True
+        elif self._running:
+            self._schedule(0.0)
 
     async def stop(self) -> None:
         """End, in the middle of a round if need be."""
@@ -62,7 +70,8 @@ class Rounds:
         finally:
             self._task = None
             if self._running:
-                self._schedule(self._wait())
+                again, self._again = self._again, False
+                self._schedule(0.0 if again else self._wait())
 
 
 class Tasks:

@@ -50,6 +50,7 @@ class Head:
 _LOCAL = "kubewright.cli.local_rows"
 _MACHINE = "kubewright.cli.machine_rows"
 _CLUSTER = "kubewright.cli.cluster_rows"
+_AGENT = "kubewright.cli.agent_rows"
 _CONTROLLERS = "kubewright.cli.controllers_rows"
 
 HEADS = (
@@ -63,6 +64,7 @@ HEADS = (
     Head("reset", "Undo on this machine what init or join did", _MACHINE),
     Head("controllers", "Approve and sign certificate requests, in kube-controller-manager's place", _CONTROLLERS),
     Head("csr", "Look into certificate requests", _CONTROLLERS),
+    Head("agent", "Make this machine a node without a kubelet", _AGENT),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
     Head("certs", "Look after certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),

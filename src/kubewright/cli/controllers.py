@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
 from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,6 +18,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.cli import controllers_config, controllers_serving
 from kubewright.cli.controllers_rows import SIGNERS
 from kubewright.cli.controllers_serving import absolute
+from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.parser import Parsed
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
@@ -34,8 +33,6 @@ from kubewright.kube.kubeconfigs import load_access
 
 _log = logging.getLogger(__name__)
 
-_LOOK: Final = 0.05
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _MANAGER: Final = "kubewright-controllers"
 
 
@@ -126,58 +123,18 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
         own=None if named else api,
     )
 
+    def status() -> str:
+        return "working" if manager.leads else "waiting for the lease"
+
     async def beside() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(_notify(notifier, manager), name="service manager")
+            group.create_task(keep_told(notifier, ready=lambda: manager.synced, status=status), name="service manager")
             if not named:
                 group.create_task(in_cluster.keep_token((api,), access.identity, read=files.read), name="token")
 
     try:
-        await _until_stopped(manager.run, beside=beside, stopping=notifier.stopping)
+        await until_stopped(manager.run, beside=beside, stopping=notifier.stopping)
     finally:
         await stop_serving()
         await api.close()
     return 0
-
-
-async def _notify(notifier: Notifier, manager: Manager) -> None:
-    """Tell the service manager when the watches are there, and give it signs of life from then on: from the loop that does the work."""
-    while not manager.synced:
-        await asyncio.sleep(_LOOK)
-    notifier.ready("the watches are open")
-    leads: bool | None = None
-    while True:
-        if manager.leads is not leads:
-            leads = manager.leads
-            notifier.status("working" if leads else "waiting for the lease")
-        if notifier.watchdog is not None:
-            notifier.alive()
-        await asyncio.sleep(min(notifier.watchdog or 1.0, 1.0))
-
-
-async def _until_stopped(
-    work: Callable[[], Awaitable[None]], *, beside: Callable[[], Coroutine[None, None, None]], stopping: Callable[[], None]
-) -> None:
-    """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised."""
-    running = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work())
-    other = asyncio.create_task(beside(), name="beside the work")
-    stopped = False
-
-    def stop(number: signal.Signals) -> None:
-        nonlocal stopped
-        stopped = True
-        _log.info("stopping, told by %s", number.name)
-        stopping()
-        task.cancel()
-
-    for number in _STOPPING:
-        running.add_signal_handler(number, stop, number)
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not stopped:
-            raise
-    finally:
-        other.cancel()
-        await asyncio.wait((other,))

@@ -14,6 +14,7 @@ from kubewright.cli.main import main
 from kubewright.cli.model import PRINTED_FORMATS
 
 WITHOUT = {
+    "agent run": "a daemon, which writes a log",
     "controllers run": "a daemon, which writes a log",
     "completion": "a script for a shell",
     "help": "text for people",

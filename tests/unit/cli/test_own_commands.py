@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+from kubewright.agent.configuration.flags import FLAGS
 from kubewright.cli import commands
 
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
@@ -31,6 +32,9 @@ OWN = {
     " token",
     "config explain": "kubeconfig output",
     "config diff": "config kubeconfig output",
+    "agent": "",
+    "agent run": " ".join(flag.name for flag in FLAGS),  # which are the kubelet's: tests/compat/test_kubelet_flags.py
+    "agent status": "output root-dir",
     "controllers": "",
     "controllers manifest": "ca-secret controllers image output replicas",
     "controllers run": "authentication-kubeconfig authorization-kubeconfig bind-address cluster-signing-cert-file cluster-signing-duration"

@@ -29,6 +29,8 @@ class SimulationRules:
     """Containers of pods with restartPolicy Never or OnFailure end well after this time."""
     stop_within: float = 0.0
     """How long a container takes to end after SIGTERM; never longer than the pod's grace period."""
+    plays: bool = True
+    """False: the node runs no pods, not even seemingly. Those that are bound to it all the same stay as they are, and can be deleted."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def decide(pod: Mapping[str, Any], *, now: datetime, host: Sequence[str], addres
     """
     if is_mirror(pod):
         return Nothing()
+    if not rules.plays:
+        return _unplayed(pod)
     if is_deleting(pod):
         return _end(pod, now=now, rules=rules)
     if is_over(pod) or not addresses:
@@ -109,6 +113,14 @@ def pod_addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     status = pod.get("status", {})
     one = status.get("podIP")
     return tuple(row["ip"] for row in status.get("podIPs") or ()) or ((one,) if one else ())
+
+
+def _unplayed(pod: Mapping[str, Any]) -> PodAction:
+    """Let go of a pod that never ran, which nobody else would. One that has run here under a kubelet may have containers still."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    began = status.get("phase", "Pending") != "Pending" or status.get("containerStatuses") or status.get("initContainerStatuses")
+    held = is_deleting(pod) and float(metadata.get("deletionGracePeriodSeconds") or 0) > 0
+    return Delete() if held and not began else Nothing()
 
 
 def _end(pod: Mapping[str, Any], *, now: datetime, rules: SimulationRules) -> PodAction:

@@ -175,6 +175,15 @@ class NodeFacts:
     labels: tuple[tuple[str, str], ...] = ()
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value and effect of each start-up taint; an agent cannot change them after registration (NodeRestriction)."""
+    provider_id: str = ""
+    attach_detach: bool = True
+    """Whether the controller manager attaches and detaches the node's volumes."""
+    max_images: int = 50
+    """How many images the status lists; -1: all."""
+    needs_pod_range: bool = True
+    """Whether the node is ready only with `spec.podCIDR`: its agent itself gives pods their addresses."""
+    isolates_storage: bool = True
+    """Whether a node without ephemeral-storage in its capacity is not ready."""
 
     def __post_init__(self) -> None:
         check_labels(dict(self.labels))

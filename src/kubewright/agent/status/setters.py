@@ -10,7 +10,10 @@ from typing import Any, Final
 
 from kubewright.agent.status import resources
 from kubewright.agent.status.facts import ARCHITECTURE, OPERATING_SYSTEM, NodeFacts
+from kubewright.agent.status.snapshot import Snapshot
+from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
+from kubewright.host.states import Image, RuntimeHandler
 from kubewright.kube.core import Object
 
 
@@ -42,7 +45,11 @@ PRESSURES: Final = (
 )
 
 READY: Final = "Ready"
-_REQUIRED_CAPACITY: Final = ("cpu", "memory", "pods", "ephemeral-storage")
+_STORAGE: Final = "ephemeral-storage"
+_REQUIRED_CAPACITY: Final = ("cpu", "memory", "pods", _STORAGE)
+SHUTTING_DOWN: Final = "node is shutting down"
+_MOST_NAMES: Final = 5
+"""Names that are reported of one image."""
 
 NO_POD_CIDR: Final = (
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the Node has no podCIDR yet"
@@ -81,10 +88,19 @@ def update_ready(conditions: list[Object], errors: Sequence[str], *, now: str) -
         conditions[conditions.index(old)] = new
 
 
-def ready_errors(*, capacity: Mapping[str, str], network: Iterable[str]) -> list[str]:
-    """Return why a node is not ready, in the kubelet's order: network, then capacity."""
-    missing = [name for name in _REQUIRED_CAPACITY if name not in capacity]
-    return [*network, *([f"missing node capacity for resources: {', '.join(missing)}"] if missing else [])]
+def ready_errors(
+    *,
+    capacity: Mapping[str, str],
+    runtime: Iterable[str] = (),
+    network: Iterable[str] = (),
+    storage: str = "",
+    shutting_down: bool = False,
+    isolates_storage: bool = True,
+) -> list[str]:
+    """Return why a node is not ready, in the kubelet's order: runtime, network, storage, shutdown, then capacity."""
+    missing = [name for name in _REQUIRED_CAPACITY if name not in capacity and (isolates_storage or name != _STORAGE)]
+    lacks = f"missing node capacity for resources: {', '.join(missing)}" if missing else ""
+    return [*runtime, *network, *filter(None, (storage, SHUTTING_DOWN if shutting_down else "", lacks))]
 
 
 def join_errors(errors: Sequence[str]) -> str:
@@ -104,25 +120,53 @@ def is_true(holder: Mapping[str, Any], kind: str) -> bool:
     return found is not None and found.get("status") == "True"
 
 
+Failed = Callable[[str, str], None]
+"""Is told the name of each setter that failed, and why."""
+
+
+def nothing(_setter: str, _reason: str) -> None:
+    """Take no note of setters that fail."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a setter works on: the new status, the facts, and the moment (RFC 3339, whole seconds)."""
+    """What a setter works on: the new status, the facts, what was seen, and the moment (RFC 3339, whole seconds).
+
+    `storage` says why the node's storage is not ready, '' if it is.
+    """
 
     status: Object
     facts: NodeFacts
+    snapshot: Snapshot
     pod_cidrs: tuple[str, ...]
+    storage: str
     now: str
 
 
-def compute(node: Mapping[str, Any], facts: NodeFacts, *, now: str) -> Object:
-    """Return a copy of the Node with the status and labels that it should have now; the argument is not changed."""
+def compute(
+    node: Mapping[str, Any], facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = nothing
+) -> Object:
+    """Return a copy of the Node with the status and labels that it should have now; the argument is not changed.
+
+    Without a snapshot the node is as its facts say. A setter that fails ends no other: what it would have set stays as it was.
+    """
     new: Object = copied(dict(node))
     own = new.setdefault("metadata", {}).setdefault("labels", {})
     own[OPERATING_SYSTEM] = facts.profile.operating_system
     own[ARCHITECTURE] = facts.profile.architecture
-    draft = Draft(status=new.setdefault("status", {}), facts=facts, pod_cidrs=pod_cidrs(node), now=now)
-    for setter in SETTERS:
-        setter(draft)
+    draft = Draft(
+        status=new.setdefault("status", {}),
+        facts=facts,
+        snapshot=snapshot or Snapshot(addresses=facts.addresses),
+        pod_cidrs=pod_cidrs(node),
+        storage=storage,
+        now=now,
+    )
+    for name, setter in SETTERS.items():
+        try:
+            setter(draft)
+        except HostError as error:
+            failed(name, str(error))
     return new
 
 
@@ -141,8 +185,10 @@ def pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def set_addresses(draft: Draft) -> None:
-    """Write the InternalIPs and the host name."""
-    rows = [{"type": "InternalIP", "address": address} for address in draft.facts.addresses]
+    """Write the InternalIPs and the host name. Raises HostError, and leaves what is there, where no address was found."""
+    if draft.snapshot.address_trouble:
+        raise HostError(draft.snapshot.address_trouble)
+    rows = [{"type": "InternalIP", "address": address} for address in draft.snapshot.addresses]
     draft.status["addresses"] = [*rows, {"type": "Hostname", "address": draft.facts.name}]
 
 
@@ -163,7 +209,7 @@ def set_versions(draft: Draft) -> None:
     draft.status.setdefault("nodeInfo", {}).update(
         kernelVersion=profile.kernel_version,
         osImage=profile.os_image,
-        containerRuntimeVersion=profile.runtime,
+        containerRuntimeVersion=draft.snapshot.runtime or profile.runtime,
         kubeletVersion=profile.kubelet_version,
         kubeProxyVersion="",
     )
@@ -180,25 +226,76 @@ def set_platform(draft: Draft) -> None:
     draft.status.setdefault("nodeInfo", {}).update(operatingSystem=profile.operating_system, architecture=profile.architecture)
 
 
+def set_images(draft: Draft) -> None:
+    """Write the images, the largest first, digests before tags; nothing for a machine that has none to report.
+
+    Raises HostError, and leaves the list empty, where the runtime did not tell.
+    """
+    snapshot = draft.snapshot
+    if snapshot.images is None:
+        return
+    largest = sorted(snapshot.images, key=lambda image: (image.size, image.id), reverse=True)
+    most = draft.facts.max_images
+    rows = [_image(image) for image in (largest if most < 0 else largest[:most])]
+    if rows:
+        draft.status["images"] = rows
+    else:
+        draft.status.pop("images", None)
+    if snapshot.image_trouble:
+        raise HostError(snapshot.image_trouble)
+
+
+def _image(image: Image) -> Object:
+    return {"names": [*image.digests, *image.tags][:_MOST_NAMES], "sizeBytes": image.size}
+
+
+def set_runtime_handlers(draft: Draft) -> None:
+    """Write in which ways the runtime runs containers; both features are always there."""
+    if draft.snapshot.handlers:
+        draft.status["runtimeHandlers"] = [_handler(one) for one in draft.snapshot.handlers]
+
+
+def _handler(handler: RuntimeHandler) -> Object:
+    features = {"recursiveReadOnlyMounts": handler.recursive_read_only_mounts, "userNamespaces": handler.user_namespaces}
+    return {**({"name": handler.name} if handler.name else {}), "features": features}
+
+
+def set_features(draft: Draft) -> None:
+    """Write what the runtime can do, if it has told."""
+    if draft.snapshot.supplemental_groups_policy is not None:
+        draft.status["features"] = {"supplementalGroupsPolicy": draft.snapshot.supplemental_groups_policy}
+
+
 def set_pressures(draft: Draft) -> None:
-    """Write the pressure conditions: always False, nothing is evicted."""
-    update_pressures(draft.status.setdefault("conditions", []), now=draft.now)
+    """Write the pressure conditions."""
+    update_pressures(draft.status.setdefault("conditions", []), now=draft.now, under=draft.snapshot.pressures)
 
 
 def set_ready(draft: Draft) -> None:
-    """Write the Ready condition: True once the Node has a pod range."""
-    network = () if draft.pod_cidrs else (NO_POD_CIDR,)
-    errors = ready_errors(capacity=draft.status.get("capacity", {}), network=network)
+    """Write the Ready condition. A node that gives pods their addresses itself is ready only with a pod range."""
+    facts, snapshot = draft.facts, draft.snapshot
+    no_range = (NO_POD_CIDR,) if facts.needs_pod_range and not draft.pod_cidrs else ()
+    errors = ready_errors(
+        capacity=draft.status.get("capacity", {}),
+        runtime=snapshot.runtime_errors,
+        network=(*snapshot.network_errors, *no_range),
+        storage=draft.storage,
+        shutting_down=snapshot.shutting_down,
+        isolates_storage=facts.isolates_storage,
+    )
     update_ready(draft.status.setdefault("conditions", []), errors, now=draft.now)
 
 
-SETTERS: Final[tuple[Callable[[Draft], None], ...]] = (
-    set_addresses,
-    set_machine,
-    set_versions,
-    set_daemon_endpoint,
-    set_platform,
-    set_pressures,
-    set_ready,
-)
-"""Images, runtime handlers, features and volumes have no setter: an agent that runs no containers leaves them out."""
+SETTERS: Final[Mapping[str, Callable[[Draft], None]]] = {
+    "addresses": set_addresses,
+    "machine": set_machine,
+    "versions": set_versions,
+    "daemon endpoint": set_daemon_endpoint,
+    "images": set_images,
+    "platform": set_platform,
+    "runtime handlers": set_runtime_handlers,
+    "features": set_features,
+    "pressures": set_pressures,
+    "ready": set_ready,
+}
+"""By the names that reports give them, in the kubelet's order. Volumes have no setter: an agent that mounts none leaves them out."""

@@ -1,0 +1,64 @@
+"""What becomes of each field of KubeletConfiguration: it is honoured, ignored with a reason, or refused with one.
+
+A row is a field with all that is below it, unless a row names what is below. Ignored is what cannot matter to a node without pods; refused is
+what somebody relies on and does not get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_HONOURED: Final = """
+    containerRuntimeEndpoint enableControllerAttachDetach evictionHard evictionMinimumReclaim evictionPressureTransitionPeriod evictionSoft
+    evictionSoftGracePeriod healthzBindAddress healthzPort kubeReserved localStorageCapacityIsolation maxPods mergeDefaultEvictionSettings
+    nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency podsPerCore port providerID registerNode
+    registerWithTaints reservedSystemCPUs rotateCertificates runtimeRequestTimeout systemReserved
+"""
+HONOURED: Final = frozenset(_HONOURED.split())
+
+_PODS: Final = "it runs no pods"
+_SERVER: Final = "it has no pods to tell of, and serves no kubelet API"
+_CGROUPS: Final = "it makes no cgroups"
+_LIMITS: Final = "it sends a handful of requests a minute"
+_FEATURES: Final = "no feature of the kubelet is behind a gate here"
+
+IGNORED: Final[Mapping[str, str]] = {
+    name: reason
+    for reason, names in {
+        _PODS: """
+            allowedUnsafeSysctls clusterDNS clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize
+            containerLogMaxWorkers containerLogMonitorInterval cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions
+            cpuManagerReconcilePeriod crashLoopBackOff evictionMaxPodGracePeriod fileCheckFrequency hairpinMode httpCheckFrequency
+            imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge imageMinimumGCAge imagePullCredentialsVerificationPolicy
+            imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit makeIPTablesUtilChains maxParallelImagePulls memoryManagerPolicy memorySwap
+            memoryThrottlingFactor memoryReservationPolicy podCIDR podLogsDir podPidsLimit preloadedImagesVerificationAllowlist qosReserved
+            registryBurst registryPullQPS reservedMemory resolvConf seccompDefault serializeImagePulls shutdownGracePeriod
+            shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods singleProcessOOMKill staticPodPath staticPodURL staticPodURLHeader
+            syncFrequency topologyManagerPolicy topologyManagerPolicyOptions topologyManagerScope userNamespaces volumePluginDir
+            volumeStatsAggPeriod failSwapOn
+        """,
+        _SERVER: """
+            address authentication authorization enableContentionProfiling enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler
+            enableServer enableSystemLogHandler enableSystemLogQuery readOnlyPort streamingConnectionIdleTimeout tlsCertFile tlsCipherSuites
+            tlsCurvePreferences tlsMinVersion tlsPrivateKeyFile showHiddenMetricsForVersion
+        """,
+        _CGROUPS: """
+            cgroupDriver cgroupRoot cgroupsPerQOS enforceNodeAllocatable failCgroupV1 kernelMemcgNotification kubeReservedCgroup kubeletCgroups
+            systemCgroups systemReservedCgroup
+        """,
+        _LIMITS: "contentType eventBurst eventRecordQPS kubeAPIBurst kubeAPIQPS",
+        _FEATURES: "featureGates",
+        "the service manager sets it": "maxOpenFiles oomScoreAdj",
+        "it changes no settings of the kernel": "protectKernelDefaults",
+        "the log is klog's text on standard error; --v sets how much": "logging",
+        "it sends no traces": "tracing",
+    }.items()
+    for name in names.split()
+}
+
+REFUSED: Final[Mapping[str, str]] = {
+    "runOnce": "the kubelet refuses it as well: it is gone",
+    "serverTLSBootstrap": "it serves no kubelet API, and needs no certificate for it",
+}
+"""Fields that may only be left empty."""

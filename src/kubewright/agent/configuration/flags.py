@@ -1,0 +1,197 @@
+"""The flags of the kubelet v1.36, one line each (cmd/kubelet/app/options). `agent run` takes all of them, so that a unit file can stay as it is.
+
+Most are fields of KubeletConfiguration by another name, and what becomes of them is said there (`fields`). Of the others it is said here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubewright.agent.configuration import fields
+from kubewright.base.records import dataclass
+
+HONOURED: Final = "honoured"
+IGNORED: Final = "ignored"
+
+
+@dataclass(frozen=True)
+class KubeletFlag:
+    """One flag. `kind` is one of KINDS. `field` is the field of KubeletConfiguration that it sets, '' for one that is no field.
+
+    Then `standing` is what becomes of it, and `text` what it is for, or why it is ignored.
+    """
+
+    name: str
+    kind: str
+    field: str = ""
+    standing: str = ""
+    text: str = ""
+
+
+KINDS: Final = ("text", "flag", "int", "list", "pairs", "less", "span", "taints", "headers", "limits")
+"""`pairs` are `name=value`, `less` are `signal<amount`; `taints`, `headers` and `limits` have forms of their own, and are read as lists."""
+
+_CADVISOR: Final = "it has no cAdvisor"
+_CONTAINERS: Final = "it runs no containers"
+_LOG: Final = "the log is klog's text on standard error, which is not kept back"
+
+_FIELDS: Final = """
+address text address
+allowed-unsafe-sysctls list allowedUnsafeSysctls
+anonymous-auth flag authentication.anonymous.enabled
+authentication-token-webhook flag authentication.webhook.enabled
+authentication-token-webhook-cache-ttl span authentication.webhook.cacheTTL
+authorization-mode text authorization.mode
+authorization-webhook-cache-authorized-ttl span authorization.webhook.cacheAuthorizedTTL
+authorization-webhook-cache-unauthorized-ttl span authorization.webhook.cacheUnauthorizedTTL
+cgroup-driver text cgroupDriver
+cgroup-root text cgroupRoot
+cgroups-per-qos flag cgroupsPerQOS
+client-ca-file text authentication.x509.clientCAFile
+cluster-dns list clusterDNS
+cluster-domain text clusterDomain
+container-log-max-files int containerLogMaxFiles
+container-log-max-size text containerLogMaxSize
+container-runtime-endpoint text containerRuntimeEndpoint
+contention-profiling flag enableContentionProfiling
+cpu-cfs-quota flag cpuCFSQuota
+cpu-cfs-quota-period span cpuCFSQuotaPeriod
+cpu-manager-policy text cpuManagerPolicy
+cpu-manager-policy-options pairs cpuManagerPolicyOptions
+cpu-manager-reconcile-period span cpuManagerReconcilePeriod
+enable-controller-attach-detach flag enableControllerAttachDetach
+enable-debugging-handlers flag enableDebuggingHandlers
+enable-server flag enableServer
+enforce-node-allocatable list enforceNodeAllocatable
+event-burst int eventBurst
+event-qps int eventRecordQPS
+eviction-hard less evictionHard
+eviction-max-pod-grace-period int evictionMaxPodGracePeriod
+eviction-minimum-reclaim pairs evictionMinimumReclaim
+eviction-pressure-transition-period span evictionPressureTransitionPeriod
+eviction-soft less evictionSoft
+eviction-soft-grace-period pairs evictionSoftGracePeriod
+fail-cgroupv1 flag failCgroupV1
+fail-swap-on flag failSwapOn
+feature-gates pairs featureGates
+file-check-frequency span fileCheckFrequency
+hairpin-mode text hairpinMode
+healthz-bind-address text healthzBindAddress
+healthz-port int healthzPort
+http-check-frequency span httpCheckFrequency
+image-gc-high-threshold int imageGCHighThresholdPercent
+image-gc-low-threshold int imageGCLowThresholdPercent
+image-service-endpoint text imageServiceEndpoint
+kernel-memcg-notification flag kernelMemcgNotification
+kube-api-burst int kubeAPIBurst
+kube-api-content-type text contentType
+kube-api-qps int kubeAPIQPS
+kube-reserved pairs kubeReserved
+kube-reserved-cgroup text kubeReservedCgroup
+kubelet-cgroups text kubeletCgroups
+local-storage-capacity-isolation flag localStorageCapacityIsolation
+make-iptables-util-chains flag makeIPTablesUtilChains
+manifest-url text staticPodURL
+manifest-url-header headers staticPodURLHeader
+max-open-files int maxOpenFiles
+max-pods int maxPods
+memory-manager-policy text memoryManagerPolicy
+minimum-image-ttl-duration span imageMinimumGCAge
+node-status-max-images int nodeStatusMaxImages
+node-status-update-frequency span nodeStatusUpdateFrequency
+oom-score-adj int oomScoreAdj
+pod-cidr text podCIDR
+pod-manifest-path text staticPodPath
+pod-max-pids int podPidsLimit
+pods-per-core int podsPerCore
+port int port
+protect-kernel-defaults flag protectKernelDefaults
+provider-id text providerID
+qos-reserved pairs qosReserved
+read-only-port int readOnlyPort
+register-node flag registerNode
+register-with-taints taints registerWithTaints
+registry-burst int registryBurst
+registry-qps int registryPullQPS
+reserved-cpus text reservedSystemCPUs
+reserved-memory limits reservedMemory
+resolv-conf text resolvConf
+rotate-certificates flag rotateCertificates
+rotate-server-certificates flag serverTLSBootstrap
+runonce flag runOnce
+runtime-request-timeout span runtimeRequestTimeout
+seccomp-default flag seccompDefault
+serialize-image-pulls flag serializeImagePulls
+streaming-connection-idle-timeout span streamingConnectionIdleTimeout
+sync-frequency span syncFrequency
+system-cgroups text systemCgroups
+system-reserved pairs systemReserved
+system-reserved-cgroup text systemReservedCgroup
+tls-cert-file text tlsCertFile
+tls-cipher-suites list tlsCipherSuites
+tls-min-version text tlsMinVersion
+tls-private-key-file text tlsPrivateKeyFile
+topology-manager-policy text topologyManagerPolicy
+topology-manager-policy-options pairs topologyManagerPolicyOptions
+topology-manager-scope text topologyManagerScope
+volume-plugin-dir text volumePluginDir
+volume-stats-agg-period span volumeStatsAggPeriod
+"""
+
+_OWN: Final = (
+    KubeletFlag("bootstrap-kubeconfig", "text", standing=HONOURED, text="kubeconfig to ask for the first certificate with"),
+    KubeletFlag("cert-dir", "text", standing=HONOURED, text="directory of the node's certificates (default: pki in --root-dir)"),
+    KubeletFlag(
+        "cloud-provider", "text", standing=HONOURED, text="external: somebody else knows the node's addresses and removes its taint"
+    ),
+    KubeletFlag("config", "text", standing=HONOURED, text="file with a KubeletConfiguration"),
+    KubeletFlag(
+        "config-dir", "text", standing=HONOURED, text="directory of *.conf files that change --config, in the order of their names"
+    ),
+    KubeletFlag("hostname-override", "text", standing=HONOURED, text="name of the node (default: the host name)"),
+    KubeletFlag("kubeconfig", "text", standing=HONOURED, text="kubeconfig of the node; it is written once there is a certificate"),
+    KubeletFlag(
+        "node-ip", "list", standing=HONOURED, text="address of the node, or one of each family; 0.0.0.0 or :: for any of that family"
+    ),
+    KubeletFlag("node-labels", "pairs", standing=HONOURED, text="labels of the node when it registers"),
+    KubeletFlag("root-dir", "text", standing=HONOURED, text="directory whose file system counts as the node's"),
+    *(
+        KubeletFlag(name, kind, standing=IGNORED, text=_CADVISOR)
+        for name, kind in (
+            *(("application-metrics-count-limit", "int"), ("boot-id-file", "text"), ("container-hints", "text"), ("containerd", "text")),
+            *(("containerd-namespace", "text"), ("enable-load-reader", "flag"), ("event-storage-age-limit", "text")),
+            *(("event-storage-event-limit", "text"), ("global-housekeeping-interval", "span"), ("housekeeping-interval", "span")),
+            *(("log-cadvisor-usage", "flag"), ("machine-id-file", "text"), ("storage-driver-buffer-duration", "span")),
+            *(("storage-driver-db", "text"), ("storage-driver-host", "text"), ("storage-driver-password", "text")),
+            *(("storage-driver-secure", "flag"), ("storage-driver-table", "text"), ("storage-driver-user", "text")),
+        )
+    ),
+    *(
+        KubeletFlag(name, kind, standing=IGNORED, text=_CONTAINERS)
+        for name, kind in (
+            *(("experimental-allocatable-ignore-eviction", "flag"), ("experimental-mounter-path", "text")),
+            *(("image-credential-provider-bin-dir", "text"), ("image-credential-provider-config", "text")),
+            *(("maximum-dead-containers", "int"), ("maximum-dead-containers-per-container", "int")),
+            *(("minimum-container-ttl-duration", "span"), ("runtime-cgroups", "text")),
+        )
+    ),
+    *(
+        KubeletFlag(name, kind, standing=IGNORED, text=_LOG)
+        for name, kind in (
+            *(("log-flush-frequency", "span"), ("log-json-info-buffer-size", "text"), ("log-json-split-stream", "flag")),
+            *(("log-text-info-buffer-size", "text"), ("log-text-split-stream", "flag"), ("logging-format", "text")),
+        )
+    ),
+    KubeletFlag("exit-on-lock-contention", "flag", standing=IGNORED, text="it holds a lock of its own"),
+    KubeletFlag("lock-file", "text", standing=IGNORED, text="it holds a lock of its own"),
+)
+
+FLAGS: Final = tuple(sorted((*(KubeletFlag(*line.split()) for line in _FIELDS.strip().splitlines()), *_OWN), key=lambda flag: flag.name))
+"""All flags but --help, --version, --v and --vmodule, which every command of ours has."""
+
+
+def reason_ignored(flag: KubeletFlag) -> str:
+    """Return why a flag is ignored, '' for one that is not."""
+    if flag.field:
+        return fields.IGNORED.get(flag.field.partition(".")[0], "")
+    return flag.text if flag.standing == IGNORED else ""

@@ -1,0 +1,185 @@
+"""What one run of an agent on a machine works with: values of a read configuration, of flags, and of the machine's name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.agent.configuration.reading import Configuration
+from kubewright.agent.node import Duties
+from kubewright.agent.observation.addresses import node_ip_errors
+from kubewright.agent.observation.observer import Looks
+from kubewright.agent.seams import Timings
+from kubewright.agent.status.facts import HARD_EVICTION, MachineProfile, NodeFacts
+from kubewright.agent.status.pressures import thresholds
+from kubewright.apis.formats import subdomain_problems
+from kubewright.base.errors import UsageError, ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.quantity import Quantity
+from kubewright.base.records import dataclass, replace
+from kubewright.base.versions import OWN
+from kubewright.host.facts import MachineInfo, count_cores
+
+ROOT: Final = PurePosixPath("/var/lib/kubelet")
+NO_PODS: Final = ("kubewright.dev/no-pods", "", "NoSchedule")
+"""The taint of a Node whose agent runs no pods."""
+UNINITIALIZED: Final = ("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule")
+_RESERVED: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """The values of the flags that are no fields of KubeletConfiguration, as they were given; '' and () for those that were not."""
+
+    kubeconfig: str = ""
+    bootstrap_kubeconfig: str = ""
+    cert_dir: str = ""
+    root_dir: str = ""
+    hostname_override: str = ""
+    node_ips: tuple[str, ...] = ()
+    node_labels: tuple[str, ...] = ()
+    cloud_provider: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """Everything that a run is told. Paths are those of the machine; `runtime` is the address of the container runtime, '' for none."""
+
+    name: str
+    kubeconfig: PurePosixPath
+    bootstrap: PurePosixPath | None
+    pki: PurePosixPath
+    root: PurePosixPath
+    runtime: str
+    runtime_timeout: float
+    looks: Looks
+    duties: Duties
+    timings: Timings
+    health: tuple[str, int]
+    """Address and port of the health endpoint; port 0: none."""
+    labels: tuple[tuple[str, str], ...]
+    kubelet: Mapping[str, Any]
+    external_cloud: bool = False
+
+    def facts(self, machine: MachineInfo, *, storage: int) -> NodeFacts:
+        """Return what the agent knows of its node. `storage` is the size of the file system that holds the root directory."""
+        kubelet = self.kubelet
+        given = tuple((one["key"], one["value"], one["effect"]) for one in kubelet["registerWithTaints"] or ())
+        return NodeFacts(
+            name=self.name,
+            profile=_profile(kubelet, machine, storage=storage),
+            addresses=(),
+            kubelet_port=kubelet["port"] or 10250,
+            labels=self.labels,
+            taints=(*given, *((UNINITIALIZED,) if self.external_cloud else ()), NO_PODS),
+            provider_id=kubelet["providerID"],
+            attach_detach=_or(kubelet["enableControllerAttachDetach"], True),
+            max_images=_or(kubelet["nodeStatusMaxImages"], 50),
+            needs_pod_range=False,
+            isolates_storage=_or(kubelet["localStorageCapacityIsolation"], True),
+        )
+
+
+def options_of(configuration: Configuration, own: Own, *, host_name: str) -> AgentOptions:
+    """Put files and flags together. Raises UsageError without a kubeconfig, ValidationError for what no node can have."""
+    kubelet = configuration.kubelet
+    if not own.kubeconfig:
+        raise UsageError("there is no cluster to join", remedy="name the node's kubeconfig with --kubeconfig; it need not exist yet")
+    if own.cloud_provider not in {"", "external"}:
+        raise UsageError(
+            f"--cloud-provider={own.cloud_provider}: cloud providers in the kubelet are gone", remedy="use external, or leave it out"
+        )
+    name = (own.hostname_override or host_name).strip().lower()
+    errors = [
+        *(
+            FieldError(path=FieldPath("--hostname-override"), type=FieldErrorType.INVALID, value=name, reason=reason)
+            for reason in subdomain_problems(name)
+        ),
+        *node_ip_errors(own.node_ips),
+    ]
+    if errors:
+        raise ValidationError("no node can be like that", errors, remedy="correct the flags named above")
+    root = PurePosixPath(own.root_dir) if own.root_dir else ROOT
+    hold = kubelet["evictionPressureTransitionPeriod"].seconds or 300.0
+    watched = thresholds(hard_eviction(kubelet), kubelet["evictionSoft"] or {}, kubelet["evictionMinimumReclaim"] or {})
+    return AgentOptions(
+        name=name,
+        kubeconfig=PurePosixPath(own.kubeconfig),
+        bootstrap=PurePosixPath(own.bootstrap_kubeconfig) if own.bootstrap_kubeconfig else None,
+        pki=PurePosixPath(own.cert_dir) if own.cert_dir else root / "pki",
+        root=root,
+        runtime=kubelet["containerRuntimeEndpoint"],
+        runtime_timeout=kubelet["runtimeRequestTimeout"].seconds or 120.0,
+        looks=Looks(name=name, node_ips=own.node_ips, thresholds=watched, hold=hold),
+        duties=Duties(registers=_or(kubelet["registerNode"], True), csi_node=True, rotates=kubelet["rotateCertificates"]),
+        timings=_timings(kubelet),
+        health=(kubelet["healthzBindAddress"] or "127.0.0.1", _or(kubelet["healthzPort"], 10248)),
+        labels=_labels(own.node_labels),
+        kubelet=kubelet,
+        external_cloud=bool(own.cloud_provider),
+    )
+
+
+def hard_eviction(kubelet: Mapping[str, Any]) -> dict[str, str]:
+    """Return the hard thresholds: the defaults only where none is configured, unless they are to be merged."""
+    given = kubelet["evictionHard"]
+    return {**(HARD_EVICTION if given is None or kubelet["mergeDefaultEvictionSettings"] else {}), **(given or {})}
+
+
+def reserved(kubelet: Mapping[str, Any]) -> dict[str, int]:
+    """Return systemReserved and kubeReserved together: millicores for cpu, bytes for the others. A list of reserved cores is all of the cpu."""
+    system, kube = dict(kubelet["systemReserved"] or {}), dict(kubelet["kubeReserved"] or {})
+    if kubelet["reservedSystemCPUs"]:
+        kube.pop("cpu", None)
+        system["cpu"] = str(count_cores(kubelet["reservedSystemCPUs"]))
+    found: dict[str, int] = {}
+    for amounts in (system, kube):
+        for resource, text in amounts.items():
+            if resource in _RESERVED:
+                amount = Quantity.parse(text)
+                found[resource] = found.get(resource, 0) + (amount.millis if resource == "cpu" else amount.value)
+    return found
+
+
+def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) -> MachineProfile:
+    return MachineProfile(
+        architecture=machine.architecture,
+        kubelet_version=str(OWN),
+        cpu_millis=machine.cores * 1000,
+        memory=machine.memory,
+        ephemeral_storage=storage,
+        machine_id=machine.machine_id,
+        system_uuid=machine.system_uuid,
+        boot_id=machine.boot_id,
+        kernel_version=machine.kernel,
+        os_image=machine.os_image,
+        huge_pages={str(Quantity.of_bytes(size)): size * count for size, count in machine.huge_pages.items()},
+        swap=machine.swap,
+        max_pods=kubelet["maxPods"] or 110,
+        pods_per_core=kubelet["podsPerCore"],
+        reserved=reserved(kubelet),
+        hard_eviction=hard_eviction(kubelet),
+    )
+
+
+def _timings(kubelet: Mapping[str, Any]) -> Timings:
+    """Return the kubelet's intervals with those that are configured. Where only the update is, status is sent as often as it is computed."""
+    update, report = (kubelet[f"nodeStatus{word}Frequency"].seconds for word in ("Update", "Report"))
+    default = Timings()
+    return replace(
+        default,
+        status_update=update or default.status_update,
+        status_report=report or update or default.status_report,
+        lease_duration=kubelet["nodeLeaseDurationSeconds"] or default.lease_duration,
+    )
+
+
+def _labels(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    split = (pair.partition("=") for pair in pairs)
+    return tuple((key.strip(), value.strip()) for key, _, value in split)
+
+
+def _or(value: Any, default: Any) -> Any:
+    """Return a field that may be absent, or its default."""
+    return default if value is None else value

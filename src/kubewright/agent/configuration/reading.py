@@ -1,0 +1,163 @@
+"""From the kubelet's flags and files to one decoded KubeletConfiguration (kubelet v1.36: cmd/kubelet/app/server.go; kubelet.config.k8s.io/v1beta1).
+
+`--config` first, then the drop-ins in the order of their names, then flags: each counts more than what came before it. Maps of files are merged,
+lists are replaced; a flag replaces its field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.agent.configuration import fields
+from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
+from kubewright.agent.status.pressures import threshold_errors
+from kubewright.apis import kubelet_rules
+from kubewright.apis.components import Row, value_at
+from kubewright.apis.findings import Findings
+from kubewright.apis.kubelet import API_VERSION, KIND, KUBELET
+from kubewright.base.errors import DocumentError, UsageError, ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.quantity import Quantity
+from kubewright.base.records import dataclass
+from kubewright.base.yaml import Document
+
+_EVICTION: Final = ("evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim")
+_META: Final = ("apiVersion", "kind")
+_BY_NAME: Final = {flag.name: flag for flag in FLAGS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """What files and flags say. `kubelet` has every field, decoded; `notes` say what is ignored and why, one line a reason."""
+
+    kubelet: Mapping[str, Any]
+    notes: Sequence[str] = ()
+
+
+def read(documents: Sequence[Document], flags: Mapping[str, object]) -> Configuration:
+    """Read everything. `flags` are the values of the flags that were given, by name.
+
+    Raises DocumentError for a file of another kind, UsageError for a flag that cannot be read, ValidationError for all fields that are wrong or
+    refused.
+    """
+    merged: dict[str, Any] = {}
+    for document in documents:
+        merged = _merged(merged, _content(document))
+    given = [_BY_NAME[name] for name in flags if name in _BY_NAME]
+    for flag in given:
+        if flag.field and not reason_ignored(flag):
+            _put(merged, flag.field.split("."), _VALUES.get(flag.kind, _plain)(flag, flags[flag.name]))
+    findings = Findings(locate=_locator(documents))
+    found = dict(KUBELET.decode(merged, findings.root))
+    if errors := [*findings.errors, *_errors(found)]:
+        raise ValidationError("the configuration of the kubelet is not valid", errors, remedy="correct the fields named above")
+    return Configuration(kubelet=found, notes=(*map(str, findings.surplus), *_notes(merged, given)))
+
+
+def _content(document: Document) -> Mapping[str, Any]:
+    found = document.value
+    if not isinstance(found, Mapping) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
+        raise DocumentError(f"{document.where()} is no {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
+    return {name: value for name, value in found.items() if name not in _META}
+
+
+def _locator(documents: Sequence[Document]) -> Callable[[FieldPath, object], str]:
+    """Say where a field stands: in the last file that has it."""
+
+    def locate(path: FieldPath, _: object) -> str:
+        holders = [document for document in documents if document.at(path.text) is not None]
+        return holders[-1].where(path.text) if holders else ""
+
+    return locate
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = (name for name in above if isinstance(above[name], Mapping) and isinstance(below.get(name), Mapping))
+    return {**below, **above, **{name: _merged(below[name], above[name]) for name in both}}
+
+
+def _put(target: dict[str, Any], path: Sequence[str], value: object) -> None:
+    *parents, name = path
+    for parent in parents:
+        target[parent] = dict(target.get(parent) or {})
+        target = target[parent]
+    target[name] = value
+
+
+def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield what is refused: fields that must be empty, what the kubelet refuses of the fields that count here, and thresholds."""
+    for name, reason in fields.REFUSED.items():
+        if found[name]:
+            yield FieldError(path=FieldPath(name), type=FieldErrorType.FORBIDDEN, reason=reason)
+    for row in kubelet_rules.ROWS:
+        if row.path in fields.HONOURED and (problem := _problem(row, found)):
+            yield FieldError(path=FieldPath(row.path), type=FieldErrorType.INVALID, value=value_at(found, row.path), reason=problem)
+    for path, problem in kubelet_rules.taints(found):
+        yield FieldError(path=FieldPath(path), type=FieldErrorType.INVALID, reason=problem)
+    for name in ("systemReserved", "kubeReserved"):
+        for resource, text in (found[name] or {}).items():
+            if problem := _amount_problem(text):
+                yield FieldError(path=FieldPath(name).key(resource), type=FieldErrorType.INVALID, value=text, reason=problem)
+    yield from threshold_errors({name: found[name] or {} for name in _EVICTION})
+
+
+def _problem(row: Row, found: Mapping[str, Any]) -> str:
+    value = value_at(found, row.path)
+    return row.check(value) if value is not None and (row.zero or value not in ("", 0, (), {})) else ""
+
+
+def _amount_problem(text: str) -> str:
+    try:
+        return "" if Quantity.parse(text).nanos >= 0 else "must not be negative"
+    except ValueError as error:
+        return str(error)
+
+
+def _notes(merged: Mapping[str, Any], given: Iterable[KubeletFlag]) -> Iterator[str]:
+    """Say what is ignored, one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, value in merged.items():
+        if name in fields.IGNORED and value not in (None, "", 0, False, [], {}, "0s"):
+            by_reason.setdefault(fields.IGNORED[name], []).append(name)
+    for flag in given:
+        if reason := reason_ignored(flag):
+            by_reason.setdefault(reason, []).append(f"--{flag.name}")
+    for reason, names in by_reason.items():
+        yield f"ignored, because {reason}: {', '.join(names)}"
+
+
+def _plain(_: KubeletFlag, value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _pairs(flag: KubeletFlag, value: object, separator: str = "=") -> dict[str, str]:
+    """Read `name=value,…`, as a tuple or one text. A text without a pair is an empty map."""
+    parts = value if isinstance(value, tuple) else filter(None, str(value).split(","))
+    found = {}
+    for part in parts:
+        name, sign, text = part.partition(separator)
+        if not sign:
+            raise UsageError(f"--{flag.name}: {part!r} is no pair", remedy=f"write name{separator}value,…")
+        found[name.strip()] = text.strip()
+    return found
+
+
+def _less(flag: KubeletFlag, value: object) -> dict[str, str]:
+    return _pairs(flag, value, "<")
+
+
+def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
+    """Read `key=value:effect`; the value may be left out, with its sign."""
+    found = []
+    for text in value if isinstance(value, tuple) else ():
+        head, colon, effect = text.rpartition(":")
+        key, _, own = head.partition("=")
+        if not colon or not key:
+            raise UsageError(f"--{flag.name}: {text!r} is no taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule")
+        found.append({"key": key, "value": own, "effect": effect})
+    return found
+
+
+_VALUES: Final[Mapping[str, Callable[[KubeletFlag, object], object]]] = {"pairs": _pairs, "less": _less, "taints": _taints}
+"""How the values of flags become those of fields, by the flag's kind; others are taken as they are."""

@@ -1,0 +1,68 @@
+"""The CSINode of a Node: an object without drivers, which the node's storage waits for (kubelet v1.36: pkg/volume/csi/nodeinfomanager)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubewright.agent.leases import owner_reference
+from kubewright.agent.seams import backoff
+from kubewright.base.errors import APIError, NotFound
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import CSI_NODE
+
+_log = logging.getLogger(__name__)
+
+NOT_YET: Final = "CSINode is not yet initialized"
+MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
+"""The volume plug-ins in tree that CSI drivers have replaced, without their domain kubernetes.io."""
+_FIRST: Final = 0.03
+_MOST: Final = 30.0
+
+
+def new_csi_node(node: Mapping[str, Any]) -> Object:
+    """Return the CSINode to create for a Node."""
+    annotations = {MIGRATED: ",".join(f"kubernetes.io/{name}" for name in PLUGINS)}
+    metadata = {"name": node["metadata"]["name"], "annotations": annotations, "ownerReferences": [owner_reference(node)]}
+    return {"apiVersion": CSI_NODE.api_version, "kind": CSI_NODE.kind, "metadata": metadata, "spec": {"drivers": []}}
+
+
+def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether a CSINode is this Node's, and not one of an earlier Node of the name."""
+    owners = csi_node["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") == "Node" and owner.get("uid") == node["metadata"]["uid"] for owner in owners)
+
+
+async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Mapping[str, Any], *, failed: Callable[[str], None]) -> None:
+    """Have a CSINode of this Node: keep the one that is there, put a new one in place of another Node's. Tries until that works.
+
+    `failed` is told why the node's storage is not ready, in the kubelet's words, each time something goes wrong.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            await _ensure(api(), node)
+        except APIError as error:
+            failed(f"failed to initialize CSINode: {error}")
+            _log.info("node %s: its CSINode: %s", node["metadata"]["name"], error)
+        else:
+            return
+        await asyncio.sleep(backoff(attempt, first=_FIRST, most=_MOST))
+
+
+async def _ensure(api: AsyncKubeAPI, node: Mapping[str, Any]) -> None:
+    name = node["metadata"]["name"]
+    try:
+        found = await api.get(CSI_NODE, name)
+    except NotFound:
+        found = None
+    if found is not None and belongs(found, node):
+        return
+    if found is not None:
+        await api.delete(CSI_NODE, name, uid=found["metadata"]["uid"])
+    await api.create(new_csi_node(node))

@@ -1,0 +1,78 @@
+"""Which addresses a Node reports (kubelet v1.36: nodestatus.NodeAddress; spec/node.md 5.2). Pure but for the look-up that it is given."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import HostError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.host.readers import Network
+
+if TYPE_CHECKING:
+    from kubewright.host.network import Family
+
+LookUp = Callable[[str], Sequence[str]]
+"""Finds the addresses of a host name; none where there are none. Blocks."""
+
+_REMEDY: Final = "name an address of this machine with --node-ip"
+
+
+def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up: LookUp) -> tuple[str, ...]:
+    """Return the InternalIPs of a node: those given, else the one that its name means, else that of the default route.
+
+    `given` are at most two, and an unspecified one means its family. Raises HostError where none is found, or one is not this machine's.
+    """
+    own = {one.address for one in network.interface_addresses()}
+    specified = [address for address in given if not ipaddress.ip_address(address).is_unspecified]
+    for address in specified:
+        if reason := _unusable(address, own):
+            raise HostError(f"the node IP {address} cannot be used: {reason}", remedy=_REMEDY)
+    if specified:
+        return tuple(specified)
+    if _is_address(name):
+        return (name,)
+    first: Family = 6 if given and ":" in given[0] else 4
+    found = [address for address in look_up(name) if not _unusable(address, own)]
+    by_family = sorted(found, key=lambda address: (6 if ":" in address else 4) != first)
+    chosen = by_family[0] if by_family else network.default_address(family=first)
+    if chosen is None:
+        raise HostError(f"no address of node {name} was found", detail="neither its name nor a default route leads to one", remedy=_REMEDY)
+    return (chosen,)
+
+
+def node_ip_errors(given: Iterable[str]) -> list[FieldError]:
+    """Return what is wrong with the values of `--node-ip` themselves: each an address, at most two, and two of different families."""
+    path, values = FieldPath("--node-ip"), list(given)
+    bad = [value for value in values if not _is_address(value)]
+    if bad:
+        return [FieldError(path=path, type=FieldErrorType.INVALID, value=value, reason="must be an IP address") for value in bad]
+    families = {":" in value for value in values}
+    unspecified = len(values) == 2 and any(ipaddress.ip_address(value).is_unspecified for value in values)
+    if len(values) > 2 or (len(values) == 2 and (len(families) == 1 or unspecified)):
+        reason = "must be one address, or two of different families, neither of them unspecified"
+        return [FieldError(path=path, type=FieldErrorType.INVALID, value=",".join(values), reason=reason)]
+    return []
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _unusable(address: str, own: set[str]) -> str:
+    found = ipaddress.ip_address(address)
+    for broken, reason in (
+        (found.is_loopback, "it is a loopback address"),
+        (found.is_multicast, "it is a multicast address"),
+        (found.is_link_local, "it is a link-local address"),
+        (found.is_unspecified, "it is no address of one machine"),
+        (str(found) not in own, "no interface of this machine has it"),
+    ):
+        if broken:
+            return reason
+    return ""

@@ -1,0 +1,215 @@
+"""Looking at the machine that we run on, round after round, into one snapshot. Blocking calls are made in one thread, never two at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePosixPath
+from typing import Final, Protocol, TypeVar
+
+from kubewright.agent.observation.addresses import LookUp, node_addresses
+from kubewright.agent.observation.runtime import RuntimeHealth
+from kubewright.agent.rounds import Rounds
+from kubewright.agent.status.pressures import PressureState, Threshold
+from kubewright.agent.status.snapshot import Snapshot
+from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, replace
+from kubewright.host import usage
+from kubewright.host.readers import FileReader, Network
+from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import FileSystem, Image, RuntimeStatus
+from kubewright.host.usage import Amount
+
+_log = logging.getLogger(__name__)
+
+RUNTIME_EVERY: Final = 5.0
+USAGE_EVERY: Final = 10.0
+IMAGES_EVERY: Final = 30.0
+IMPATIENT: Final = 0.1
+"""Seconds between two looks at a runtime that is not ready yet; after `PATIENT_AFTER` seconds it is looked at as rarely as any other."""
+PATIENT_AFTER: Final = 120.0
+
+T = TypeVar("T")
+
+
+class NodeRuntime(Protocol):
+    """What an agent asks of a container runtime. Every verb raises HostError."""
+
+    def version(self) -> RuntimeVersion: ...
+    def health(self) -> RuntimeStatus: ...
+    def images(self) -> Sequence[Image]: ...
+    def image_directories(self) -> Sequence[PurePosixPath]: ...
+    def give_pod_range(self, cidrs: str, /) -> None: ...
+
+
+class Disks(FileReader, Protocol):
+    """The files of a machine, and the file systems that they are in."""
+
+    def space(self, path: PurePosixPath, /) -> FileSystem: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The reading side of a machine. `root` is the directory whose file system counts as the node's; without `runtime` it has none."""
+
+    files: Disks
+    network: Network
+    look_up: LookUp
+    root: PurePosixPath
+    runtime: NodeRuntime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Looks:
+    """What is looked for: the node's name, the addresses that it was given, the thresholds of its pressures, and how long these stay."""
+
+    name: str
+    node_ips: tuple[str, ...] = ()
+    thresholds: tuple[Threshold, ...] = ()
+    hold: float = 300.0
+
+
+class MachineObserver:
+    """Keeps the snapshot of one machine. Implements `SnapshotSource`.
+
+    made ── begin() ──> known ── watch() ──> watching ── stop() ──> stopped
+    """
+
+    def __init__(self, machine: Machine, looks: Looks) -> None:
+        """Keep the arguments; nothing is looked at yet."""
+        self._machine = machine
+        self._looks = looks
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observer")
+        self._health = RuntimeHealth()
+        self._pressures = PressureState()
+        self._began = 0.0
+        self._changed: Callable[[], None] = lambda: None
+        self._rounds = (
+            Rounds(self._look_at_runtime, wait=self._runtime_wait),
+            Rounds(self._look_at_machine, wait=lambda: USAGE_EVERY),
+            Rounds(self._look_at_images, wait=lambda: IMAGES_EVERY),
+        )
+        self.snapshot = Snapshot()
+
+    async def begin(self) -> None:
+        """Look at everything once."""
+        self._began = _now()
+        await self._look_at_machine()
+        await self._look_at_runtime()
+        await self._look_at_images()
+
+    def watch(self, changed: Callable[[], None], /) -> None:
+        """Go on looking: at the runtime every 5 s, at the machine every 10 s, at images every 30 s."""
+        self._changed = changed
+        first = (self._runtime_wait(), USAGE_EVERY, IMAGES_EVERY)
+        for rounds, after in zip(self._rounds, first, strict=True):
+            rounds.start(after)
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(rounds.stop() for rounds in self._rounds))
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _runtime_wait(self) -> float:
+        young = _now() - self._began < PATIENT_AFTER
+        return IMPATIENT if young and (self.snapshot.runtime_errors or self.snapshot.network_errors) else RUNTIME_EVERY
+
+    async def _look_at_runtime(self) -> None:
+        runtime = self._machine.runtime
+        if runtime is None:
+            return
+        try:
+            status = await self._ask(runtime.health)
+            version = self.snapshot.runtime or _shown(await self._ask(runtime.version))
+        except HostError as error:
+            _log.info("the container runtime does not answer: %s", error)
+            version = self.snapshot.runtime
+        else:
+            self._health = self._health.told(status, now=_now())
+        health = self._health
+        self._see(
+            replace(
+                self.snapshot,
+                runtime=version,
+                handlers=health.handlers,
+                supplemental_groups_policy=health.supplemental_groups_policy,
+                runtime_errors=health.errors(_now()),
+                network_errors=(health.network,) if health.network else (),
+            )
+        )
+
+    async def _look_at_machine(self) -> None:
+        """Look at addresses and at what is used up."""
+        addresses, trouble = await self._ask(self._addresses)
+        amounts = await self._ask(self._amounts)
+        self._pressures = self._pressures.measured(self._looks.thresholds, amounts, now=_now())
+        pressures = self._pressures.conditions(now=_now(), hold=self._looks.hold)
+        self._see(replace(self.snapshot, addresses=addresses, address_trouble=trouble, pressures=pressures))
+
+    async def _look_at_images(self) -> None:
+        runtime = self._machine.runtime
+        if runtime is None:
+            return
+        try:
+            images, trouble = tuple(await self._ask(runtime.images)), ""
+        except HostError as error:
+            images, trouble = (), str(error)
+        self._see(replace(self.snapshot, images=images, image_trouble=trouble))
+
+    def _addresses(self) -> tuple[tuple[str, ...], str]:
+        looks, machine = self._looks, self._machine
+        try:
+            return node_addresses(looks.node_ips, name=looks.name, network=machine.network, look_up=machine.look_up), ""
+        except HostError as error:
+            return (), str(error)
+
+    def _amounts(self) -> Mapping[str, Amount]:
+        """Measure every signal that can be measured."""
+        machine = self._machine
+        found = {"memory.available": usage.memory(machine.files), "pid.available": usage.process_ids(machine.files)}
+        nodefs = self._space(machine.root)
+        found |= {**_disk("nodefs", nodefs), **_disk("imagefs", self._image_space() or nodefs)}
+        return {signal: amount for signal, amount in found.items() if amount is not None}
+
+    def _image_space(self) -> FileSystem | None:
+        """Return the file system of the runtime's images, None where the runtime does not tell: they count as being in the node's."""
+        if self._machine.runtime is None:
+            return None
+        try:
+            directories = self._machine.runtime.image_directories()
+        except HostError:
+            return None
+        return self._space(directories[0]) if directories else None
+
+    def _space(self, path: PurePosixPath) -> FileSystem | None:
+        try:
+            return self._machine.files.space(path)
+        except HostError as error:
+            _log.info("%s", error)
+            return None
+
+    def _see(self, new: Snapshot) -> None:
+        if new != self.snapshot:
+            self.snapshot = new
+            self._changed()
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, question)
+
+
+def _disk(name: str, found: FileSystem | None) -> dict[str, Amount | None]:
+    if found is None:
+        return {}
+    return {
+        f"{name}.available": Amount(capacity=found.capacity, available=found.available),
+        f"{name}.inodesFree": Amount(capacity=found.inodes, available=found.inodes_free),
+    }
+
+
+def _shown(version: RuntimeVersion) -> str:
+    return f"{version.name}://{version.version}"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,101 @@
+"""From measurements to pressure conditions (kubelet v1.36: pkg/kubelet/eviction; spec/node.md 6). Pure.
+
+Nothing is evicted here; a Node says nevertheless when its machine runs out of something, as a kubelet's does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kubewright.agent.status.resources import eviction_amount
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.quantity import Quantity
+from kubewright.base.records import dataclass, field
+from kubewright.host.usage import Amount
+
+SIGNALS: Final[Mapping[str, str]] = {
+    "memory.available": "MemoryPressure",
+    "nodefs.available": "DiskPressure",
+    "nodefs.inodesFree": "DiskPressure",
+    "imagefs.available": "DiskPressure",
+    "imagefs.inodesFree": "DiskPressure",
+    "pid.available": "PIDPressure",
+}
+"""What is measured, and the condition that it leads to."""
+
+UNMEASURED: Final = ("allocatableMemory.available", "containerfs.available", "containerfs.inodesFree")
+"""Signals of the kubelet about its pods, of which there are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threshold:
+    """What has to be left at least: an amount, or a percentage of the capacity. `reclaim` is what has to be there besides until it is over."""
+
+    signal: str
+    least: str
+    reclaim: str = ""
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it is a percentage that switches it off."""
+        return self.least.endswith("%") and float(self.least[:-1]) in {0.0, 100.0}
+
+    def is_met(self, amount: Amount, *, already: bool) -> bool:
+        """Whether too little is left; `already`: so it was when it was measured last."""
+        least = eviction_amount(self.least, amount.capacity)
+        if already and self.reclaim:
+            least += eviction_amount(self.reclaim, amount.capacity)
+        return least > amount.available
+
+
+@dataclass(frozen=True, kw_only=True)
+class PressureState:
+    """The thresholds that are met, and when each condition was last seen, in seconds of a clock that never goes backwards."""
+
+    met: frozenset[Threshold] = frozenset()
+    seen: Mapping[str, float] = field(default_factory=dict)
+
+    def measured(self, thresholds: Iterable[Threshold], amounts: Mapping[str, Amount], *, now: float) -> PressureState:
+        """Return the state after a measurement. What could not be measured is not met.
+
+        A soft threshold counts from the first moment: its grace delays evictions only.
+        """
+        found = (one for one in thresholds if one.signal in amounts and not one.is_off)
+        met = frozenset(one for one in found if one.is_met(amounts[one.signal], already=one in self.met))
+        return PressureState(met=met, seen={**self.seen, **{SIGNALS[one.signal]: now for one in met}})
+
+    def conditions(self, *, now: float, hold: float) -> frozenset[str]:
+        """Return the conditions that are true: seen less than `hold` seconds ago (`evictionPressureTransitionPeriod`)."""
+        return frozenset(name for name, at in self.seen.items() if now - at < hold or any(SIGNALS[one.signal] == name for one in self.met))
+
+
+def thresholds(hard: Mapping[str, str], soft: Mapping[str, str], reclaim: Mapping[str, str]) -> tuple[Threshold, ...]:
+    """Return all thresholds whose signals are measured."""
+    rows = [*hard.items(), *soft.items()]
+    return tuple(Threshold(signal=name, least=least, reclaim=reclaim.get(name, "")) for name, least in rows if name in SIGNALS)
+
+
+def threshold_errors(found: Mapping[str, Mapping[str, str]]) -> Iterator[FieldError]:
+    """Yield what the kubelet refuses in the eviction fields of its configuration: by field, signal to text (eviction.ParseThresholdConfig)."""
+    for name, values in found.items():
+        for signal, text in values.items():
+            path = FieldPath(name).key(signal)
+            if signal not in SIGNALS and signal not in UNMEASURED:
+                yield FieldError(path=path, type=FieldErrorType.UNSUPPORTED, value=signal, reason=f"must be one of {', '.join(SIGNALS)}")
+            elif reason := _amount_problem(text):
+                yield FieldError(path=path, type=FieldErrorType.INVALID, value=text, reason=reason)
+    soft, grace = found.get("evictionSoft", {}), found.get("evictionSoftGracePeriod", {})
+    for signal in soft:
+        if signal not in grace:
+            path = FieldPath("evictionSoftGracePeriod").key(signal)
+            yield FieldError(path=path, type=FieldErrorType.REQUIRED, reason="each threshold of evictionSoft needs its grace period")
+
+
+def _amount_problem(text: str) -> str:
+    try:
+        if text.endswith("%"):
+            return "" if 0 <= float(text[:-1]) <= 100 else "must be between 0% and 100%"
+        return "" if Quantity.parse(text).nanos >= 0 else "must not be negative"
+    except ValueError:
+        return "must be an amount like 100Mi, or a percentage like 10%"

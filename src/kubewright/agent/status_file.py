@@ -1,0 +1,100 @@
+"""What an agent leaves for people to look at: one file that is replaced whole, and can be read when the agent is dead.
+
+    {"apiVersion": "agent.kubewright.dev/v1alpha1", "kind": "AgentStatus", "node": "node-1", "phase": "Ready", …}
+
+Times are RFC 3339, null for what has not happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.agent.node import NodeView
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import DocumentError
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.readers import FileReader
+
+API_VERSION: Final = "agent.kubewright.dev/v1alpha1"
+KIND: Final = "AgentStatus"
+NAME: Final = "kubewright-agent.json"
+_LOOK: Final = 1.0
+"""Seconds between two looks whether there is something new to write."""
+
+
+def path_of(root: PurePosixPath) -> PurePosixPath:
+    """Return where the agent of a root directory leaves its status."""
+    return root / NAME
+
+
+def record(view: NodeView, *, pid: int, started: datetime, taints: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what is written. `taints` are those that were configured and that an existing Node does not have: a node may not add them."""
+    request = view.request
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "node": view.name,
+        "pid": pid,
+        "started": rfc3339(started),
+        "phase": view.phase.value,
+        "ready": view.ready,
+        "trouble": view.trouble,
+        "certificate": {"expires": _moment(view.certificate_expires), "rotates": _moment(view.rotates_at)},
+        "waiting": None if request is None else {"request": request.name, "since": rfc3339(request.since)},
+        "statusReported": _moment(view.reported_at),
+        "leaseRenewed": _moment(view.renewed_at),
+        "failedSetters": dict(view.failures),
+        "missingTaints": list(taints),
+        "pods": view.pods,
+    }
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else rfc3339(moment)
+
+
+def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
+    """Return what the agent of a root directory wrote last. Raises DocumentError where there is nothing, or something else."""
+    path = path_of(root)
+    content = files.read(path)
+    if content is None:
+        raise DocumentError(
+            f"no agent has run here: {path} does not exist", remedy="start one with `kubewright agent run`, or name its --root-dir"
+        )
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise DocumentError(f"{path} is not JSON", detail=str(error), remedy="a running agent writes it anew within seconds") from error
+    if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
+        raise DocumentError(f"{path} is no {KIND} of this version", remedy="a running agent writes it anew within seconds")
+    return found
+
+
+class StatusFile:
+    """Keeps the file up to date for as long as `run` lasts, and says at its end that the agent has stopped."""
+
+    def __init__(self, files: Files, root: PurePosixPath, current: Callable[[], dict[str, Any]]) -> None:
+        self._files = files
+        self._path = path_of(root)
+        self._current = current
+        self._written: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Look every second, and write what has changed. A disk that is full costs the file, not the agent: that is the caller's to handle."""
+        while True:
+            self.write()
+            await asyncio.sleep(_LOOK)
+
+    def write(self) -> None:
+        """Write what is now, if it is not what was written last. Raises HostError."""
+        found = self._current()
+        if found != self._written:
+            content = json.dumps(found, indent=2).encode() + b"\n"
+            self._files.write(File(path=self._path, content=content, mode=0o644, durable=False))
+            self._written = found

@@ -1,0 +1,132 @@
+"""`agent run` and `agent status`: this machine as a node."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.agent.configuration import options, reading
+from kubewright.agent.configuration.flags import FLAGS
+from kubewright.agent.configuration.options import AgentOptions, Own
+from kubewright.apis.machine import Layout
+from kubewright.base import logs, yaml
+from kubewright.base.errors import DocumentError
+from kubewright.base.yaml import Document
+from kubewright.cli.controllers_serving import absolute
+from kubewright.cli.daemons import keep_told, until_stopped
+from kubewright.cli.output import write_result
+from kubewright.cli.parser import Parsed
+from kubewright.host.files import Files
+from kubewright.host.notify import Notifier
+from kubewright.host.readers import FileReader
+from kubewright.host.real import RealHost
+
+_log = logging.getLogger(__name__)
+
+_DROP_IN: Final = ".conf"
+
+
+def run(parsed: Parsed) -> int:
+    """Be a node until a signal comes."""
+    host = RealHost(layout=Layout())
+    read = configuration_of(parsed, host)
+    chosen = options_of(parsed, read, host_name=host.facts.detected.host_name)
+    logs.configure(max(1, parsed.number("v") or 0))
+    for note in read.notes:
+        _log.warning("%s", note)
+    from kubewright.http import loop
+
+    return loop.run(lambda: _serve(chosen, host))
+
+
+def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration:
+    """Read the files and flags. Raises DocumentError for a file that is missing or no KubeletConfiguration, ValidationError for what is wrong in it."""
+    flags = {flag.name: parsed[flag.name] for flag in FLAGS if flag.name in parsed.given}
+    return reading.read(list(_documents(parsed, files)), flags)
+
+
+def options_of(parsed: Parsed, configuration: reading.Configuration, *, host_name: str) -> AgentOptions:
+    """Put what was read together with the flags that are no fields of it."""
+    own = Own(
+        kubeconfig=absolute(parsed.text("kubeconfig")),
+        bootstrap_kubeconfig=absolute(parsed.text("bootstrap-kubeconfig")),
+        cert_dir=absolute(parsed.text("cert-dir")),
+        root_dir=absolute(parsed.text("root-dir")),
+        hostname_override=parsed.text("hostname-override"),
+        node_ips=parsed.strings("node-ip"),
+        node_labels=parsed.strings("node-labels"),
+        cloud_provider=parsed.text("cloud-provider"),
+    )
+    return options.options_of(configuration, own, host_name=host_name)
+
+
+def _documents(parsed: Parsed, files: FileReader) -> Iterator[Document]:
+    """Read `--config`, then the drop-ins of `--config-dir`, in the order of their names."""
+    named = absolute(parsed.text("config"))
+    if named:
+        yield _document(PurePosixPath(named), files)
+    directory = absolute(parsed.text("config-dir"))
+    if directory:
+        for path in files.entries(PurePosixPath(directory)):
+            if path.suffix == _DROP_IN:
+                yield _document(path, files)
+
+
+def _document(path: PurePosixPath, files: FileReader) -> Document:
+    content = files.read(path)
+    if content is None:
+        raise DocumentError(f"{path} does not exist", remedy="check --config")
+    return yaml.load_one(content, source=str(path))
+
+
+async def _serve(chosen: AgentOptions, host: RealHost) -> int:
+    from kubewright.agent.daemon import AgentDaemon
+
+    notifier = Notifier(os.environ)
+    daemon = AgentDaemon(chosen, host, environment=os.environ)
+
+    async def beside() -> None:
+        await keep_told(notifier, ready=lambda: daemon.agent is not None, status=daemon.summary)
+
+    await until_stopped(daemon.run, beside=beside, stopping=notifier.stopping)
+    return 0
+
+
+def status(parsed: Parsed) -> int:
+    """Print what the agent left in its directory, and whether it still runs. Exits 1 where it does not, or its node is not ready."""
+    from kubewright.agent import status_file
+    from kubewright.host.processes import RealProcesses
+
+    found = dict(status_file.read(Files(), PurePosixPath(absolute(parsed.text("root-dir")))))
+    alive = RealProcesses().of(int(found["pid"])) is not None and found["phase"] != "Stopped"
+    shown = {**found, "running": alive}
+    form = parsed.text("output")
+    if form == "text":
+        sys.stdout.write("".join(f"{line}\n" for line in _lines(shown)))
+    else:
+        write_result(shown, form=form)
+    return 0 if alive and found["ready"] else 1
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Tell the same to people. What is not there is left out."""
+    phase = found["phase"] if found["running"] else f"not running; it was {found['phase']}"
+    waiting, certificate = found["waiting"], found["certificate"]
+    yield f"{'node':<22}{found['node']}"
+    yield f"{'agent':<22}{phase} (pid {found['pid']}, since {found['started']})"
+    for name, value in (
+        ("trouble", found["trouble"]),
+        ("certificate expires", certificate["expires"]),
+        ("certificate rotates", certificate["rotates"]),
+        ("waits for", waiting and f"certificate request {waiting['request']} to be approved and signed, since {waiting['since']}"),
+        ("status reported", found["statusReported"]),
+        ("lease renewed", found["leaseRenewed"]),
+        *((f"cannot tell {setter}", reason) for setter, reason in found["failedSetters"].items()),
+        ("taints not on the Node", ", ".join(found["missingTaints"])),
+    ):
+        if value:
+            yield f"{name:<22}{value}"

@@ -1,0 +1,49 @@
+"""The rows of `agent`. Those of `agent run` are the kubelet's flags, from the table that says what becomes of them."""
+
+from __future__ import annotations
+
+from kubewright.agent.configuration import fields
+from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
+from kubewright.apis.kubelet import KUBELET
+from kubewright.cli.commands import summary
+from kubewright.cli.model import BOOL, DURATION, INT32, LIST, STRING, Command, Flag, output
+
+_KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING, "less": STRING}
+"""How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
+_SHOWN = {"pairs": "mapStringString", "less": "mapStringString", "taints": "[]v1.Taint", "limits": "reserved-memory"}
+"""What help shows for the value of a kind, where it is not our own word."""
+_MEANINGS = {field.name: field.meaning for field in KUBELET.fields}
+
+
+def _flag(row: KubeletFlag) -> Flag:
+    ignored = reason_ignored(row)
+    text = f"ignored: {ignored}" if ignored else row.text or _MEANINGS[row.field]
+    name = row.field.partition(".")[0]
+    if name in fields.REFUSED:
+        text = f"refused: {fields.REFUSED[name]}"
+    return Flag(row.name, text, kind=_KINDS.get(row.kind, LIST), metavar=_SHOWN.get(row.kind, ""), hidden=bool(ignored))
+
+
+RUN_FLAGS = tuple(map(_flag, FLAGS))
+
+_ROOT_DIR = Flag("root-dir", "directory of the agent that is meant", default="/var/lib/kubelet", metavar="dir")
+
+ROWS = (
+    Command("agent", summary("agent")),
+    Command(
+        "agent run",
+        "Make this machine a node, without a kubelet and without pods",
+        handler="kubewright.cli.agent:run",
+        flags=RUN_FLAGS,
+        description="Registers the machine, reports its status and renews its lease and its certificate as a kubelet does, and takes the kubelet's"
+        " flags and its configuration file. It runs no pods: the Node has the taint kubewright.dev/no-pods. Runs until it is stopped by SIGTERM"
+        " or Ctrl-C.",
+        examples=("agent run --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
+    ),
+    Command(
+        "agent status",
+        "Show how the agent of this machine is, or was when it ended",
+        handler="kubewright.cli.agent:status",
+        flags=(_ROOT_DIR, output("text", "json", "yaml")),
+    ),
+)

@@ -1,0 +1,59 @@
+"""What the commands that run daemons have in common: they work until a signal comes, and tell the service manager how they are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Final
+
+from kubewright.host.notify import Notifier
+
+_log = logging.getLogger(__name__)
+
+_LOOK: Final = 0.05
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+async def until_stopped(
+    work: Callable[[], Awaitable[None]], *, beside: Callable[[], Coroutine[None, None, None]], stopping: Callable[[], None]
+) -> None:
+    """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised."""
+    running = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work())
+    other = asyncio.create_task(beside(), name="beside the work")
+    stopped = False
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal stopped
+        stopped = True
+        _log.info("stopping, told by %s", number.name)
+        stopping()
+        task.cancel()
+
+    for number in _STOPPING:
+        running.add_signal_handler(number, stop, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+    finally:
+        other.cancel()
+        await asyncio.wait((other,))
+
+
+async def keep_told(notifier: Notifier, *, ready: Callable[[], bool], status: Callable[[], str]) -> None:
+    """Tell the service manager when the start is over, and give it signs of life and each new status from then on: from the loop that does the work."""
+    while not ready():
+        await asyncio.sleep(_LOOK)
+    told = status()
+    notifier.ready(told)
+    while True:
+        if (found := status()) != told:
+            told = found
+            notifier.status(told)
+        if notifier.watchdog is not None:
+            notifier.alive()
+        await asyncio.sleep(min(notifier.watchdog or 1.0, 1.0))

@@ -1,0 +1,223 @@
+"""`agent run` as a process on a real API server: it registers by TLS bootstrap, becomes Ready, and goes on where it was however it ended."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import own_network
+import pytest
+from agent_cluster import AgentCluster, agent_cluster
+
+from kubewright.agent.status.setters import find, is_true
+from kubewright.apis.kubeadm.types import BootstrapToken
+from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.base import yaml
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import NotFound
+from kubewright.base.randomness import SystemRandom
+from kubewright.host.network import RealNetwork
+from kubewright.kube.client import KubeClient
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, LEASE, NODE
+from kubewright.pki import csr
+from kubewright.tokens import secrets, strings
+from kubewright.tokens.strings import BootstrapTokenString
+from loopback import free_address
+
+ADDRESS = "10.88.0.11"
+MANUAL = "system:bootstrappers:manual"
+"""A group whose requests nobody approves by himself."""
+
+
+class Agent:
+    """One `agent run`, started and ended as often as a test likes; everything of it is below one directory."""
+
+    def __init__(self, place: Path, cluster: AgentCluster, name: str, token: BootstrapTokenString) -> None:
+        self.place, self.name, self._cluster = place, name, cluster
+        self._process: subprocess.Popen[bytes] | None = None
+        self.health = free_address((10248,))
+        document = kubeconfig_document(
+            server=cluster.url, cluster_name="c", user="u", credentials=BearerToken(token=token.text), ca_pem=cluster.ca_pem
+        )
+        (place / "bootstrap.conf").write_text(yaml.dump(document))
+        (place / "bootstrap.conf").chmod(0o600)
+        (place / "root").mkdir()
+
+    def start(self, *flags: str) -> None:
+        argv = [
+            *(sys.executable, "-m", "kubewright", "agent", "run", f"--kubeconfig={self.place / 'kubelet.conf'}"),
+            *(f"--bootstrap-kubeconfig={self.place / 'bootstrap.conf'}", f"--root-dir={self.place / 'root'}"),
+            *(f"--hostname-override={self.name}", f"--healthz-bind-address={self.health}", "--rotate-certificates", *flags),
+        ]
+        with (self.place / "log").open("ab") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        return process.wait(30)
+
+    def status(self) -> tuple[int, dict[str, Any]]:
+        argv = [sys.executable, "-m", "kubewright", "agent", "status", f"--root-dir={self.place / 'root'}", "-o", "json"]
+        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+        return done.returncode, json.loads(done.stdout) if done.stdout else {}
+
+    def log(self) -> str:
+        return (self.place / "log").read_text()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentCluster]:
+    with agent_cluster(tmp_path_factory.mktemp("agent-run")) as running:
+        yield running
+
+
+@pytest.fixture
+def api(cluster: AgentCluster) -> Iterator[KubeClient]:
+    client = KubeClient(cluster.access())
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def make(cluster: AgentCluster, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(name: str, token: BootstrapTokenString | None = None) -> Agent:
+        made.append(Agent(tmp_path, cluster, name, token or cluster.token))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: float = 60) -> Any:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        with suppress(NotFound):
+            if found := look():
+                return found
+        time.sleep(0.05)
+    pytest.fail(f"{what} did not come:\n{agent.log()[-3000:]}")
+
+
+def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:
+    """The requests for a node's certificate, whoever sent them."""
+    rows = api.list(CERTIFICATE_SIGNING_REQUEST)
+    asked = [csr.parse(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
+    return [row for row, user in zip(rows, asked, strict=True) if user == csr.node_user(name)]
+
+
+def ready_node(api: KubeClient, agent: Agent) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        node = api.get(NODE, agent.name)
+        return node if is_true(node, "Ready") else None
+
+    found: dict[str, Any] = eventually(look, "a node that is ready", agent)
+    return found
+
+
+@pytest.fixture
+def addressed() -> str:
+    """An address that a node can have: of a network of our own, or the one that everybody has."""
+    if os.geteuid() == 0:
+        own_network.add_address(ADDRESS)
+        return ADDRESS
+    return RealNetwork().default_address(family=4) or ""
+
+
+def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
+    make: Callable[..., Agent], api: KubeClient, tmp_path: Path, addressed: str
+) -> None:
+    configuration = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "cgroupDriver": "systemd",
+        "clusterDNS": ["10.96.0.10"],
+        "maxPods": 42,
+        "rotateCertificates": True,
+        "systemReserved": {"cpu": "100m"},
+    }
+    (tmp_path / "config.yaml").write_text(yaml.dump(configuration))
+    agent = make("device-1")
+    flags = (f"--config={tmp_path / 'config.yaml'}", "--node-labels=example.com/kind=press", f"--node-ip={addressed}")
+    agent.start(*flags)
+    node = ready_node(api, agent)
+    assert node["spec"]["taints"][0] == {"key": "kubewright.dev/no-pods", "effect": "NoSchedule"}
+    assert node["metadata"]["labels"]["example.com/kind"] == "press"
+    assert node["status"]["addresses"] == [{"type": "InternalIP", "address": addressed}, {"type": "Hostname", "address": "device-1"}]
+    assert node["status"]["capacity"]["pods"] == "42"
+    assert node["status"]["allocatable"]["cpu"] != node["status"]["capacity"]["cpu"]
+    csi_node, lease = api.get(CSI_NODE, "device-1"), eventually(lambda: api.get(LEASE, "device-1", "kube-node-lease"), "the lease", agent)
+    assert [owner["uid"] for held in (csi_node, lease) for owner in held["metadata"]["ownerReferences"]] == [node["metadata"]["uid"]] * 2
+    eventually(lambda: agent.status()[0] == 0, "a status that says so", agent)
+    status = agent.status()[1]
+    assert (status["phase"], status["ready"], status["waiting"], status["failedSetters"]) == ("Ready", True, None, {})
+    assert "ignored, because it runs no pods: clusterDNS" in agent.log()
+
+    for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
+        before = api.get(NODE, "device-1")["status"]["conditions"]
+        assert agent.end(number) == code
+        assert agent.status()[0] == 1
+        assert agent.status()[1]["running"] is False
+        agent.start(*flags)
+        moved = _heartbeat(before)
+        eventually(lambda: _heartbeat(api.get(NODE, "device-1")["status"]["conditions"]) > moved, "another heartbeat", agent)  # noqa: B023
+    assert ready_node(api, agent)["metadata"]["uid"] == node["metadata"]["uid"]
+    assert len(requests_of(api, "device-1")) == 1
+    assert len(list((tmp_path / "root" / "pki").glob("kubelet-client-2*.pem"))) == 1
+    assert agent.end() == 0
+    assert "Traceback" not in agent.log()
+
+
+def _heartbeat(conditions: list[dict[str, Any]]) -> str:
+    ready = find(conditions, "Ready")
+    assert ready is not None
+    return str(ready["lastHeartbeatTime"])
+
+
+def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approves_it(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, tmp_path: Path
+) -> None:
+    token = strings.generate(SystemRandom())
+    api.create(secrets.secret_object(BootstrapToken(token=token.text, groups=[MANUAL], usages=["authentication"]), clock=SystemClock()))
+    agent = make("device-2", token)
+    cluster.kubectl("create", "clusterrolebinding", "manual", "--clusterrole=system:node-bootstrapper", f"--group={MANUAL}")
+    agent.start()
+    [request] = eventually(lambda: requests_of(api, "device-2"), "the request", agent)
+    waits = eventually(lambda: agent.status()[1].get("waiting"), "the status", agent)
+    assert waits["request"] == request["metadata"]["name"]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        agent.end(number)
+        agent.start()
+        eventually(lambda: agent.status()[1]["running"] and agent.status()[1]["waiting"], "the status", agent)
+    [same] = requests_of(api, "device-2")
+    assert same["metadata"]["uid"] == request["metadata"]["uid"]
+
+    cluster.kubectl("certificate", "deny", request["metadata"]["name"])
+    second = eventually(
+        lambda: [row for row in requests_of(api, "device-2") if row["metadata"]["uid"] != request["metadata"]["uid"]],
+        "a new request",
+        agent,
+    )
+    assert len(second) == 1
+    cluster.kubectl("certificate", "approve", second[0]["metadata"]["name"])
+    ready_node(api, agent)
+    assert len(requests_of(api, "device-2")) == 2
+    assert not (tmp_path / "root" / "pki" / "kubelet-client.key.tmp").exists()
+    assert agent.end() == 0

@@ -1,0 +1,244 @@
+"""The kubelet's flags and files: what becomes of each, and what comes of those that count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kubewright.agent.configuration import fields, flags, options, reading
+from kubewright.agent.configuration.options import NO_PODS, UNINITIALIZED, AgentOptions, Own
+from kubewright.apis.kubelet import KUBELET
+from kubewright.base import yaml
+from kubewright.base.errors import DocumentError, UsageError, ValidationError
+from kubewright.host.facts import MachineInfo
+
+GIB = 1 << 30
+MACHINE = MachineInfo(cores=4, memory=8 * GIB, huge_pages={2 << 20: 512}, architecture="amd64", kernel="6.1", os_image="Debian", swap=GIB)
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+def configuration(*texts: str, **given: object) -> reading.Configuration:
+    documents = [yaml.load_one((HEAD + text).encode(), source=f"{number}.yaml") for number, text in enumerate(texts)]
+    return reading.read(documents, {name.replace("_", "-"): value for name, value in given.items()})
+
+
+def chosen(*texts: str, own: dict[str, Any] | None = None, **given: object) -> AgentOptions:
+    return options.options_of(configuration(*texts, **given), Own(kubeconfig="/k", **(own or {})), host_name="Node-1 ")
+
+
+def test_every_field_of_the_kubelet_has_exactly_one_row():
+    rows = [*fields.HONOURED, *fields.IGNORED, *fields.REFUSED]
+    assert sorted(rows) == sorted(field.name for field in KUBELET.fields)
+    assert len(rows) == 125
+
+
+def test_every_flag_of_a_field_names_one_that_exists_and_every_other_has_its_standing():
+    paths = {field.name for field in KUBELET.fields}
+    assert {flag.name for flag in flags.FLAGS if flag.field and flag.field.partition(".")[0] not in paths} == set()
+    assert {flag.name for flag in flags.FLAGS if bool(flag.field) == bool(flag.standing)} == set()
+    assert {flag.kind for flag in flags.FLAGS} <= set(flags.KINDS)
+    assert len({flag.name for flag in flags.FLAGS}) == len(flags.FLAGS) == 145
+
+
+HONOURED: dict[str, tuple[str, Any]] = {
+    "containerRuntimeEndpoint": ("unix:///run/x.sock", lambda found: found.runtime),
+    "enableControllerAttachDetach": (False, lambda found: facts(found).attach_detach),
+    "evictionHard": ({"memory.available": "1Gi"}, lambda found: facts(found).profile.hard_eviction),
+    "evictionMinimumReclaim": ({"memory.available": "1Gi"}, lambda found: found.looks.thresholds),
+    "evictionPressureTransitionPeriod": ("1m0s", lambda found: found.looks.hold),
+    "evictionSoft": ({"memory.available": "2Gi"}, lambda found: found.looks.thresholds),
+    "evictionSoftGracePeriod": ({"memory.available": "1m"}, None),
+    "healthzBindAddress": ("127.0.0.2", lambda found: found.health),
+    "healthzPort": (0, lambda found: found.health),
+    "kubeReserved": ({"cpu": "1"}, lambda found: facts(found).profile.reserved),
+    "localStorageCapacityIsolation": (False, lambda found: facts(found).isolates_storage),
+    "maxPods": (7, lambda found: facts(found).profile.max_pods),
+    "mergeDefaultEvictionSettings": (True, None),
+    "nodeLeaseDurationSeconds": (80, lambda found: found.timings.lease_duration),
+    "nodeStatusMaxImages": (-1, lambda found: facts(found).max_images),
+    "nodeStatusReportFrequency": ("1m0s", lambda found: found.timings.status_report),
+    "nodeStatusUpdateFrequency": ("20s", lambda found: found.timings.status_update),
+    "podsPerCore": (3, lambda found: facts(found).profile.pods_per_core),
+    "port": (10251, lambda found: facts(found).kubelet_port),
+    "providerID": ("cloud://1", lambda found: facts(found).provider_id),
+    "registerNode": (False, lambda found: found.duties.registers),
+    "registerWithTaints": ([{"key": "a", "effect": "NoExecute"}], lambda found: facts(found).taints),
+    "reservedSystemCPUs": ("0-1", lambda found: facts(found).profile.reserved),
+    "rotateCertificates": (True, lambda found: found.duties.rotates),
+    "runtimeRequestTimeout": ("9s", lambda found: found.runtime_timeout),
+    "systemReserved": ({"memory": "1Gi"}, lambda found: facts(found).profile.reserved),
+}
+"""A value of each honoured field, and what it is seen in; None: a test of its own."""
+
+
+def facts(found: AgentOptions) -> Any:
+    return found.facts(MACHINE, storage=100 * GIB)
+
+
+@pytest.mark.parametrize("name", sorted(fields.HONOURED))
+def test_an_honoured_field_changes_what_the_agent_works_with(name):
+    value, seen = HONOURED[name]
+    if seen is None:
+        return
+    text = yaml.dump({name: value}) + ("evictionSoftGracePeriod: {memory.available: 1m}\n" if name == "evictionSoft" else "")
+    if name == "evictionMinimumReclaim":
+        text += "evictionHard: {memory.available: 1Mi}\n"
+        assert seen(chosen("evictionHard: {memory.available: 1Mi}")) != seen(chosen(text))
+    else:
+        assert seen(chosen()) != seen(chosen(text))
+    assert not [note for note in configuration(text).notes if name in note]
+
+
+def test_the_table_of_this_test_is_whole():
+    assert sorted(HONOURED) == sorted(fields.HONOURED)
+
+
+@pytest.mark.parametrize(("name", "value"), [("runOnce", True), ("serverTLSBootstrap", True)])
+def test_a_refused_field_is_an_error_with_its_reason_and_may_be_left_empty(name, value):
+    assert name in fields.REFUSED
+    with pytest.raises(ValidationError, match=name) as error:
+        configuration(yaml.dump({name: value}))
+    assert [one.path.text for one in error.value.errors] == [name]
+    configuration(yaml.dump({name: False}))
+
+
+def test_every_refused_field_is_tried():
+    assert sorted(fields.REFUSED) == ["runOnce", "serverTLSBootstrap"]
+
+
+def test_what_is_ignored_is_said_once_for_each_reason():
+    found = configuration(
+        "clusterDNS: [10.96.0.10]\nclusterDomain: c\nfileCheckFrequency: 0s\ncgroupDriver: systemd\n", lock_file="/l", pod_cidr="x"
+    )
+    assert found.notes == (
+        "ignored, because it runs no pods: clusterDNS, clusterDomain, --pod-cidr",
+        "ignored, because it makes no cgroups: cgroupDriver",
+        "ignored, because it holds a lock of its own: --lock-file",
+    )
+
+
+def test_drop_ins_are_merged_in_order_and_flags_count_most():
+    found = configuration(
+        "maxPods: 1\nsystemReserved: {cpu: 1}\nregisterWithTaints: [{key: a, effect: NoSchedule}]\n".replace("cpu: 1", "cpu: '1'"),
+        "maxPods: 2\nsystemReserved: {memory: 1Gi}\nregisterWithTaints: []\n",
+        max_pods=3,
+    )
+    assert found.kubelet["maxPods"] == 3
+    assert found.kubelet["systemReserved"] == {"cpu": "1", "memory": "1Gi"}
+    assert not found.kubelet["registerWithTaints"]
+
+
+def test_flags_have_the_kubelets_forms():
+    found = configuration(
+        eviction_hard="memory.available<1Gi,nodefs.available<5%",
+        register_with_taints=("a.example/b=c:NoSchedule", "d:NoExecute"),
+        system_reserved=("cpu=100m", "memory=1Gi"),
+        node_status_update_frequency="20s",
+    ).kubelet
+    assert found["evictionHard"] == {"memory.available": "1Gi", "nodefs.available": "5%"}
+    assert [(one["key"], one["value"], one["effect"]) for one in found["registerWithTaints"]] == [
+        ("a.example/b", "c", "NoSchedule"),
+        ("d", "", "NoExecute"),
+    ]
+    assert found["systemReserved"] == {"cpu": "100m", "memory": "1Gi"}
+    assert found["nodeStatusUpdateFrequency"].seconds == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("eviction_hard", "memory.available=1Gi"), ("register_with_taints", ("a=b",)), ("kube_reserved", ("cpu",))]
+)
+def test_a_flag_that_cannot_be_read_says_how_it_is_written(name, value):
+    with pytest.raises(UsageError) as error:
+        configuration(**{name: value})
+    assert "write " in error.value.remedy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "maxPods: -1",
+        "evictionHard: {memory.free: 1Gi}",
+        "evictionHard: {memory.available: 101%}",
+        "evictionHard: {memory.available: much}",
+        "evictionSoft: {memory.available: 1Gi}",
+        "systemReserved: {cpu: many}",
+        "registerWithTaints: [{key: a, effect: Never}]",
+        "maxPods: many",
+    ],
+)
+def test_what_the_kubelet_refuses_of_a_field_that_counts_is_refused(text):
+    with pytest.raises(ValidationError) as error:
+        configuration(text)
+    assert len(error.value.errors) == 1
+
+
+def test_a_field_that_is_ignored_may_be_wrong_and_an_unknown_one_is_noted():
+    assert configuration("cpuManagerPolicy: none-such\n").notes == ("ignored, because it runs no pods: cpuManagerPolicy",)
+    [note] = configuration("maxPod: 3\n").notes
+    assert "maxPod" in note
+
+
+def test_a_file_of_another_kind_is_refused_by_name():
+    document = yaml.load_one(b"apiVersion: v1\nkind: Pod\n", source="x.yaml")
+    with pytest.raises(DocumentError, match=r"x\.yaml"):
+        reading.read([document], {})
+
+
+def test_hard_thresholds_replace_the_defaults_unless_they_are_merged():
+    assert len(options.hard_eviction(configuration().kubelet)) == 5
+    assert options.hard_eviction(configuration("evictionHard: {memory.available: 1Gi}").kubelet) == {"memory.available": "1Gi"}
+    merged = options.hard_eviction(configuration("evictionHard: {memory.available: 1Gi}\nmergeDefaultEvictionSettings: true").kubelet)
+    assert len(merged) == 5
+    assert merged["memory.available"] == "1Gi"
+
+
+def test_reserved_cores_are_all_of_the_cpu_that_is_reserved():
+    text = "systemReserved: {cpu: 100m, memory: 1Gi, pid: '1000'}\nkubeReserved: {cpu: 200m, memory: 1Gi}\n"
+    assert options.reserved(configuration(text).kubelet) == {"cpu": 300, "memory": 2 * GIB}
+    assert options.reserved(configuration(text + "reservedSystemCPUs: 0-1,3").kubelet) == {"cpu": 3000, "memory": 2 * GIB}
+
+
+def test_where_only_the_update_is_configured_status_is_sent_as_often():
+    assert chosen("nodeStatusUpdateFrequency: 20s").timings.status_report == 20
+    assert chosen().timings.status_report == 300
+
+
+def test_the_machine_becomes_the_profile_of_the_node():
+    found = facts(chosen())
+    assert (found.name, found.needs_pod_range, found.taints) == ("node-1", False, (NO_PODS,))
+    assert found.profile.huge_pages == {"2Mi": GIB}
+    assert (found.profile.cpu_millis, found.profile.memory, found.profile.swap) == (4000, 8 * GIB, GIB)
+    assert found.profile.simulated == ""
+
+
+def test_an_external_cloud_is_one_more_taint_and_others_are_refused():
+    assert facts(chosen(own={"cloud_provider": "external"})).taints == (UNINITIALIZED, NO_PODS)
+    with pytest.raises(UsageError, match="cloud-provider"):
+        chosen(own={"cloud_provider": "aws"})
+
+
+def test_paths_follow_the_root_directory():
+    assert (str(chosen().root), str(chosen().pki)) == ("/var/lib/kubelet", "/var/lib/kubelet/pki")
+    assert str(chosen(own={"root_dir": "/r"}).pki) == "/r/pki"
+    assert str(chosen(own={"root_dir": "/r", "cert_dir": "/c"}).pki) == "/c"
+    assert chosen().bootstrap is None
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        ({"hostname_override": "under_score"}, "--hostname-override"),
+        ({"node_ips": ("10.0.0.1", "10.0.0.2")}, "--node-ip"),
+        ({"node_ips": ("10.0.0.1", "::")}, "--node-ip"),
+        ({"node_ips": ("1", "2", "3")}, "--node-ip"),
+    ],
+)
+def test_what_no_node_can_have_is_refused_by_the_flags_name(own, reason):
+    with pytest.raises(ValidationError, match=reason):
+        chosen(own=own)
+
+
+def test_without_a_kubeconfig_there_is_no_cluster():
+    with pytest.raises(UsageError, match="no cluster"):
+        options.options_of(configuration(), Own(), host_name="n")

@@ -1,0 +1,215 @@
+"""An agent of a real machine, over an API in memory: what it sees is reported soon, its CSINode, its pods, and its requests across restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_running import CLUSTER, TOKEN, KnownCluster, agent_of, joined, running
+from agent_values import facts, pod
+from fake_api import FakeAPI
+from fake_controllers import START, Controllers
+
+from kubewright.agent import csi_node
+from kubewright.agent.certificates.store import PendingKey
+from kubewright.agent.node import Duties, NodePhase
+from kubewright.agent.pods.lifecycle import SimulationRules
+from kubewright.agent.status.setters import find, is_true
+from kubewright.agent.status.snapshot import Snapshot
+from kubewright.base.errors import NotFound
+from kubewright.base.records import replace
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, NODE, POD
+
+pytestmark = [pytest.mark.looptime]
+
+MACHINE: dict[str, Any] = {
+    "rules": SimulationRules(plays=False),
+    "duties": Duties(csi_node=True),
+}
+
+
+class Source:
+    """A machine that changes when a test says so."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.snapshot = Snapshot(addresses=("10.0.0.1",), **changes)
+        self._changed: Callable[[], None] = lambda: None
+
+    async def begin(self) -> None:
+        return
+
+    def watch(self, changed: Callable[[], None], /) -> None:
+        self._changed = changed
+
+    async def stop(self) -> None:
+        return
+
+    def becomes(self, **changes: Any) -> None:
+        self.snapshot = replace(self.snapshot, **changes)
+        self._changed()
+
+
+def made(api: FakeAPI, source: Source | None = None, **changes: Any) -> Any:
+    return agent_of(api, store=joined(now=START), facts=facts(needs_pod_range=False), source=source or Source(), **{**MACHINE, **changes})
+
+
+async def test_a_machine_is_ready_without_a_pod_range_and_has_its_csi_node():
+    api = FakeAPI()
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+        node, held = api.get(NODE, "node-1"), api.get(CSI_NODE, "node-1")
+    assert is_true(node, "Ready")
+    assert held["metadata"]["ownerReferences"] == [{"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": node["metadata"]["uid"]}]
+    assert held["spec"] == {"drivers": []}
+    [posted] = api.made("create", "nodes")
+    assert find(posted.body["status"]["conditions"], "Ready")["message"] == csi_node.NOT_YET
+
+
+async def test_a_csi_node_of_an_earlier_node_is_replaced_and_ones_own_is_kept():
+    api = FakeAPI()
+    old = csi_node.new_csi_node({"metadata": {"name": "node-1", "uid": "earlier"}})
+    kept = api.put(old)["metadata"]["uid"]
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+        first = api.get(CSI_NODE, "node-1")["metadata"]["uid"]
+    assert first != kept
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+    assert api.get(CSI_NODE, "node-1")["metadata"]["uid"] == first
+    assert len(api.made("create", "csinodes")) == 1
+
+
+async def test_a_csi_node_that_cannot_be_made_is_said_and_tried_again():
+    api = FakeAPI()
+    api.fail("create", "csinodes", times=9)
+    async with running(made(api)) as agent:
+        await asyncio.sleep(5)
+        ready = find(api.get(NODE, "node-1")["status"]["conditions"], "Ready")
+        assert (ready["status"], ready["message"]) == ("False", "failed to initialize CSINode: broken")
+        await asyncio.wait_for(agent.ready.wait(), 60)
+
+
+async def test_a_change_of_the_machine_is_reported_at_once_and_an_unchanged_one_is_not():
+    api, source = FakeAPI(), Source()
+    async with running(made(api, source)) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(130)
+        before = len(api.made("patch", "nodes/status"))
+        await asyncio.sleep(60)
+        assert len(api.made("patch", "nodes/status")) == before
+        source.becomes(runtime_errors=("container runtime is down",))
+        await asyncio.sleep(0.1)
+        ready = find(api.get(NODE, "node-1")["status"]["conditions"], "Ready")
+        assert (ready["status"], ready["message"]) == ("False", "container runtime is down")
+        assert agent.view().phase is NodePhase.NOT_READY
+        source.becomes(runtime_errors=(), pressures=frozenset({"MemoryPressure"}))
+        await asyncio.sleep(0.1)
+        assert is_true(api.get(NODE, "node-1"), "MemoryPressure")
+        assert is_true(api.get(NODE, "node-1"), "Ready")
+
+
+async def test_setters_that_failed_are_in_the_view():
+    source = Source(address_trouble="no address")
+    async with running(made(FakeAPI(), source)) as agent:
+        await agent.ready.wait()
+        assert agent.view().failures == {"addresses": "no address"}
+
+
+async def test_a_node_that_others_register_is_waited_for():
+    api = FakeAPI()
+    async with running(made(api, duties=Duties(registers=False))) as agent:
+        await asyncio.sleep(20)
+        assert api.made("create", "nodes") == []
+        api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "spec": {}, "status": {}})
+        await asyncio.wait_for(agent.ready.wait(), 30)
+        await asyncio.sleep(1)
+    assert api.made("create", "nodes") == []
+    assert len(api.made("create", "leases")) == 1
+
+
+async def test_a_pod_that_never_ran_can_be_deleted_and_one_that_did_stays():
+    api = FakeAPI()
+    asked = {"deletionTimestamp": "2026-01-02T03:04:05Z", "deletionGracePeriodSeconds": 30}
+    api.put(pod("waits"))
+    api.put(pod("gone", **asked))
+    api.put(pod("ran", status={"phase": "Running"}, **asked))
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(5)
+        assert len(agent.pods) == 2
+    assert api.made("patch", "pods/status") == []
+    with pytest.raises(NotFound):
+        api.get(POD, "gone", "default")
+    assert api.get(POD, "ran", "default")["status"]["phase"] == "Running"
+
+
+def waiting(api: FakeAPI, place: Path) -> Any:
+    """An agent without a certificate, whose key is in a file."""
+    return agent_of(
+        api, bootstrap=KnownCluster(TOKEN, connect=api.connect), pending=PendingKey(place), facts=facts(needs_pod_range=False), **MACHINE
+    )
+
+
+def sign(api: FakeAPI, name: str) -> None:
+    Controllers(api)._sign(api.get(CERTIFICATE_SIGNING_REQUEST, name))
+
+
+async def test_an_open_request_is_found_again_after_a_restart(tmp_path: Path):
+    api = FakeAPI()
+    for _ in range(3):
+        async with running(waiting(api, tmp_path)) as agent:
+            await asyncio.sleep(1000)  # longer than one request is waited for
+            request = agent.view().request
+    [name] = [name for kind, _, name in api.objects if kind == "certificatesigningrequests"]
+    assert request is not None
+    assert request.name == name
+    assert name.startswith("node-csr-")
+    assert (tmp_path / "kubelet-client.key.tmp").stat().st_mode & 0o777 == 0o600
+    sign(api, name)
+    async with running(waiting(api, tmp_path)) as agent:
+        await asyncio.wait_for(agent.ready.wait(), 60)
+        assert agent.view().request is None
+    assert not PendingKey(tmp_path).exists
+
+
+async def test_a_certificate_that_came_while_the_agent_was_dead_is_taken(tmp_path: Path):
+    api = FakeAPI()
+    async with running(waiting(api, tmp_path)):
+        await asyncio.sleep(5)
+    [name] = [name for kind, _, name in api.objects if kind == "certificatesigningrequests"]
+    sign(api, name)
+    async with running(waiting(api, tmp_path)) as agent:
+        await asyncio.wait_for(agent.ready.wait(), 60)
+    assert len(api.made("create", "certificatesigningrequests")) == 2  # the second found the first
+
+
+async def test_after_a_denial_there_is_a_new_key_and_a_new_request(tmp_path: Path):
+    api = FakeAPI()
+    async with running(waiting(api, tmp_path)) as agent:
+        await asyncio.sleep(5)
+        [name] = [name for kind, _, name in api.objects if kind == "certificatesigningrequests"]
+        denied = api.get(CERTIFICATE_SIGNING_REQUEST, name)
+        denied["status"] = {"conditions": [{"type": "Denied", "status": "True", "reason": "No", "message": "not you"}]}
+        api.put(denied)
+        await asyncio.sleep(1)
+        assert "No: not you" in agent.trouble
+        await asyncio.sleep(10)
+        assert agent.view().request.name != name
+    assert len([name for kind, _, name in api.objects if kind == "certificatesigningrequests"]) == 2
+
+
+async def test_a_request_of_that_name_that_is_somebody_elses_is_not_waited_for(tmp_path: Path):
+    api = FakeAPI()
+    async with running(waiting(api, tmp_path)):
+        await asyncio.sleep(5)
+    [name] = [name for kind, _, name in api.objects if kind == "certificatesigningrequests"]
+    forged = api.get(CERTIFICATE_SIGNING_REQUEST, name)
+    forged["spec"]["signerName"] = "example.com/other"
+    api.put(forged)
+    async with running(waiting(api, tmp_path)) as agent:
+        await asyncio.sleep(10)
+        assert agent.view().request.name != name
+    assert CLUSTER.server.startswith("https://")

@@ -1,0 +1,116 @@
+"""What setters make of what was seen of a machine: each row of the table by what the Node lacks without it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from agent_values import LATER, NOW, facts, machine, stored
+
+from kubewright.agent import registration
+from kubewright.agent.status import setters
+from kubewright.agent.status.snapshot import Snapshot
+from kubewright.host.states import Image, RuntimeHandler
+
+SEEN = Snapshot(
+    addresses=("10.0.0.2", "fd00::2"),
+    runtime="containerd://2.2.1",
+    handlers=(RuntimeHandler(name="", user_namespaces=True), RuntimeHandler(name="runc", recursive_read_only_mounts=True)),
+    supplemental_groups_policy=True,
+    images=(Image(id="a", tags=("t1",), digests=("d1",), size=1), Image(id="b", tags=("t2",), size=3), Image(id="c", tags=("t3",), size=3)),
+    pressures=frozenset({"DiskPressure"}),
+)
+REAL: dict[str, Any] = {"needs_pod_range": False}
+
+
+def status(seen: Snapshot = SEEN, *, storage: str = "", failed: Any = setters.nothing, **changes: Any) -> dict[str, Any]:
+    node = registration.first_node(facts(**{**REAL, **changes}), now=NOW, snapshot=seen, storage=storage, failed=failed)
+    found: dict[str, Any] = node["status"]
+    return found
+
+
+EXPECTED: dict[str, tuple[Any, Any]] = {
+    "addresses": (
+        lambda found: [row["address"] for row in found["addresses"]],
+        ["10.0.0.2", "fd00::2", "node-1"],
+    ),
+    "machine": (lambda found: (found["capacity"]["cpu"], found["nodeInfo"]["machineID"]), ("4", "machine")),
+    "versions": (
+        lambda found: (found["nodeInfo"]["containerRuntimeVersion"], found["nodeInfo"]["kubeletVersion"]),
+        ("containerd://2.2.1", "v1.36.3"),
+    ),
+    "daemon endpoint": (lambda found: found["daemonEndpoints"], {"kubeletEndpoint": {"Port": 10250}}),
+    "images": (
+        lambda found: found["images"],
+        [{"names": ["t3"], "sizeBytes": 3}, {"names": ["t2"], "sizeBytes": 3}, {"names": ["d1", "t1"], "sizeBytes": 1}],
+    ),
+    "platform": (lambda found: (found["nodeInfo"]["operatingSystem"], found["nodeInfo"]["architecture"]), ("linux", "amd64")),
+    "runtime handlers": (
+        lambda found: found["runtimeHandlers"],
+        [
+            {"features": {"recursiveReadOnlyMounts": False, "userNamespaces": True}},
+            {"name": "runc", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
+        ],
+    ),
+    "features": (lambda found: found["features"], {"supplementalGroupsPolicy": True}),
+    "pressures": (
+        lambda found: [(row["type"], row["status"]) for row in found["conditions"][:3]],
+        [("MemoryPressure", "False"), ("DiskPressure", "True"), ("PIDPressure", "False")],
+    ),
+    "ready": (lambda found: [row["status"] for row in found["conditions"] if row["type"] == "Ready"], ["True"]),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_setter_writes_its_part(name):
+    look, expected = EXPECTED[name]
+    assert look(status()) == expected
+
+
+def test_every_setter_has_a_row_here_in_the_kubelets_order():
+    assert list(setters.SETTERS) == list(EXPECTED)
+
+
+def test_a_machine_that_tells_nothing_has_nothing_of_it():
+    found = status(Snapshot(addresses=("10.0.0.2",)))
+    assert {"images", "runtimeHandlers", "features"} & found.keys() == set()
+    assert found["nodeInfo"]["containerRuntimeVersion"].startswith("kubewright://")
+
+
+def test_a_setter_that_fails_is_told_and_ends_no_other():
+    failures: dict[str, str] = {}
+    node = stored(registration.first_node(facts(**REAL), now=NOW, snapshot=SEEN))
+    broken = Snapshot(address_trouble="no address", images=(), image_trouble="no answer")
+    new = setters.compute(node, facts(**REAL), now=LATER, snapshot=broken, failed=failures.__setitem__)
+    assert failures == {"addresses": "no address", "images": "no answer"}
+    assert new["status"]["addresses"] == node["status"]["addresses"]
+    assert "images" not in new["status"]
+    assert setters.is_true(new, "Ready")
+
+
+@pytest.mark.parametrize(("most", "count"), [(-1, 3), (0, 0), (2, 2)])
+def test_so_many_images_are_listed(most, count):
+    assert len(status(max_images=most).get("images", ())) == count
+
+
+def test_an_image_has_five_names_at_most():
+    seen = Snapshot(images=(Image(id="a", tags=tuple("defgh"), digests=tuple("abc")),))
+    assert status(seen)["images"][0]["names"] == list("abcde")
+
+
+def test_the_reasons_against_ready_are_in_the_kubelets_order():
+    seen = Snapshot(runtime_errors=("runtime",), network_errors=("network",), shutting_down=True)
+    ready = status(seen, storage="storage")["conditions"][3]
+    assert (ready["status"], ready["message"]) == ("False", "[runtime, network, storage, node is shutting down]")
+
+
+def test_a_node_without_storage_isolation_needs_no_ephemeral_storage():
+    capacity = {"cpu": "1", "memory": "1", "pods": "1"}
+    assert setters.ready_errors(capacity=capacity, isolates_storage=False) == []
+    assert setters.ready_errors(capacity=capacity) == ["missing node capacity for resources: ephemeral-storage"]
+
+
+def test_provider_and_attachment_are_said_at_registration_as_configured():
+    node = registration.first_node(facts(provider_id="cloud://1", attach_detach=False, profile=machine()), now=NOW)
+    assert node["spec"]["providerID"] == "cloud://1"
+    assert node["metadata"]["annotations"] == {}
