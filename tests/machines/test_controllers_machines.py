@@ -1,0 +1,118 @@
+"""`controllers run` in the place of kube-controller-manager's five, on whole machines: real kubeadm joins, real kubelets ask for certificates and renew them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, content, run
+from cryptography import x509
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Machine
+
+NAME = "kubewright-controllers"
+KUBECONFIG = f"/etc/kubernetes/{NAME}.conf"
+ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+LEFT_ALONE = "*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"
+SHORT = timedelta(seconds=100)
+"""Of certificates. They begin five minutes earlier, and a kubelet renews its own after 70 to 90 percent: within a minute."""
+SERVING, CLIENT = "kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"
+CURRENT = "/var/lib/kubelet/pki/kubelet-{}-current.pem"
+
+
+def _configuration(machine: Machine) -> str:
+    text = INIT.format(address=machine.address)
+    text = text.replace("networking:", f'controllerManager: {{extraArgs: [{{name: controllers, value: "{LEFT_ALONE}"}}]}}\nnetworking:')
+    return text.replace("cgroupDriver:", "serverTLSBootstrap: true\ncgroupDriver:")
+
+
+def _start_controllers(one: Machine) -> None:
+    """Give them their rights and their kubeconfig as the guide does, and let systemd start them."""
+    rights = kubewright(one, "controllers", "manifest", "rbac").out
+    one.run("kubectl", "apply", "-f", "-", data=rights, env=ADMIN)
+    write(one, KUBECONFIG, kubewright(one, "kubeconfig", "user", "--client-name", NAME, "--config", CONFIG).out)
+    one.run("chmod", "600", KUBECONFIG)
+    given = [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
+    flags = {
+        "kubeconfig": KUBECONFIG,
+        "controllers": "*,bootstrapsigner,tokencleaner",
+        "cluster-signing-cert-file": "/etc/kubernetes/pki/ca.crt",
+        "cluster-signing-key-file": "/etc/kubernetes/pki/ca.key",
+        "cluster-signing-duration": f"{SHORT.seconds}s",
+        "secure-port": "10261",
+        "bind-address": "127.0.0.1",
+    }
+    words = [*argv("controllers", "run"), *(f"--{name}={value}" for name, value in flags.items())]
+    one.run("systemd-run", f"--unit={NAME}", "--property=Type=notify", "--property=NotifyAccess=all", *given, *words)
+
+
+def _requests(one: Machine, *, signer: str, by: str) -> list[dict[str, Any]]:
+    found = kubectl(one, "get", "csr", "--show-managed-fields").get("items", [])
+    return [row for row in found if row["spec"]["signerName"] == signer and row["spec"]["username"] == by]
+
+
+def _conditions(row: dict[str, Any]) -> list[str]:
+    return [one["reason"] for one in row.get("status", {}).get("conditions", [])]
+
+
+def _node_ready(one: Machine, name: str) -> bool:
+    rows = kubectl(one, "get", "node", name).get("status", {}).get("conditions", [])
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in rows)
+
+
+def _link(machine: Machine, purpose: str) -> str:
+    return machine.run("readlink", CURRENT.format(purpose), check=False).out.strip()
+
+
+def _differs(machine: Machine, purpose: str, *, before: str) -> Callable[[], bool]:
+    return lambda: _link(machine, purpose) not in {"", before}
+
+
+def test_real_kubelets_join_by_either_tool_get_their_certificates_and_renew_them(parts: Parts) -> None:
+    with Bed("one", "two", "three", bed="controllers", parts=parts, shared=SHARED) as bed:
+        one, two, three = (bed[name] for name in ("one", "two", "three"))
+        write(one, CONFIG, _configuration(one))
+        kubewright(one, "init", "--config", CONFIG)
+        _start_controllers(one)
+        words = kubewright(one, "token", "create", "--print-join-command").out.split()[1:]
+        words.append("--ignore-preflight-errors=SystemVerification")
+        at_once(lambda: run(KUBEADM, two, *words), lambda: run(KUBEWRIGHT, three, *words))
+        first = {machine: _link(machine, "client") for machine in (two, three)}
+        eventually(lambda: all(_node_ready(one, name) for name in ("two", "three")), "both Nodes to be Ready")
+
+        token = words[words.index("--token") + 1]
+        made = _requests(one, signer=CLIENT, by=f"system:bootstrap:{token[:6]}")
+        assert [_conditions(row) for row in made] == [["AutoApproved"]] * 2
+
+        serving = [row for name in ("two", "three") for row in _requests(one, signer=SERVING, by=f"system:node:{name}")]
+        assert [_conditions(row) for row in serving] == [[]] * len(serving)
+        assert len(serving) >= 2
+        one.run("kubectl", "certificate", "approve", *(row["metadata"]["name"] for row in serving), env=ADMIN)
+        for machine in (two, three):
+            eventually(_differs(machine, "server", before=""), "the kubelet's serving certificate")
+            found = x509.load_pem_x509_certificate(content(machine, CURRENT.format("server")))
+            assert found.not_valid_after_utc - found.not_valid_before_utc == SHORT + timedelta(minutes=5)
+
+        for machine, before in first.items():
+            eventually(_differs(machine, "client", before=before), "the kubelet to renew its certificate")
+        for name in ("two", "three"):
+            asked = _requests(one, signer=CLIENT, by=f"system:node:{name}")
+            renewed = [row for row in asked if "certificate" in row["status"]]  # another one may be on its way
+            assert renewed
+            assert {tuple(_conditions(row)) for row in renewed} == {("AutoApproved",)}
+            writers = {entry["manager"] for row in renewed for entry in row["metadata"]["managedFields"] if entry.get("subresource")}
+            assert writers == {NAME}
+            names = {
+                x509.load_pem_x509_certificate(base64.b64decode(row["status"]["certificate"])).subject.rfc4514_string() for row in renewed
+            }
+            assert names == {f"CN=system:node:{name},O=system:nodes"}
+        assert all(_node_ready(one, name) for name in ("two", "three"))
+
+        short = kubewright(one, "token", "create", "--ttl", "3s").out.strip()
+        eventually(lambda: kubectl(one, "-n", "kube-system", "get", "secret", f"bootstrap-token-{short[:6]}") == {}, "the token to go")
+        signed = kubectl(one, "-n", "kube-public", "get", "configmap", "cluster-info")["data"]
+        assert {name for name in signed if name.startswith("jws-")} >= {f"jws-kubeconfig-{token[:6]}"}
+        assert f"jws-kubeconfig-{short[:6]}" not in signed
