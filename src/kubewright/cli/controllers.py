@@ -15,10 +15,11 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import controllers_config, controllers_serving
-from kubewright.cli.controllers_rows import SIGNERS
-from kubewright.cli.controllers_serving import absolute
+from kubewright.cli import daemon_serving
+from kubewright.cli.controllers_rows import RUN_FLAGS, SIGNERS
+from kubewright.cli.daemon_serving import absolute
 from kubewright.cli.daemons import keep_told, until_stopped
+from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.parser import Parsed
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
@@ -33,12 +34,15 @@ from kubewright.kube.kubeconfigs import load_access
 
 _log = logging.getLogger(__name__)
 
+CONFIG: Final = FlagDocument(
+    api_version="controllers.kubewright/v1alpha1", kind="ControllersConfiguration", command="controllers run", flags=RUN_FLAGS
+)
 _MANAGER: Final = "kubewright-controllers"
 
 
 def run(parsed: Parsed) -> int:
     """Run the controllers until a signal stops them; then end what is in flight and give the lease back."""
-    parsed = controllers_config.with_file(parsed)
+    parsed = CONFIG.with_file(parsed)
     chosen = options_of(parsed)
     logs.configure(max(1, parsed.number("v") or 0))
     from kubewright.http import loop
@@ -115,7 +119,7 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
     identity = f"{os.uname().nodename}_{uuid.UUID(bytes=random.token_bytes(16), version=4)}"
     manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random, metrics=ControllerMetrics(registry))
     notifier = Notifier(os.environ)
-    stop_serving = await controllers_serving.serve(
+    stop_serving = await daemon_serving.serve(
         parsed,
         files=files,
         ready=lambda: "" if manager.synced else "the watches have not been answered yet",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT, INT32, LIST, Argument, Command, Flag
+from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, Argument, Command, Flag, serving
 
 SIGNERS = {
     "kubelet-client": "kubernetes.io/kube-apiserver-client-kubelet",
@@ -43,12 +43,7 @@ RUN_FLAGS = (
     Flag("leader-elect-resource-lock", "kind of object that is the lock", default="leases", choices=("leases",)),
     Flag("leader-elect-resource-name", "name of the lease", default="kubewright-controllers"),
     Flag("leader-elect-resource-namespace", "namespace of the lease", default="kube-system"),
-    Flag("bind-address", "address to serve health and metrics on", default="0.0.0.0", metavar="ip"),  # noqa: S104 (kube-controller-manager's default)
-    Flag("secure-port", "port to serve health and metrics on; 0: none", kind=INT, default=10257),
-    Flag("tls-cert-file", "certificate to serve with; without it one is made", metavar="file"),
-    Flag("tls-private-key-file", "its key", metavar="file"),
-    Flag("authentication-kubeconfig", "kubeconfig to ask with whose a token is that wants to see metrics", metavar="file"),
-    Flag("authorization-kubeconfig", "kubeconfig to ask with who may see metrics; without it nobody may", metavar="file"),
+    *serving(bind="0.0.0.0", port=10257),  # noqa: S104 (kube-controller-manager's default)
     Flag("kube-api-qps", "requests a second of each controller", default="20", metavar="float32"),
     Flag("kube-api-burst", "requests at once of each controller", kind=INT32, default=30),
 )

@@ -229,6 +229,18 @@ def by_name(*flags: Flag) -> dict[str, Flag]:
     return {flag.name: flag for flag in (*MACHINE_FLAGS, *flags)}
 
 
+def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
+    """Return the flags of a daemon that serves health and metrics: kube-controller-manager's."""
+    return (
+        Flag("bind-address", "address to serve health and metrics on", default=bind, metavar="ip"),
+        Flag("secure-port", "port to serve health and metrics on; 0: none", kind=INT, default=port),
+        Flag("tls-cert-file", "certificate to serve with; without it one is made", metavar="file"),
+        Flag("tls-private-key-file", "its key", metavar="file"),
+        Flag("authentication-kubeconfig", "kubeconfig to ask with whose a token is that wants to see metrics", metavar="file"),
+        Flag("authorization-kubeconfig", "kubeconfig to ask with who may see metrics; without it nobody may", metavar="file"),
+    )
+
+
 PRINTED_FORMATS = (
     "text",
     "json",

@@ -6,10 +6,10 @@ import pytest
 
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, ValidationError
-from kubewright.cli import controllers, controllers_config, parser
-from kubewright.cli.controllers_config import FIELDS
+from kubewright.cli import controllers, parser
 from kubewright.cli.controllers_rows import RUN_FLAGS
 
+FIELDS = controllers.CONFIG.fields
 HEAD = "apiVersion: controllers.kubewright/v1alpha1\nkind: ControllersConfiguration\n"
 
 
@@ -17,7 +17,7 @@ def chosen(tmp_path, text: str, *argv: str):
     path = tmp_path / "controllers.yaml"
     path.write_text(HEAD + text)
     return controllers.options_of(
-        controllers_config.with_file(parser.parse(["controllers", "run", "--config", str(path), *argv], program="k"))
+        controllers.CONFIG.with_file(parser.parse(["controllers", "run", "--config", str(path), *argv], program="k"))
     )
 
 
@@ -74,9 +74,9 @@ def test_all_wrong_fields_are_told_at_once_with_their_lines(tmp_path):
 @pytest.mark.parametrize("text", ["kind: Pod\n", "[]\n", "apiVersion: controllers.kubewright/v1\nkind: ControllersConfiguration\n"])
 def test_another_document_is_refused(text):
     with pytest.raises(DocumentError, match="no ControllersConfiguration"):
-        controllers_config.read(text.encode(), source="x.yaml")
+        controllers.CONFIG.read(text.encode(), source="x.yaml")
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DocumentError, match="does not exist"):
-        controllers_config.with_file(parser.parse(["controllers", "run", "--config", str(tmp_path / "none")], program="k"))
+        controllers.CONFIG.with_file(parser.parse(["controllers", "run", "--config", str(tmp_path / "none")], program="k"))

@@ -1,4 +1,4 @@
-"""`--config` of `controllers run`: a document with the same fields as the flags.
+"""`--config` of daemons: a document with the same fields as the flags.
 
     apiVersion: controllers.kubewright/v1alpha1
     kind: ControllersConfiguration
@@ -11,7 +11,7 @@ A field is a flag's name in camel case. What stands on the command line counts m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -20,62 +20,70 @@ from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.messages import did_you_mean
-from kubewright.cli.controllers_rows import RUN_FLAGS
 from kubewright.cli.model import BOOL, DURATION, INT, INT32, LIST, Flag
 from kubewright.cli.parser import Parsed
 from kubewright.host.files import Files
 
-API_VERSION: Final = "controllers.kubewright/v1alpha1"
-KIND: Final = "ControllersConfiguration"
 NUMBERS: Final = frozenset({"float32"})
 """Flags of text, by what stands for their value in help, that may be written as a number."""
+_CONFIG: Final = "config"
 
 
-def with_file(parsed: Parsed) -> Parsed:
-    """Return the values with those of the file that `--config` names, if one does.
+class FlagDocument:
+    """The document of one command: its kind, and the flags that are its fields."""
 
-    Raises DocumentError for a file that is no such document, ValidationError with every field that is wrong.
-    """
-    path = parsed.text("config")
-    if not path:
-        return parsed
-    content = Files().read(PurePosixPath(path))
-    if content is None:
-        raise DocumentError(f"{path} does not exist", remedy="check --config")
-    values = {name: value for name, value in read(content, source=path).items() if name not in parsed.given}
-    merged = parsed.values | {name.replace("-", "_"): value for name, value in values.items()}
-    return Parsed(parsed.command, merged, parsed.given, notices=parsed.notices, table=parsed.table)
+    def __init__(self, *, api_version: str, kind: str, command: str, flags: Sequence[Flag]) -> None:
+        self.api_version = api_version
+        self.kind = kind
+        self.command = command
+        self.fields: Mapping[str, Flag] = {field_of(flag): flag for flag in flags if flag.name != _CONFIG}
 
+    def with_file(self, parsed: Parsed) -> Parsed:
+        """Return the values with those of the file that `--config` names, if one does.
 
-def read(content: bytes, *, source: str) -> dict[str, object]:
-    """Return the values of a document by the names of their flags. Raises as `with_file`."""
-    document = yaml.load_one(content, source=source)
-    found = document.value
-    if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
-        raise DocumentError(f"{source} is no {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
-    errors: list[FieldError] = []
-    values: dict[str, object] = {}
-    for name, value in found.items():
-        if name in {"apiVersion", "kind"}:
-            continue
-        flag = FIELDS.get(name)
-        problem = _problem(flag, value) if flag is not None else (FieldErrorType.UNKNOWN, did_you_mean(name, FIELDS).removeprefix("; "))
-        if problem is not None:
-            errors.append(FieldError(path=FieldPath(name), type=problem[0], reason=problem[1], value=value, source=document.where(name)))
-        elif flag is not None:
-            values[flag.name] = _value(flag, value)
-    if errors:
-        raise ValidationError(f"{source} has fields that are wrong", errors, remedy="`kubewright controllers run --help` lists the flags")
-    return values
+        Raises DocumentError for a file that is no such document, ValidationError with every field that is wrong.
+        """
+        path = parsed.text(_CONFIG)
+        if not path:
+            return parsed
+        content = Files().read(PurePosixPath(path))
+        if content is None:
+            raise DocumentError(f"{path} does not exist", remedy="check --config")
+        values = {name: value for name, value in self.read(content, source=path).items() if name not in parsed.given}
+        merged = parsed.values | {name.replace("-", "_"): value for name, value in values.items()}
+        return Parsed(parsed.command, merged, parsed.given, notices=parsed.notices, table=parsed.table)
+
+    def read(self, content: bytes, *, source: str) -> dict[str, object]:
+        """Return the values of a document by the names of their flags. Raises as `with_file`."""
+        document = yaml.load_one(content, source=source)
+        found = document.value
+        if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (self.api_version, self.kind):
+            raise DocumentError(f"{source} is no {self.kind}", remedy=f"begin it with apiVersion: {self.api_version} and kind: {self.kind}")
+        errors: list[FieldError] = []
+        values: dict[str, object] = {}
+        for name, value in found.items():
+            if name in {"apiVersion", "kind"}:
+                continue
+            flag = self.fields.get(name)
+            unknown = (FieldErrorType.UNKNOWN, did_you_mean(name, self.fields).removeprefix("; "))
+            problem = _problem(flag, value) if flag is not None else unknown
+            if problem is not None:
+                errors.append(
+                    FieldError(path=FieldPath(name), type=problem[0], reason=problem[1], value=value, source=document.where(name))
+                )
+            elif flag is not None:
+                values[flag.name] = _value(flag, value)
+        if errors:
+            raise ValidationError(
+                f"{source} has fields that are wrong", errors, remedy=f"`kubewright {self.command} --help` lists the flags"
+            )
+        return values
 
 
 def field_of(flag: Flag) -> str:
     """Return the name of a flag as a field."""
     first, *rest = flag.name.split("-")
     return first + "".join(word.capitalize() for word in rest)
-
-
-FIELDS: Final[Mapping[str, Flag]] = {field_of(flag): flag for flag in RUN_FLAGS if flag.name != "config"}
 
 
 def _problem(flag: Flag, value: object) -> tuple[FieldErrorType, str] | None:

@@ -1,4 +1,4 @@
-"""What `controllers run` serves: with which certificate, and whom it asks who may see its metrics."""
+"""What a daemon serves for those who watch it: with which certificate, and whom it asks who may see its metrics. The flags are `SERVING` of `model`."""
 
 from __future__ import annotations
 
