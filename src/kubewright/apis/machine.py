@@ -31,6 +31,8 @@ class Layout:
     """Where its container runtime answers, `unix://` and a path; empty: the one that is there."""
     etc: PurePosixPath = PurePosixPath("/etc")
     """Where the machine keeps its users and groups."""
+    oneinfra: PurePosixPath = PurePosixPath("/etc/oneinfra")
+    """What a machine has that has joined through a hub, where stock nodes have it."""
 
     @classmethod
     def below(cls, root: PurePosixPath) -> Layout:
@@ -43,6 +45,7 @@ class Layout:
             run=root / "run",
             state=root / "state",
             etc=root / "etc",
+            oneinfra=root / "oneinfra",
         )
 
     def at(self, *, pki: str, etcd_data: str | None) -> Layout:

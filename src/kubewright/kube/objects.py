@@ -18,7 +18,7 @@ from kubewright.base.errors import AlreadyExists, Conflict, NotFound
 from kubewright.base.masking import MASK, mask
 from kubewright.base.records import dataclass, field
 from kubewright.kube import core, resources
-from kubewright.kube.api import KubeAPI
+from kubewright.kube.api import AsyncKubeAPI, KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import NODE_LISTS, strategic_diff
 from kubewright.kube.resources import Resource
@@ -191,6 +191,21 @@ def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
             return None
 
     return _settle(look, lambda found: decide(found, desired), lambda decision: _apply(api, decision, row))
+
+
+async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Change:
+    """Make an object be there as desired, as `ensure_object` does, but look once: whoever keeps objects tries again by itself."""
+    row = desired.resource or resources.of(desired.body)
+    try:
+        found = await api.get(row, *core.identity_of(desired.body))
+    except NotFound:
+        found = None
+    decision = decide(found, desired)
+    if decision.change.action is Action.CREATE:
+        await api.create(decision.body, resource=row)
+    elif decision.change:
+        await api.update(decision.body, resource=row)
+    return decision.change
 
 
 def remove_object(api: KubeAPI, resource: Resource, name: str, namespace: str | None = None) -> Change:

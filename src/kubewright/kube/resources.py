@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+from kubewright.apis import node_join_requests
 from kubewright.base.errors import DocumentError, UsageError
 from kubewright.base.records import dataclass
 
@@ -110,6 +111,7 @@ RESOURCES: Final = (
         ("SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
     ),
     *_of_group("apiextensions.k8s.io", "v1", ("CustomResourceDefinition", "customresourcedefinitions", False)),
+    *_of_group(node_join_requests.GROUP, node_join_requests.VERSION, (node_join_requests.KIND, node_join_requests.PLURAL, False)),
 )
 
 _BY_KIND: Final = {(resource.api_version, resource.kind): resource for resource in RESOURCES}
@@ -148,4 +150,5 @@ DEPLOYMENT: Final = named("Deployment")
 DAEMON_SET: Final = named("DaemonSet")
 CERTIFICATE_SIGNING_REQUEST: Final = named("CertificateSigningRequest")
 CLUSTER_ROLE_BINDING: Final = named("ClusterRoleBinding")
+NODE_JOIN_REQUEST: Final = named(node_join_requests.KIND)
 SUBJECT_ACCESS_REVIEW: Final = named("SubjectAccessReview")

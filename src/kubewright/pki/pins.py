@@ -66,8 +66,13 @@ def of_bundle(text: bytes, *, source: str = "the bundle") -> list[Pin]:
     return [_of(certificate) for certificate in certificates.parse(text, source=source) if certificate.public_key]
 
 
+def of_public_key(der: bytes) -> Pin:
+    """Return the pin of a DER SubjectPublicKeyInfo."""
+    return Pin(hashlib.sha256(der).digest())
+
+
 def _of(certificate: certificates.Certificate) -> Pin:
-    return Pin(hashlib.sha256(certificate.public_key).digest())
+    return of_public_key(certificate.public_key)
 
 
 def matches(found: Iterable[Pin], pinned: Sequence[Pin]) -> bool:

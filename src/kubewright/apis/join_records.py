@@ -1,0 +1,85 @@
+"""The join record of a node: who it is, which keys and certificates it has, and how far its join has come. Pure.
+
+An API of its own: the hub keeps it, and whoever judges requests of nodes reads it. It says nothing about how a node came in, so that another
+protocol has the same record.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubewright.base.errors import DocumentError
+from kubewright.base.records import dataclass, fields, shallow
+
+API_VERSION: Final = "enrollment.kubewright/v1alpha1"
+KIND: Final = "JoinRecord"
+
+
+class State(enum.StrEnum):
+    """How far a join has come."""
+
+    ISSUED = "Issued"
+    LEFT = "Left"
+    """The node has left: the record stays for those who ask what was, and the name is free."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IssuedCertificate:
+    """A certificate that was handed out. `serial` is hexadecimal, `fingerprint` SHA-256 over the DER, times are RFC 3339."""
+
+    purpose: str
+    serial: str
+    fingerprint: str
+    not_after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinRecord:
+    """One node of one cluster. `protocol` names the codec, `request` the object or id that it came with, `key` is a fingerprint."""
+
+    cluster: str
+    node: str
+    state: State
+    protocol: str
+    request: str
+    key: str
+    names: tuple[str, ...] = ()
+    lease: str = ""
+    certificates: tuple[IssuedCertificate, ...] = ()
+    issued: str = ""
+    changed: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether the name is taken."""
+        return self.state is State.ISSUED
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is kept and shown."""
+        values = {**shallow(self), "state": self.state.value, "names": list(self.names)}
+        values["certificates"] = [_camel(shallow(one)) for one in self.certificates]
+        return {"apiVersion": API_VERSION, "kind": KIND, **_camel(values)}
+
+
+def read(document: Mapping[str, Any]) -> JoinRecord:
+    """Read a record. Raises DocumentError for a document that is none."""
+    if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
+        raise DocumentError(f"no {KIND} of {API_VERSION}", remedy="restore the state of the hub from a backup")
+    try:
+        values = {one.name: document[_camel_name(one.name)] for one in fields(JoinRecord)}
+        values["state"], values["names"] = State(values["state"]), tuple(values["names"])
+        made = [{one.name: row[_camel_name(one.name)] for one in fields(IssuedCertificate)} for row in values["certificates"]]
+    except (KeyError, ValueError, TypeError) as error:
+        raise DocumentError(f"a {KIND} cannot be read", detail=str(error), remedy="restore the state of the hub from a backup") from error
+    return JoinRecord(**{**values, "certificates": tuple(IssuedCertificate(**one) for one in made)})
+
+
+def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {_camel_name(name): value for name, value in values.items()}
+
+
+def _camel_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))

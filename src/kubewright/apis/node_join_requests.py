@@ -1,0 +1,142 @@
+"""The API of oneinfra's NodeJoinRequest (v1alpha1), and the names of what belongs to it in a cluster. Pure.
+
+Values are text that is encrypted in one way or the other; which, is the business of `enrollment`. Upstream: oneinfra 20.09,
+apis/node/v1alpha1 and internal/pkg/infra/oneinfra-join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from kubewright.base.clock import rfc3339
+from kubewright.base.records import dataclass
+
+GROUP: Final = "node.oneinfra.ereslibre.es"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+KIND: Final = "NodeJoinRequest"
+PLURAL: Final = "nodejoinrequests"
+CRD_NAME: Final = f"{PLURAL}.{GROUP}"
+
+NAMESPACE: Final = "oneinfra-system"
+CONFIG_MAP: Final = "oneinfra-join"
+JOIN_KEY: Final = "joinKey"
+"""The entry of the ConfigMap that holds the public key to which nodes encrypt theirs."""
+REQUESTERS: Final = "system:bootstrappers:oneinfra"
+"""The group of everybody with a join token."""
+TOKEN_DESCRIPTION: Final = "oneinfra node join token"  # noqa: S105 - a description
+
+LONGEST_FIELD: Final = 4096
+"""Characters of one encrypted value. Those of stock nodes have about a hundred."""
+LONGEST_KEY: Final = 2048
+"""Characters of an encrypted key: room for RSA-8192."""
+MOST_SANS: Final = 16
+
+ISSUED: Final = "Issued"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """The condition `Issued` of a request: True, or False for one that was refused, or Unknown for one that waits. Stock nodes look for True only."""
+
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: str = ""
+    """When it became so, as the object has it."""
+
+    def document(self, now: datetime) -> dict[str, str]:
+        """Return it as it is written."""
+        moment = rfc3339(now)
+        return {
+            "type": ISSUED,
+            "status": self.status,
+            "lastTransitionTime": moment,
+            "lastSetTime": moment,
+            "reason": self.reason,
+            "message": self.message,
+        }
+
+
+def condition_of(request: Mapping[str, Any]) -> Condition | None:
+    """Return the condition of a request, None where it has none. Of several the first counts, as for stock nodes."""
+    for row in _rows(_map(request.get("status")).get("conditions")):
+        if row.get("type") == ISSUED:
+            texts = {name: str(row.get(key) or "") for name, key in _CONDITION_FIELDS.items()}
+            return Condition(**texts)
+    return None
+
+
+_CONDITION_FIELDS: Final = {"status": "status", "reason": "reason", "message": "message", "since": "lastTransitionTime"}
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _rows(value: object) -> Sequence[Mapping[str, Any]]:
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def request_document(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request as a node sends it."""
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": dict(spec)}
+
+
+def custom_resource_definition() -> dict[str, Any]:
+    """Return the definition of the kind.
+
+    oneinfra's has no limits. These refuse nothing that a stock node sends, and have the API server refuse what is too large for a hub.
+    """
+    column = {"name": "SANs", "type": "string", "jsonPath": ".spec.extraSANs"}
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [column, {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}],
+        "schema": {"openAPIV3Schema": _SCHEMA},
+    }
+    names = {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": "nodejoinrequest", "shortNames": ["njr", "njrs"]}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": CRD_NAME},
+        "spec": {"group": GROUP, "names": names, "scope": "Cluster", "versions": [version]},
+    }
+
+
+def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": dict(properties)}
+
+
+_TEXT: Final = {"type": "string"}
+_MOMENT: Final = {"type": "string", "format": "date-time"}
+_FIELD: Final = {"type": "string", "maxLength": LONGEST_FIELD}
+_SPEC: Final = {
+    "symmetricKey": {"type": "string", "maxLength": LONGEST_KEY},
+    "apiServerEndpoint": _FIELD,
+    "containerRuntimeEndpoint": _FIELD,
+    "imageServiceEndpoint": _FIELD,
+    "extraSANs": {"type": "array", "maxItems": MOST_SANS, "items": _FIELD},
+}
+_STATUS_TEXTS: Final = (
+    "kubernetesVersion",
+    "kubeConfig",
+    "kubeletConfig",
+    "kubeletServerCertificate",
+    "kubeletServerPrivateKey",
+    "kubeletClientCACertificate",
+)
+_VPN: Final = ("CIDR", "address", "peerPrivateKey", "endpoint", "endpointPublicKey")
+_CONDITION: Final = {**dict.fromkeys(("type", "status", "reason", "message"), _TEXT), "lastTransitionTime": _MOMENT, "lastSetTime": _MOMENT}
+_STATUS: Final = {
+    **dict.fromkeys(_STATUS_TEXTS, _TEXT),
+    "vpn": _object(dict.fromkeys(_VPN, _TEXT)),
+    "conditions": {"type": "array", "items": _object(_CONDITION)},
+}
+_SCHEMA: Final = _object(
+    {"apiVersion": _TEXT, "kind": _TEXT, "metadata": {"type": "object"}, "spec": _object(_SPEC), "status": _object(_STATUS)}
+)

@@ -1,0 +1,86 @@
+"""What a node asks for, as a NodeJoinRequest has it and as a value."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kubewright.apis import node_join_requests
+from kubewright.apis.node_join_requests import MOST_SANS
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
+from kubewright.enrollment import fields
+from kubewright.enrollment.fields import MalformedField, SymmetricKey
+from kubewright.pki.keys import PrivateKey
+from kubewright.pki.oaep import RecipientKey
+
+_KEY: Final = "symmetricKey"
+_ENDPOINT: Final = "apiServerEndpoint"
+_SANS: Final = "extraSANs"
+RUNTIME: Final = "containerRuntimeEndpoint"
+IMAGES: Final = "imageServiceEndpoint"
+"""These two are for the node itself: a hub does not open them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinRequest:
+    """What a node asks for. `endpoint` is where it reaches the API server, '' if it leaves that to the hub; `sans` are in the order of the request."""
+
+    endpoint: str = ""
+    sans: tuple[str, ...] = ()
+    key: SymmetricKey = field(repr=False)
+
+
+def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of an object, empty where it has none."""
+    found = request.get("spec")
+    return found if isinstance(found, Mapping) else {}
+
+
+def digest(request: Mapping[str, Any]) -> str:
+    """Return what tells an object from a copy of it: encryption of the key is never twice the same."""
+    return hashlib.sha256(str(spec_of(request).get(_KEY)).encode(errors="replace")).hexdigest()
+
+
+def read(request: Mapping[str, Any], *, join_key: PrivateKey) -> JoinRequest:
+    """Decrypt a request. Raises MalformedField for the first field that is wrong."""
+    spec = spec_of(request)
+    key = fields.open_key(spec.get(_KEY), join_key, name=_KEY)
+    sans = spec.get(_SANS) or []
+    if not isinstance(sans, list):
+        raise MalformedField(_SANS, "is no list")
+    if len(sans) > MOST_SANS:
+        raise MalformedField(_SANS, f"has {len(sans)} entries, more than {MOST_SANS}")
+    return JoinRequest(
+        endpoint=key.open(spec[_ENDPOINT], name=_ENDPOINT) if spec.get(_ENDPOINT) else "",
+        sans=tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans)),
+        key=key,
+    )
+
+
+def write(
+    name: str, request: JoinRequest, *, recipient: RecipientKey, runtime_endpoint: str, image_endpoint: str, random: Random
+) -> dict[str, Any]:
+    """Make the object that a node sends."""
+    seal = request.key.seal
+    spec: dict[str, Any] = {
+        _KEY: fields.seal_key(request.key, recipient),
+        _ENDPOINT: seal(request.endpoint, random=random),
+        RUNTIME: seal(runtime_endpoint, random=random),
+        IMAGES: seal(image_endpoint, random=random),
+    }
+    if request.sans:
+        spec[_SANS] = [seal(san, random=random) for san in request.sans]
+    return node_join_requests.request_document(name, spec)
+
+
+def reread(found: Mapping[str, Any], key: SymmetricKey) -> JoinRequest:
+    """Read, as the node that has made it, what an object asks for. Raises MalformedField for one that another key has made."""
+    spec = spec_of(found)
+    sans = spec.get(_SANS) or []
+    return JoinRequest(
+        endpoint=key.open(spec.get(_ENDPOINT), name=_ENDPOINT),
+        sans=tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans)),
+        key=key,
+    )

@@ -1,0 +1,167 @@
+"""Which names a node may have, and which names and addresses its serving certificate may be for (spec/controllers.md 10.2, S7, S8, S12, S13). Pure.
+
+A rule is a row: it looks at one name and says what is wrong with it. They hold for whoever issues: a hub, and an approver of kubelet-serving
+requests.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from kubewright.apis import formats
+from kubewright.apis.formats import IPAddress, Network
+from kubewright.base.messages import quoted
+from kubewright.base.records import dataclass, field
+
+MOST_NAMES: Final = 16
+_LOCAL_NAMES: Final = frozenset({"localhost", "localhost.localdomain"})
+_KUBERNETES: Final = "kubernetes"
+LOOPBACKS: Final = ("localhost", "127.0.0.1", "::1")
+"""What serving certificates of stock joins are for beside the node's own names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamePolicy:
+    """What a cluster allows.
+
+    - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of Services and pods.
+    - `foreign` says of names and addresses which other node has them.
+    - `node_names` are patterns, one of which the name of a node has to fit; none: any name. `names` and `ranges` are the patterns and networks
+      that further names and addresses of a certificate have to be in; none of either: no further one is allowed but the node's own name.
+    - `open_addresses`: any address that is not reserved or foreign is allowed as well.
+    """
+
+    reserved: frozenset[str] = frozenset()
+    networks: tuple[Network, ...] = ()
+    domain: str = "cluster.local"
+    foreign: Mapping[str, str] = field(default_factory=dict)
+    node_names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    ranges: tuple[Network, ...] = ()
+    open_addresses: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameRefused:
+    """A name that is not allowed: `rule` is the rule's short name, `message` names the value."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """One name of one node. `address` is what it means as an address, None for a DNS name."""
+
+    text: str
+    node: str
+    address: IPAddress | None
+
+
+Rule = Callable[[_Asked, NamePolicy], str]
+"""Says what is wrong, '' if nothing is."""
+
+
+def _has_form(asked: _Asked, _: NamePolicy) -> str:
+    if asked.address is not None:
+        return "" if _canonical(asked.text) else "is an address in an unusual form"
+    if asked.text.startswith("*"):
+        return "is a wildcard"
+    return "; ".join(formats.subdomain_problems(asked.text))
+
+
+def _canonical(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return "%" not in text
+
+
+def _is_reserved(asked: _Asked, policy: NamePolicy) -> str:
+    if asked.text in policy.reserved or (asked.address is not None and str(asked.address) in policy.reserved):
+        return "belongs to the control plane"
+    return _reserved_address(asked.address, policy.networks) if asked.address is not None else _reserved_name(asked.text, policy.domain)
+
+
+def _reserved_address(found: IPAddress, networks: Sequence[Network]) -> str:
+    kinds = {
+        "a loopback address": found.is_loopback,
+        "a link-local address": found.is_link_local,
+        "a multicast address": found.is_multicast,
+        "the unspecified address": found.is_unspecified,
+    }
+    kind = next((kind for kind, holds in kinds.items() if holds), "")
+    inside = next((network for network in networks if found.version == network.version and found in network), None)
+    return f"is {kind}" if kind else f"lies in {inside}, which is for Services or pods" if inside is not None else ""
+
+
+def _reserved_name(name: str, domain: str) -> str:
+    first, _, _ = name.partition(".")
+    if name in _LOCAL_NAMES or name.endswith(".localhost"):
+        return "is every machine's own name"
+    if first == _KUBERNETES or name.endswith((".svc", f".svc.{domain}")) or name in {"svc", domain}:
+        return "is a name of the cluster's own"
+    return ""
+
+
+def _is_foreign(asked: _Asked, policy: NamePolicy) -> str:
+    owner = policy.foreign.get(str(asked.address) if asked.address is not None else asked.text)
+    return f"belongs to the node {owner}" if owner is not None and owner != asked.node else ""
+
+
+def _is_allowed(asked: _Asked, policy: NamePolicy) -> str:
+    if asked.address is None:
+        return "" if asked.text == asked.node or _fits(asked.text, policy.names) else "is not among the names that this cluster allows"
+    found = asked.address
+    inside = any(found.version == network.version and found in network for network in policy.ranges)
+    return "" if inside or policy.open_addresses else "is not in the ranges that this cluster allows"
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+RULES: Final[tuple[tuple[str, Rule], ...]] = (
+    ("SanForm", _has_form),
+    ("ReservedName", _is_reserved),
+    ("ForeignName", _is_foreign),
+    ("NotAllowed", _is_allowed),
+)
+"""In the order in which they are asked: the first one that finds something is told."""
+
+
+def node_name_refused(name: str, policy: NamePolicy) -> NameRefused | None:
+    """Say what keeps a node from having a name: its form, that it is reserved, or that the cluster allows others."""
+    asked = _Asked(text=name, node=name, address=formats.address(name))
+    problem = "is an address" if asked.address is not None else _has_form(asked, policy)
+    if problem:
+        return NameRefused(rule="NameForm", message=f"the node name {quoted(name)} {problem}")
+    problem = _is_reserved(asked, policy)
+    if problem:
+        return NameRefused(rule="NameReserved", message=f"the node name {quoted(name)} {problem}")
+    if policy.node_names and not _fits(name, policy.node_names):
+        return NameRefused(rule="NameNotAllowed", message=f"the node name {quoted(name)} fits none of {', '.join(policy.node_names)}")
+    return None
+
+
+def names_refused(names: Sequence[str], node: str, policy: NamePolicy, *, loopback: bool = False) -> NameRefused | None:
+    """Say which of the names for a node's certificate is not allowed, and why. `loopback` takes those of stock joins as they are."""
+    if len(names) > MOST_NAMES:
+        return NameRefused(rule="SanForm", message=f"{len(names)} names are more than {MOST_NAMES}")
+    seen: set[str] = set()
+    for name in names:
+        if loopback and name in LOOPBACKS:
+            continue
+        address = formats.address(name)
+        asked = _Asked(text=name, node=node, address=address)
+        found = next(((rule, problem) for rule, look in RULES if (problem := look(asked, policy))), None)
+        if found is None and str(address or name) in seen:
+            found = ("SanForm", "stands there twice")
+        if found is not None:
+            return NameRefused(rule=found[0], message=f"{quoted(name[:253])} {found[1]}")
+        seen.add(str(address or name))
+    return None
