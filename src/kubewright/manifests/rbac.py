@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from kubewright.apis import node_join_requests
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass
 
@@ -42,6 +43,8 @@ class Purpose(enum.Enum):
     COREDNS = enum.auto()
     KUBE_PROXY = enum.auto()
     CONTROLLERS = enum.auto()
+    ENROLLMENT = enum.auto()
+    """Joining through a hub: oneinfra's rows, by oneinfra's names."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Grant:
     namespace: str = ""
 
 
+_REQUESTER: Final = "oneinfra:node:join-requester"
+_REQUESTERS: Final = (Subject("Group", node_join_requests.REQUESTERS),)
 JOINING_NODES: Final = Subject("Group", "system:bootstrappers:kubeadm:default-node-token")
 NODES: Final = Subject("Group", "system:nodes")
 
@@ -212,6 +217,25 @@ GRANTS: Final = (
         namespace=KUBE_PUBLIC,
         rules=(Rule(resources=("configmaps",), names=("cluster-info",), verbs=("list", "watch", "update")),),
         subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.ENROLLMENT,
+        name=_REQUESTER,
+        rules=(Rule(group=node_join_requests.GROUP, resources=(node_join_requests.PLURAL,), verbs=("get", "create")),),
+        subjects=_REQUESTERS,
+    ),
+    Grant(
+        purpose=Purpose.ENROLLMENT,
+        name=_REQUESTER,
+        namespace=node_join_requests.NAMESPACE,
+        rules=_may_read("configmaps", node_join_requests.CONFIG_MAP),
+        subjects=_REQUESTERS,
+    ),
+    Grant(
+        purpose=Purpose.ENROLLMENT,
+        name="oneinfra:kubelet-proxier",
+        role="system:kubelet-api-admin",
+        subjects=(Subject("Group", "oneinfra:kubelet-proxier"),),
     ),
 )
 """In the order in which kubeadm writes them."""

@@ -1,0 +1,187 @@
+"""What a hub does about one request: from what was seen to one of a few outcomes. Pure.
+
+The order is that of cost: what has ended is never opened again, and names are looked at before anything is decrypted.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kubewright.apis import formats, node_join_requests
+from kubewright.apis.join_records import JoinRecord
+from kubewright.apis.node_join_requests import Condition
+from kubewright.base.messages import quoted
+from kubewright.base.records import dataclass, field
+from kubewright.enrollment import requests
+from kubewright.enrollment.fields import MalformedField
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.kube import core
+from kubewright.pki import node_names
+from kubewright.pki.node_names import NamePolicy
+from kubewright.tokens.secrets import parse_moment
+
+MALFORMED: Final = "Malformed"
+NAME_TAKEN: Final = "NameTaken"
+SAN_NOT_ALLOWED: Final = "SanNotAllowed"
+ENDPOINT_NOT_ALLOWED: Final = "EndpointNotAllowed"
+REPLAYED: Final = "Replayed"
+AWAITING_APPROVAL: Final = "AwaitingApproval"
+APPROVAL_DENIED: Final = "ApprovalDenied"
+EXPIRED: Final = "Expired"
+ISSUED: Final = "Issued"
+_LONGEST_ENDPOINT: Final = 300
+
+
+class Approval(enum.StrEnum):
+    """Who decides about a request that breaks no rule."""
+
+    AUTOMATIC = "automatic"
+    HUMAN = "human"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What a cluster asks of those who join. `kept` is how long a request stays after its end, `waits` how long it may wait for a person."""
+
+    names: NamePolicy = field(default_factory=NamePolicy)
+    approval: Approval = Approval.AUTOMATIC
+    kept: timedelta = timedelta(hours=1)
+    waits: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """One object, as it was seen.
+
+    `contents` is None until it has been opened. `first` is the uid of the request that came with the same encrypted key first, '' if none did.
+    `approved` is what a person has said about this object, None if nobody has.
+    """
+
+    name: str
+    uid: str
+    created: datetime | None
+    condition: Condition | None
+    digest: str
+    contents: JoinRequest | MalformedField | None = None
+    first: str = ""
+    approved: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """It has to be decrypted before anything can be said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issue:
+    """Give the node what it asked for."""
+
+    request: JoinRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Look again after so many seconds. With a reason the object is to say what it waits for."""
+
+    after: float
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refuse:
+    """Say in the object why not."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forget:
+    """Delete the object."""
+
+
+Outcome = Open | Issue | Wait | Refuse | Forget
+
+
+def look(request: Mapping[str, Any]) -> Seen:
+    """Return what can be seen of an object without decrypting anything."""
+    metadata = core.metadata(request)
+    return Seen(
+        name=str(metadata.get("name") or ""),
+        uid=str(metadata.get("uid") or ""),
+        created=parse_moment(str(metadata.get("creationTimestamp") or "")),
+        condition=node_join_requests.condition_of(request),
+        digest=requests.digest(request),
+    )
+
+
+def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime) -> Outcome:
+    """Say what is to be done with a request. `record` is that of the node's name."""
+    condition = seen.condition
+    if condition is not None and condition.status in {"True", "False"}:
+        return _after_the_end(condition, seen, policy.kept, now)
+    refused = node_names.node_name_refused(seen.name, policy.names)
+    if refused is not None:
+        return Refuse(reason=refused.rule, message=refused.message)
+    if seen.contents is None:
+        return Open()
+    if isinstance(seen.contents, MalformedField):
+        return Refuse(reason=MALFORMED, message=str(seen.contents))
+    return _refusal(seen, seen.contents, record, policy) or _approval(seen, policy, now) or Issue(request=seen.contents)
+
+
+def _after_the_end(condition: Condition, seen: Seen, kept: timedelta, now: datetime) -> Wait | Forget:
+    ended = parse_moment(condition.since) or seen.created or now
+    left = (ended + kept - now).total_seconds()
+    return Wait(after=left) if left > 0 else Forget()
+
+
+def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy: Policy) -> Refuse | None:
+    if seen.first and seen.first != seen.uid:
+        return Refuse(reason=REPLAYED, message="the request is a copy of an earlier one")
+    problem = _endpoint_problem(request.endpoint)
+    if problem:
+        return Refuse(reason=ENDPOINT_NOT_ALLOWED, message=f"apiServerEndpoint {problem}")
+    names = node_names.names_refused(request.sans, seen.name, policy.names, loopback=True)
+    if names is not None:
+        return Refuse(reason=SAN_NOT_ALLOWED, message=f"{names.rule}: {names.message}")
+    if record is not None and record.active and record.key != request.key.fingerprint:
+        return Refuse(
+            reason=NAME_TAKEN,
+            message=f"another machine has joined as {quoted(seen.name)}: `kubewright node leave` there, or"
+            f" `kubewright hub requests forget {record.cluster} {seen.name}` on the hub, frees the name",
+        )
+    return None
+
+
+def _endpoint_problem(endpoint: str) -> str:
+    """Return what keeps an endpoint out of a kubeconfig. '' stands for the cluster's own."""
+    if not endpoint:
+        return ""
+    if len(endpoint) > _LONGEST_ENDPOINT or not endpoint.isprintable():
+        return "is no URL"
+    try:
+        formats.url_scheme(endpoint)
+        parts = urlsplit(endpoint)
+        host, port = parts.hostname or "", parts.port
+    except ValueError as error:
+        return f"is no URL: {error}"
+    if parts.scheme != "https" or port == 0 or parts.username is not None or parts.query or parts.fragment or parts.path not in {"", "/"}:
+        return "is not https://HOST:PORT"
+    return "" if formats.address(host) is not None or not formats.subdomain_problems(host) else "names no host"
+
+
+def _approval(seen: Seen, policy: Policy, now: datetime) -> Wait | Refuse | None:
+    if seen.approved is False:
+        return Refuse(reason=APPROVAL_DENIED, message="a person has refused it")
+    if policy.approval is Approval.AUTOMATIC or seen.approved:
+        return None
+    left = ((seen.created or now) + policy.waits - now).total_seconds()
+    if left <= 0:
+        return Refuse(reason=EXPIRED, message="nobody has approved it in time")
+    return Wait(after=left, reason=AWAITING_APPROVAL, message="it waits for a person: kubewright hub requests approve")

@@ -1,0 +1,167 @@
+"""What a node is given by a hub: two certificates with keys, a kubeconfig, and the kubelet's configuration (oneinfra: internal/pkg/node).
+
+Unlike oneinfra's, each certificate is for one usage only. Keys are made here, because stock nodes have no way to make them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kubewright.apis import formats
+from kubewright.apis.join_records import IssuedCertificate
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+from kubewright.base import yaml
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import CertificateError
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
+from kubewright.enrollment.answers import CERTIFICATE_FILE, CLIENT_CA_FILE, KEY_FILE, Answer
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.pki import issuing, names
+from kubewright.pki.certificates import Pair, pair_of
+from kubewright.pki.keys import Algorithm, KeySource
+from kubewright.pki.names import Names
+from kubewright.pki.node_names import LOOPBACKS
+from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import LoadedAuthority
+from kubewright.pki.table import CLIENT, SERVER
+
+LIFETIME: Final = timedelta(days=365)
+ALGORITHM: Final = Algorithm.RSA_2048
+NODES: Final = "system:nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One certificate of a node. `name` and `organization` may hold `{node}` and `{cluster}`."""
+
+    purpose: str
+    name: str
+    organization: str
+    usages: tuple[str, ...]
+    names: Callable[[str, JoinRequest], Names]
+    authority: Callable[[LoadedCluster], LoadedAuthority]
+
+
+def _loopbacks(_: str, __: JoinRequest) -> Names:
+    return names.of((), (), LOOPBACKS)
+
+
+def _own_names(node: str, request: JoinRequest) -> Names:
+    return names.of((node,), (), (*LOOPBACKS, *request.sans))
+
+
+CLIENT_CERTIFICATE: Final = Row(
+    purpose="client",
+    name="system:node:{node}",
+    organization=NODES,
+    usages=CLIENT,
+    names=_loopbacks,
+    authority=lambda loaded: loaded.clients,
+)
+SERVING_CERTIFICATE: Final = Row(
+    purpose="serving",
+    name="{node}",
+    organization="{cluster}",
+    usages=SERVER,
+    names=_own_names,
+    authority=lambda loaded: loaded.servers,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issued:
+    """An answer, and what the hub remembers of it."""
+
+    answer: Answer
+    certificates: tuple[IssuedCertificate, ...]
+
+
+def issue(loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source: KeySource, started: datetime, random: Random) -> Issued:
+    """Make everything for one node. Raises CertificateError where the authorities cannot sign, or a name cannot be in a certificate."""
+    cluster = loaded.cluster
+    made = {
+        row.purpose: _certificate(row, loaded, node, request, key_source=key_source, started=started, random=random)
+        for row in (CLIENT_CERTIFICATE, SERVING_CERTIFICATE)
+    }
+    client, serving = made["client"], made["serving"]
+    kubeconfig = kubeconfig_document(
+        server=request.endpoint or cluster.server,
+        cluster_name=cluster.name,
+        user=cluster.name,
+        context=cluster.name,
+        credentials=EmbeddedCertificate(certificate_pem=client.certificate_pem(), key_pem=client.key.pem()),
+        ca_pem=cluster.server_ca.encode(),
+    )
+    answer = Answer(
+        kubernetes_version=cluster.kubernetes_version.removeprefix("v"),
+        kubeconfig=yaml.dump(kubeconfig),
+        kubelet_config=yaml.dump(kubelet_config(loaded)),
+        serving_certificate=serving.certificate_pem().decode(),
+        serving_key=serving.key.pem().decode(),
+        client_ca=cluster.kubelet_client_ca,
+    )
+    return Issued(answer=answer, certificates=tuple(_remembered(purpose, pair) for purpose, pair in made.items()))
+
+
+def _certificate(
+    row: Row, loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source: KeySource, started: datetime, random: Random
+) -> Pair:
+    authority = row.authority(loaded)
+    words = {"node": node, "cluster": loaded.cluster.name}
+    spec = CertificateSpec(
+        name=f"the {row.purpose} certificate of {node}",
+        base=row.purpose,
+        common_name=row.name.format(**words),
+        organizations=(row.organization.format(**words),),
+        usages=row.usages,
+        names=row.names(node, request),
+        lifetime=_lifetime(authority, started),
+        algorithm=ALGORITHM,
+        signer=authority.base,
+    )
+    key = key_source.take(ALGORITHM)
+    return pair_of(issuing.signed(spec, key, authority, started=started, random=random), key.pem(), source=spec.name)
+
+
+def _lifetime(authority: LoadedAuthority, started: datetime) -> timedelta:
+    """Return a year, or what is left of the authority's life. Raises CertificateError where it has ended."""
+    left = authority.certificate.not_after - started
+    if left <= timedelta():
+        raise CertificateError(f"the authority {authority.base} has expired", remedy="renew it, and add the cluster again")
+    return min(LIFETIME, left)
+
+
+def kubelet_config(loaded: LoadedCluster) -> dict[str, Any]:
+    """Return the kubelet's configuration: what oneinfra has in it, over the fields that the cluster adds."""
+    cluster = loaded.cluster
+    ours = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {"x509": {"clientCAFile": CLIENT_CA_FILE}},
+        "clusterDNS": [str(formats.service_address(cluster.service_subnet, formats.DNS_INDEX))],
+        "clusterDomain": cluster.domain,
+        "tlsCertFile": CERTIFICATE_FILE,
+        "tlsPrivateKeyFile": KEY_FILE,
+    }
+    return dict(_merged(cluster.kubelet_config, ours))
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name in {**below, **above}:
+        under, over = below.get(name), above.get(name)
+        if isinstance(under, Mapping) and isinstance(over, Mapping):
+            yield name, dict(_merged(under, over))
+        else:
+            yield name, under if over is None else over
+
+
+def _remembered(purpose: str, pair: Pair) -> IssuedCertificate:
+    leaf = pair.leaf
+    return IssuedCertificate(
+        purpose=purpose, serial=f"{leaf.serial:x}", fingerprint=hashlib.sha256(leaf.der).hexdigest(), not_after=rfc3339(leaf.not_after)
+    )

@@ -1,0 +1,212 @@
+"""A hub's state in one SQLite file: write-ahead log, full synchronisation, keys sealed with a key that is kept elsewhere.
+
+One connection, to be used from one thread at a time. Several processes may have it open: the daemon, and commands beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from kubewright.apis import join_records
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.errors import DiskFull, HostError
+from kubewright.base.masking import remember
+from kubewright.base.randomness import Random
+from kubewright.enrollment import clusters
+from kubewright.enrollment.clusters import TenantCluster
+from kubewright.enrollment.store import Event, JoinToken
+from kubewright.pki import sealing
+from kubewright.tokens.strings import BootstrapTokenString
+
+FORMAT: Final = 1
+_PATIENCE: Final = 10.0
+"""Seconds that a write of another process is waited for."""
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS clusters (name TEXT PRIMARY KEY, document TEXT NOT NULL, secrets BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS tokens (
+    cluster TEXT NOT NULL, id TEXT NOT NULL, secret BLOB NOT NULL, expires TEXT NOT NULL, description TEXT NOT NULL, PRIMARY KEY (cluster, id)
+) STRICT;
+CREATE TABLE IF NOT EXISTS records (cluster TEXT NOT NULL, node TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (cluster, node)) STRICT;
+CREATE TABLE IF NOT EXISTS names (cluster TEXT NOT NULL, name TEXT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (cluster, name)) STRICT;
+CREATE INDEX IF NOT EXISTS names_of_nodes ON names (cluster, node);
+CREATE TABLE IF NOT EXISTS requests (cluster TEXT NOT NULL, digest TEXT NOT NULL, uid TEXT NOT NULL, PRIMARY KEY (cluster, digest)) STRICT;
+CREATE TABLE IF NOT EXISTS verdicts (cluster TEXT NOT NULL, uid TEXT NOT NULL, approved INTEGER NOT NULL, PRIMARY KEY (cluster, uid)) STRICT;
+CREATE TABLE IF NOT EXISTS journal (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, node TEXT NOT NULL,
+    details TEXT NOT NULL
+) STRICT;
+"""
+_OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
+
+
+class SQLiteStore:
+    """The file at `path`, made for its owner only where there is none. `key` seals keys: 32 bytes.
+
+    Raises HostError for a file that cannot be opened, or that a later version has made.
+    """
+
+    def __init__(self, path: Path, *, key: bytes, random: Random) -> None:
+        self._path = path
+        self._key = key
+        self._random = random
+        with self._failing():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+                self._db.execute(f"PRAGMA {pragma}")
+            self._prepare()
+
+    def _prepare(self) -> None:
+        found = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if found > FORMAT:
+            raise HostError(f"{self._path} has format {found}, and this kubewright knows {FORMAT}", remedy="use a later kubewright")
+        if found < FORMAT:
+            self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def version(self) -> int:
+        return int(self._rows("PRAGMA data_version")[0][0])
+
+    def clusters(self) -> list[TenantCluster]:
+        found = self._rows("SELECT name, document, secrets FROM clusters ORDER BY name")
+        return [clusters.read(json.loads(document), json.loads(self._open(f"cluster {name}", sealed))) for name, document, sealed in found]
+
+    def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
+        sealed = self._seal(f"cluster {cluster.name}", json.dumps(cluster.secrets()))
+        with self._writing(event):
+            self._db.execute(
+                "INSERT OR REPLACE INTO clusters VALUES (?, ?, ?)", (cluster.name, json.dumps(cluster.document(), sort_keys=True), sealed)
+            )
+
+    def remove_cluster(self, name: str, event: Event) -> bool:
+        with self._writing(event):
+            for table in _OF_CLUSTERS:
+                self._db.execute(f"DELETE FROM {table} WHERE cluster = ?", (name,))  # noqa: S608 - names of ours
+            return self._db.execute("DELETE FROM clusters WHERE name = ?", (name,)).rowcount > 0
+
+    def tokens(self, cluster: str = "") -> list[JoinToken]:
+        found = self._rows(
+            "SELECT cluster, id, secret, expires, description FROM tokens WHERE ? IN ('', cluster) ORDER BY cluster, id", cluster
+        )
+        return [
+            JoinToken(
+                cluster=owner,
+                token=BootstrapTokenString(id_, remember(self._open(f"token {owner} {id_}", sealed))),
+                expires=expires,
+                description=text,
+            )
+            for owner, id_, sealed, expires, text in found
+        ]
+
+    def save_token(self, token: JoinToken, event: Event) -> None:
+        sealed = self._seal(f"token {token.cluster} {token.token.id}", token.token.secret)
+        with self._writing(event):
+            row = (token.cluster, token.token.id, sealed, token.expires, token.description)
+            self._db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
+
+    def remove_token(self, cluster: str, token_id: str, event: Event) -> bool:
+        with self._writing(event):
+            return self._db.execute("DELETE FROM tokens WHERE cluster = ? AND id = ?", (cluster, token_id)).rowcount > 0
+
+    def record(self, cluster: str, node: str) -> JoinRecord | None:
+        found = self._rows("SELECT document FROM records WHERE cluster = ? AND node = ?", cluster, node)
+        return join_records.read(json.loads(found[0][0])) if found else None
+
+    def records(self, cluster: str = "") -> list[JoinRecord]:
+        found = self._rows("SELECT document FROM records WHERE ? IN ('', cluster) ORDER BY cluster, node", cluster)
+        return [join_records.read(json.loads(document)) for (document,) in found]
+
+    def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
+        wanted = json.dumps(list(names))
+        return dict(
+            self._rows("SELECT name, node FROM names WHERE cluster = ? AND name IN (SELECT value FROM json_each(?))", cluster, wanted)
+        )
+
+    def first_request(self, cluster: str, digest: str) -> str:
+        found = self._rows("SELECT uid FROM requests WHERE cluster = ? AND digest = ?", cluster, digest)
+        return str(found[0][0]) if found else ""
+
+    def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
+        with self._writing(event):
+            row = (record.cluster, record.node, json.dumps(record.document(), sort_keys=True))
+            self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+            self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (record.cluster, record.node))
+            if record.active:
+                own = {record.node, *record.names}
+                self._db.executemany("INSERT OR IGNORE INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in own])
+            if digest:
+                self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)", (record.cluster, digest, record.request))
+
+    def forget(self, cluster: str, node: str, event: Event) -> bool:
+        with self._writing(event):
+            self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (cluster, node))
+            return self._db.execute("DELETE FROM records WHERE cluster = ? AND node = ?", (cluster, node)).rowcount > 0
+
+    def verdict(self, cluster: str, uid: str) -> bool | None:
+        found = self._rows("SELECT approved FROM verdicts WHERE cluster = ? AND uid = ?", cluster, uid)
+        return bool(found[0][0]) if found else None
+
+    def save_verdict(self, cluster: str, uid: str, *, approved: bool, event: Event) -> None:
+        with self._writing(event):
+            self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", (cluster, uid, int(approved)))
+
+    def tell(self, event: Event) -> None:
+        with self._writing(event):
+            pass
+
+    def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
+        query = "SELECT number, at, cluster, event, node, details FROM journal WHERE number > ? ORDER BY number LIMIT ?"
+        return [
+            Event(number=number, at=at, cluster=cluster, event=event, node=node, details=json.loads(details))
+            for number, at, cluster, event, node, details in self._rows(query, after, most)
+        ]
+
+    def _seal(self, about: str, text: str) -> bytes:
+        return sealing.seal(text.encode(), self._key, random=self._random, about=about.encode())
+
+    def _open(self, about: str, sealed: bytes) -> str:
+        return sealing.opened(sealed, self._key, what=f"{about} in {self._path}", about=about.encode()).decode()
+
+    def _rows(self, query: str, *values: Any) -> list[Any]:
+        with self._failing():
+            return self._db.execute(query, values).fetchall()
+
+    @contextmanager
+    def _writing(self, event: Event) -> Iterator[None]:
+        """Do everything inside as one transaction, with a line of the journal."""
+        with self._failing():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                row = (event.at, event.cluster, event.event, event.node, _json(event.details))
+                self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row)
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Turn what SQLite and the system say into errors of ours."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+            raise (DiskFull if full else HostError)(
+                f"the state of the hub in {self._path} cannot be used",
+                detail=str(error),
+                remedy="check the file, its owner and the space on its disk",
+            ) from error
+
+
+def _json(details: Mapping[str, Any]) -> str:
+    return json.dumps(dict(details), sort_keys=True)

@@ -1,0 +1,116 @@
+"""What a hub keeps: tenant clusters, tokens, join records, what people have decided, and a journal. A narrow seam with one meaning for all stores.
+
+Writes that belong together are one call: a record and its line of the journal are there both, or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.records import dataclass
+from kubewright.enrollment.clusters import TenantCluster
+from kubewright.tokens.strings import BootstrapTokenString
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinToken:
+    """A token with which nodes may ask to join one cluster. `expires` is RFC 3339, '' for never."""
+
+    cluster: str
+    token: BootstrapTokenString
+    expires: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One line of the journal. `number` is given by the store. Holds no secret."""
+
+    at: str
+    cluster: str
+    event: str
+    node: str = ""
+    details: Mapping[str, Any]
+    number: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is shown."""
+        return {"number": self.number, "at": self.at, "cluster": self.cluster, "event": self.event, "node": self.node, **self.details}
+
+
+class HubStore(Protocol):
+    """The state of one hub. Every verb raises HostError where it cannot be read or written, TrustError where a secret was altered."""
+
+    def version(self) -> int:
+        """Return a number that is another one after somebody else has written."""
+        ...
+
+    def clusters(self) -> list[TenantCluster]:
+        """Return all clusters by name."""
+        ...
+
+    def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
+        """Add a cluster or replace it."""
+        ...
+
+    def remove_cluster(self, name: str, event: Event) -> bool:
+        """Remove a cluster with its tokens and records; False if there was none."""
+        ...
+
+    def tokens(self, cluster: str = "") -> list[JoinToken]:
+        """Return the tokens of a cluster, or of all."""
+        ...
+
+    def save_token(self, token: JoinToken, event: Event) -> None:
+        """Add a token."""
+        ...
+
+    def remove_token(self, cluster: str, token_id: str, event: Event) -> bool:
+        """Remove a token; False if there was none."""
+        ...
+
+    def record(self, cluster: str, node: str) -> JoinRecord | None:
+        """Return the join record of a node."""
+        ...
+
+    def records(self, cluster: str = "") -> list[JoinRecord]:
+        """Return the records of a cluster, or of all, by name."""
+        ...
+
+    def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
+        """Return which nodes have these names and addresses; those that nobody has are left out."""
+        ...
+
+    def first_request(self, cluster: str, digest: str) -> str:
+        """Return the uid of the request that came with an encrypted key first, '' if none has."""
+        ...
+
+    def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
+        """Save a record and the names of its node; `digest` is that of the request it answers."""
+        ...
+
+    def forget(self, cluster: str, node: str, event: Event) -> bool:
+        """Remove the record of a node: its name is free; False if there was none."""
+        ...
+
+    def verdict(self, cluster: str, uid: str) -> bool | None:
+        """Return what a person has said about a request; None if nobody has."""
+        ...
+
+    def save_verdict(self, cluster: str, uid: str, *, approved: bool, event: Event) -> None:
+        """Keep what a person has said about a request."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Write a line of the journal."""
+        ...
+
+    def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
+        """Return so many lines at most from a number on, in order."""
+        ...
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        ...

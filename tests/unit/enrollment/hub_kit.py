@@ -1,0 +1,54 @@
+"""Tenant clusters, stores and requests for tests of the hub."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from kubewright.base.clock import FakeClock
+from kubewright.base.randomness import SeededRandom
+from kubewright.enrollment.clusters import TenantCluster
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import Event
+from kubewright.pki import issuing, keys
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.specs import CertificateSpec
+
+CLOCK = FakeClock()
+STATE_KEY = bytes(range(32))
+
+
+def authority(name: str, *, days: int = 3650) -> tuple[str, str]:
+    """A certificate authority with a quick key."""
+    key = keys.generate(Algorithm.ECDSA_P256)
+    spec = CertificateSpec(name=name, base=name, common_name=name, lifetime=timedelta(days=days), algorithm=Algorithm.ECDSA_P256)
+    return issuing.self_signed(spec, key, started=CLOCK.now(), random=SeededRandom(7)).decode(), key.pem().decode()
+
+
+CLIENT_CA, SERVING_CA, API_CA = authority("client-ca"), authority("serving-ca"), authority("api-ca")
+JOIN_KEY = keys.generate(Algorithm.RSA_2048).pem().decode()
+
+
+def cluster(name: str = "a", **more: object) -> TenantCluster:
+    given = {
+        "name": name,
+        "server": "https://10.0.0.1:6443",
+        "server_ca": API_CA[0],
+        "kubernetes_version": "v1.36.3",
+        "client_ca": CLIENT_CA[0],
+        "client_key": CLIENT_CA[1],
+        "serving_ca": SERVING_CA[0],
+        "serving_key": SERVING_CA[1],
+        "kubelet_client_ca": CLIENT_CA[0],
+        "kubeconfig": "apiVersion: v1\nkind: Config\n",
+        "join_key": JOIN_KEY,
+    }
+    return TenantCluster(**{**given, **more})
+
+
+def event(what: str = "test", **more: object) -> Event:
+    return Event(**{"at": "2026-01-02T03:04:05Z", "cluster": "a", "event": what, "details": {}, **more})
+
+
+def sqlite(directory: Path, *, key: bytes = STATE_KEY) -> SQLiteStore:
+    return SQLiteStore(directory / "state.db", key=key, random=SeededRandom(8))

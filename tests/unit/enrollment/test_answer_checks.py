@@ -1,0 +1,141 @@
+"""What a node requires of a hub's answer: everything that differs from what it asked for is refused, by name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hub_kit import API_CA, CLIENT_CA, CLOCK, SERVING_CA, authority, cluster
+
+from kubewright.base import yaml
+from kubewright.base.errors import CertificateError, TrustError
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment import answer_checks, issuing
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.fields import SymmetricKey
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.pki import certificates
+from kubewright.pki.keys import FreshKeys
+
+LOADED = LoadedCluster(
+    cluster(kubelet_config={"failCgroupV1": False, "clusterDomain": "x", "authentication": {"webhook": {"enabled": True}}})
+)
+WANTED = JoinRequest(endpoint="https://10.0.0.1:6443", sans=("10.0.0.5", "worker.example.com"), key=SymmetricKey(b"k" * 32))
+
+
+def issued(node: str = "worker", wanted: JoinRequest = WANTED, loaded: LoadedCluster = LOADED):
+    return issuing.issue(loaded, node, wanted, key_source=FreshKeys(), started=CLOCK.now(), random=SeededRandom(1))
+
+
+GOOD = issued()
+OTHER = issued("other", replace(WANTED, endpoint="https://10.0.0.2:6443", sans=()))
+
+
+def require(answer, *, node="worker", server="https://10.0.0.1:6443", sans=WANTED.sans, now=None):
+    answer_checks.require(answer, node, server=server, ca_pem=API_CA[0].encode(), sans=sans, now=now or CLOCK.now())
+
+
+def test_what_a_hub_issues_is_in_order_and_for_one_usage_each():
+    require(GOOD.answer)
+    assert [one.purpose for one in GOOD.certificates] == ["client", "serving"]
+    leaf = certificates.first(GOOD.answer.serving_certificate.encode(), source="x")
+    assert (leaf.common_name, leaf.organizations, leaf.usages) == ("worker", ("a",), ("serverAuth",))
+    assert leaf.names.dns == ("localhost", "worker", "worker.example.com")
+    assert leaf.names.ips == ("127.0.0.1", "::1", "10.0.0.5")
+    assert leaf.issued_by(certificates.first(SERVING_CA[0].encode(), source="x"))
+    user = yaml.load(GOOD.answer.kubeconfig)["users"][0]["user"]
+    import base64
+
+    client = certificates.first(base64.b64decode(user["client-certificate-data"]), source="x")
+    assert (client.common_name, client.organizations, client.usages) == ("system:node:worker", ("system:nodes",), ("clientAuth",))
+    assert client.issued_by(certificates.first(CLIENT_CA[0].encode(), source="x"))
+    assert client.lifetime == timedelta(days=365, minutes=5)
+
+
+def test_the_fields_of_the_cluster_are_in_the_kubelets_configuration_and_ours_count_more():
+    found = yaml.load(GOOD.answer.kubelet_config)
+    assert (found["failCgroupV1"], found["clusterDomain"], found["clusterDNS"]) == (False, "cluster.local", ["10.96.0.10"])
+    assert found["authentication"] == {"webhook": {"enabled": True}, "x509": {"clientCAFile": "/etc/oneinfra/kubelet-client-ca.crt"}}
+
+
+def changed_kubeconfig(change) -> str:
+    document = yaml.load(GOOD.answer.kubeconfig)
+    change(document)
+    return yaml.dump(document)
+
+
+def other_authority(document) -> None:
+    import base64
+
+    document["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(authority("evil")[0].encode()).decode()
+
+
+def program(document) -> None:
+    document["users"][0]["user"]["exec"] = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "why"),
+    [
+        ({"kubernetes_version": "new"}, "the version", ""),
+        ({"kubeconfig": "[]"}, "the kubeconfig", ""),
+        ({"kubeconfig": changed_kubeconfig(other_authority)}, "the kubeconfig", "another authority"),
+        ({"kubeconfig": changed_kubeconfig(program)}, "the kubeconfig", ""),
+        ({"kubeconfig": OTHER.answer.kubeconfig}, "the kubeconfig", "https://10.0.0.2:6443"),
+        ({"serving_certificate": OTHER.answer.serving_certificate}, "the serving certificate", "do not fit"),
+        (
+            {"serving_certificate": OTHER.answer.serving_certificate, "serving_key": OTHER.answer.serving_key},
+            "the serving certificate",
+            "it is for other: expected: worker",
+        ),
+        ({"serving_key": "none"}, "the serving certificate", "no private key"),
+        ({"client_ca": GOOD.answer.serving_certificate}, "the authority of clients", "no authority"),
+        ({"kubelet_config": "a: [b"}, "the kubelet's configuration", ""),
+        ({"kubelet_config": "kind: Pod\n"}, "the kubelet's configuration", "no KubeletConfiguration"),
+        (
+            {"kubelet_config": GOOD.answer.kubelet_config.replace("/etc/oneinfra/kubelet.crt", "/etc/passwd")},
+            "the kubelet's configuration",
+            "unusual places: /etc/passwd",
+        ),
+        (
+            {
+                "kubelet_config": GOOD.answer.kubelet_config.replace("x509:", "anonymous: {enabled: true}\n  x509:")
+                + "authorization: {mode: AlwaysAllow}\n"
+            },
+            "the kubelet's configuration",
+            "lets everybody use the kubelet",
+        ),
+    ],
+)
+def test_what_is_not_as_asked_for_is_refused_by_name(change, what, why):
+    with pytest.raises(TrustError) as refused:
+        require(replace(GOOD.answer, **change))
+    assert refused.value.what == f"{what} that the hub sent cannot be used"
+    assert why in refused.value.detail
+    assert refused.value.remedy
+
+
+def test_another_node_other_names_and_another_time_are_refused():
+    for more in (
+        {"node": "other"},
+        {"sans": ("10.0.0.9",)},
+        {"now": CLOCK.now() + timedelta(days=366)},
+        {"now": CLOCK.now() - timedelta(hours=1)},
+    ):
+        with pytest.raises(TrustError):
+            require(GOOD.answer, **more)
+
+
+def test_an_authority_that_ends_soon_shortens_certificates_and_one_that_has_ended_signs_nothing():
+    soon = authority("soon", days=3)
+    loaded = LoadedCluster(cluster(client_ca=soon[0], client_key=soon[1]))
+    [client, serving] = issued(loaded=loaded).certificates
+    assert client.not_after < serving.not_after
+    with pytest.raises(CertificateError, match="has expired"):
+        issuing.issue(loaded, "w", WANTED, key_source=FreshKeys(), started=CLOCK.now() + timedelta(days=4), random=SeededRandom(1))
+
+
+def test_a_cluster_with_keys_that_do_not_fit_is_refused():
+    with pytest.raises(CertificateError, match="do not fit"):
+        LoadedCluster(cluster(client_key=SERVING_CA[1]))

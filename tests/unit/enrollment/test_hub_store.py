@@ -1,0 +1,145 @@
+"""The state of a hub: what is kept comes back, together or not at all, and keys are sealed."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+
+import pytest
+from hub_kit import CLIENT_CA, JOIN_KEY, cluster, event, sqlite
+
+from kubewright.apis import join_records
+from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
+from kubewright.base.errors import DocumentError, HostError, TrustError
+from kubewright.base.records import replace
+from kubewright.enrollment.store import JoinToken
+from kubewright.tokens.strings import BootstrapTokenString
+
+TOKEN = JoinToken(cluster="a", token=BootstrapTokenString("abcdef", "0123456789abcdef"), expires="2026-01-03T03:04:05Z", description="x")
+RECORD = JoinRecord(
+    cluster="a",
+    node="worker",
+    state=State.ISSUED,
+    protocol="oneinfra/v1alpha1",
+    request="u1",
+    key="f",
+    names=("10.0.0.5",),
+    certificates=(IssuedCertificate(purpose="client", serial="1f", fingerprint="ab", not_after="2027-01-02T03:04:05Z"),),
+    issued="2026-01-02T03:04:05Z",
+)
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = sqlite(tmp_path)
+    yield made
+    made.close()
+
+
+def test_clusters_and_tokens_come_back_as_they_were(store, tmp_path):
+    wanted = cluster(pod_subnets=("10.1.0.0/16",), kubelet_config={"failCgroupV1": False})
+    store.save_cluster(wanted, event())
+    store.save_token(TOKEN, event())
+    store.save_token(replace(TOKEN, cluster="b"), event(cluster="b"))
+    store.close()
+    again = sqlite(tmp_path)
+    assert again.clusters() == [wanted]
+    assert [token.token.text for token in again.tokens("a")] == ["abcdef.0123456789abcdef"]
+    assert [token.cluster for token in again.tokens()] == ["a", "b"]
+    assert again.remove_token("a", "abcdef", event())
+    assert not again.remove_token("a", "abcdef", event())
+    again.close()
+
+
+def test_the_file_holds_no_key_in_clear_and_is_its_owners(store, tmp_path):
+    store.save_cluster(cluster(), event())
+    store.save_token(TOKEN, event())
+    files = sorted(tmp_path.iterdir())
+    assert len(files) >= 2
+    content = b"".join(path.read_bytes() for path in files)
+    assert CLIENT_CA[0].splitlines()[1].encode() in content
+    for secret in (JOIN_KEY.splitlines()[1], CLIENT_CA[1].splitlines()[1], TOKEN.token.secret):
+        assert secret.encode() not in content
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_another_key_does_not_open_it_and_what_is_moved_is_not_believed(store, tmp_path):
+    store.save_cluster(cluster(), event())
+    store.save_cluster(cluster("b"), event(cluster="b"))
+    other = sqlite(tmp_path, key=b"x" * 32)
+    with pytest.raises(TrustError, match=r"cluster a in .* cannot be decrypted"):
+        other.clusters()
+    other.close()
+    with sqlite3.connect(tmp_path / "state.db") as db:
+        db.execute("UPDATE clusters SET secrets = (SELECT secrets FROM clusters WHERE name = 'b') WHERE name = 'a'")
+    db.close()
+    with pytest.raises(TrustError, match="cluster a"):
+        store.clusters()
+
+
+def test_a_record_its_names_and_the_journal_are_one(store):
+    store.keep(RECORD, event("issued", node="worker"), digest="d1")
+    assert store.record("a", "worker") == RECORD
+    assert store.owners("a", ["10.0.0.5", "worker", "10.0.0.6"]) == {"10.0.0.5": "worker", "worker": "worker"}
+    assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.first_request("b", "d1")) == ("u1", "", "")
+    store.keep(replace(RECORD, request="u2", names=()), event("issued", node="worker"), digest="d1")
+    assert (store.first_request("a", "d1"), store.owners("a", ["10.0.0.5"])) == ("u1", {})
+    assert [(one.number, one.event, one.node) for one in store.journal()] == [(1, "issued", "worker"), (2, "issued", "worker")]
+    assert store.forget("a", "worker", event("forgotten"))
+    assert (store.record("a", "worker"), store.owners("a", ["worker"]), store.forget("a", "worker", event())) == (None, {}, False)
+
+
+def test_of_a_write_that_fails_nothing_is_left(store):
+    with pytest.raises(TypeError):
+        store.keep(RECORD, event(details={"x": object()}))
+    assert (store.record("a", "worker"), store.journal()) == (None, [])
+    store.keep(RECORD, event())
+    assert len(store.records("a")) == 1
+
+
+def test_a_removed_cluster_leaves_nothing_but_the_journal(store):
+    store.save_cluster(cluster(), event())
+    store.save_token(TOKEN, event())
+    store.keep(RECORD, event(), digest="d")
+    store.save_verdict("a", "u1", approved=True, event=event())
+    assert store.verdict("a", "u1") is True
+    assert store.remove_cluster("a", event("cluster removed"))
+    assert not store.remove_cluster("a", event())
+    found = (store.clusters(), store.tokens(), store.records(), store.verdict("a", "u1"), store.first_request("a", "d"))
+    assert found == ([], [], [], None, "")
+    assert len(store.journal()) == 6
+
+
+def test_another_process_is_noticed(store, tmp_path):
+    before, other = store.version(), sqlite(tmp_path)
+    store.tell(event())
+    assert store.version() == before
+    other.tell(event())
+    assert store.version() != before
+    other.close()
+
+
+def test_what_cannot_be_used_is_told(tmp_path):
+    (tmp_path / "state.db").write_text("this is no database, and it is longer than a header of one: " * 20)
+    with pytest.raises(HostError, match="cannot be used"):
+        sqlite(tmp_path)
+    (tmp_path / "later").mkdir()
+    made = sqlite(tmp_path / "later")
+    made.close()
+    with sqlite3.connect(tmp_path / "later" / "state.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(HostError, match="has format 99"):
+        sqlite(tmp_path / "later")
+
+
+def test_records_that_are_none_are_refused():
+    assert join_records.read(RECORD.document()) == RECORD
+    for broken in (
+        {},
+        {**RECORD.document(), "state": "Lost"},
+        {**RECORD.document(), "certificates": [{}]},
+        {**RECORD.document(), "kind": "Pod"},
+    ):
+        with pytest.raises(DocumentError):
+            join_records.read(broken)

@@ -1,0 +1,160 @@
+"""What a hub decides about a request: a table of what is seen, and what comes of it. Which names nodes may have."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from old_peer import OldHub, OldNode
+
+from kubewright.apis import formats
+from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.node_join_requests import Condition
+from kubewright.base.records import replace
+from kubewright.enrollment import decisions, requests
+from kubewright.enrollment.decisions import Approval, Forget, Issue, Open, Policy, Refuse, Seen, Wait
+from kubewright.enrollment.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.pki import node_names
+from kubewright.pki.node_names import NamePolicy
+
+NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
+KEY = SymmetricKey(b"k" * 32)
+REQUEST = JoinRequest(endpoint="https://10.0.0.1:6443", sans=("10.0.0.5",), key=KEY)
+SEEN = Seen(name="worker", uid="u1", created=NOW - timedelta(minutes=1), condition=None, digest="d", contents=REQUEST)
+RECORD = JoinRecord(cluster="a", node="worker", state=State.ISSUED, protocol="p", request="u0", key=KEY.fingerprint)
+HUMAN = Policy(approval=Approval.HUMAN)
+
+
+def ended(status: str, minutes: float, reason: str = "") -> Condition:
+    return Condition(status=status, reason=reason, since=(NOW - timedelta(minutes=minutes)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def seen(**more: object) -> Seen:
+    return replace(SEEN, **more)
+
+
+def asks(**more: object) -> Seen:
+    return seen(contents=replace(REQUEST, **more))
+
+
+@pytest.mark.parametrize(
+    ("found", "record", "policy", "outcome"),
+    [
+        (seen(contents=None), None, Policy(), Open()),
+        (SEEN, None, Policy(), Issue(request=REQUEST)),
+        (SEEN, RECORD, Policy(), Issue(request=REQUEST)),  # the same machine again: killed, or its request deleted
+        (seen(condition=ended("True", 10)), RECORD, Policy(), Wait(after=3000.0)),
+        (seen(condition=ended("True", 61), contents=None), RECORD, Policy(), Forget()),
+        (seen(condition=ended("False", 10)), None, Policy(), Wait(after=3000.0)),
+        (seen(condition=ended("False", 60)), None, Policy(), Forget()),
+        (seen(condition=Condition(status="True", since="soon"), created=NOW - timedelta(hours=2)), None, Policy(), Forget()),
+        (seen(condition=Condition(status="Unknown", reason="AwaitingApproval")), None, Policy(), Issue(request=REQUEST)),
+        (seen(first="u1"), None, Policy(), Issue(request=REQUEST)),
+        (SEEN, replace(RECORD, state=State.LEFT, key="other"), Policy(), Issue(request=REQUEST)),
+        (seen(approved=True), None, HUMAN, Issue(request=REQUEST)),
+    ],
+)
+def test_outcomes(found, record, policy, outcome):
+    assert decisions.decide(found, record, policy, NOW) == outcome
+
+
+@pytest.mark.parametrize(
+    ("found", "record", "policy", "reason", "message"),
+    [
+        (seen(contents=MalformedField("symmetricKey", "is missing")), None, Policy(), "Malformed", "symmetricKey is missing"),
+        (seen(name="Worker"), None, Policy(), "NameForm", "lower case"),
+        (seen(name="kubernetes"), None, Policy(), "NameReserved", "the cluster's own"),
+        (seen(name="localhost", contents=None), None, Policy(), "NameReserved", "every machine's own name"),
+        (seen(name="10.0.0.1"), None, Policy(), "NameForm", "is an address"),
+        (seen(), None, Policy(names=NamePolicy(node_names=("edge-*",))), "NameNotAllowed", "edge-*"),
+        (seen(), None, Policy(names=NamePolicy(reserved=frozenset({"worker"}))), "NameReserved", "the control plane"),
+        (seen(first="u0"), None, Policy(), "Replayed", "a copy"),
+        (asks(endpoint="http://10.0.0.1"), None, Policy(), "EndpointNotAllowed", "https://HOST:PORT"),
+        (asks(endpoint="https://10.0.0.1:6443\0"), None, Policy(), "EndpointNotAllowed", "is no URL"),
+        (asks(endpoint="https://user@10.0.0.1"), None, Policy(), "EndpointNotAllowed", "https://HOST:PORT"),
+        (asks(endpoint="https://:6443"), None, Policy(), "EndpointNotAllowed", "names no host"),
+        (asks(endpoint="https://10.0.0.1:x"), None, Policy(), "EndpointNotAllowed", "is no URL"),
+        (asks(sans=("",)), None, Policy(), "SanNotAllowed", "SanForm"),
+        (SEEN, replace(RECORD, key="other"), Policy(), "NameTaken", "hub requests forget a worker"),
+        (seen(approved=False), None, HUMAN, "ApprovalDenied", "a person"),
+        (seen(created=NOW - timedelta(days=2)), None, HUMAN, "Expired", "in time"),
+    ],
+)
+def test_refusals_have_a_reason_and_say_what(found, record, policy, reason, message):
+    outcome = decisions.decide(found, record, policy, NOW)
+    assert isinstance(outcome, Refuse)
+    assert (outcome.reason, message in outcome.message) == (reason, True)
+
+
+def test_a_person_is_waited_for_and_told():
+    outcome = decisions.decide(SEEN, None, HUMAN, NOW)
+    assert outcome == Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for a person: kubewright hub requests approve")
+
+
+def test_what_is_seen_of_an_object():
+    node = OldNode("worker", "https://10.0.0.1:6443")
+    sent = node.request(OldHub().public_pem)
+    sent["metadata"] |= {"uid": "u7", "creationTimestamp": "2026-01-02T03:04:05Z"}
+    found = decisions.look(sent)
+    assert (found.name, found.uid, found.created) == ("worker", "u7", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    assert (found.condition, found.contents, found.digest) == (None, None, requests.digest(sent))
+    assert decisions.look({}) == Seen(name="", uid="", created=None, condition=None, digest=requests.digest({}))
+
+
+STRICT = NamePolicy(
+    reserved=frozenset({"10.0.0.1", "api.example.com"}),
+    networks=tuple(formats.subnets("10.96.0.0/12,fd00:96::/112")),
+    foreign={"10.0.0.7": "other", "other.example.com": "other", "10.0.0.5": "worker"},
+    names=("*.nodes.example.com",),
+    ranges=tuple(formats.subnets("10.0.0.0/24")),
+    open_addresses=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("10.0.0.5", None),
+        ("worker", None),
+        ("w.nodes.example.com", None),
+        ("Worker", "SanForm"),
+        ("*.example.com", "SanForm"),
+        ("a..b", "SanForm"),
+        ("a.b.", "SanForm"),
+        ("", "SanForm"),
+        ("010.0.0.5", "SanForm"),
+        ("a" * 254, "SanForm"),
+        ("münchen.example.com", "SanForm"),
+        ("::ffff:10.0.0.1", "ReservedName"),
+        ("10.0.0.1", "ReservedName"),
+        ("api.example.com", "ReservedName"),
+        ("kubernetes", "ReservedName"),
+        ("kubernetes.default.svc", "ReservedName"),
+        ("x.y.svc", "ReservedName"),
+        ("x.y.svc.cluster.local", "ReservedName"),
+        ("localhost", "ReservedName"),
+        ("10.96.0.1", "ReservedName"),
+        ("fd00:96::1", "ReservedName"),
+        ("127.0.0.2", "ReservedName"),
+        ("169.254.1.1", "ReservedName"),
+        ("224.0.0.1", "ReservedName"),
+        ("0.0.0.0", "ReservedName"),
+        ("fe80::1", "ReservedName"),
+        ("10.0.0.7", "ForeignName"),
+        ("other.example.com", "ForeignName"),
+        ("10.1.0.5", "NotAllowed"),
+        ("w.example.com", "NotAllowed"),
+    ],
+)
+def test_names_of_serving_certificates(name, rule):
+    found = node_names.names_refused([name], "worker", STRICT)
+    assert (found.rule if found else None) == rule
+
+
+def test_loopback_names_are_for_stock_joins_only_and_lists_have_limits():
+    assert node_names.names_refused(node_names.LOOPBACKS, "worker", STRICT, loopback=True) is None
+    assert [node_names.names_refused([name], "worker", STRICT).rule for name in node_names.LOOPBACKS] == ["ReservedName"] * 3
+    assert node_names.names_refused(["10.0.0.5", "10.0.0.5"], "worker", STRICT).rule == "SanForm"
+    assert node_names.names_refused([f"10.0.0.{n}" for n in range(20, 37)], "worker", STRICT).rule == "SanForm"
+    assert node_names.names_refused([f"10.0.0.{n}" for n in range(20, 36)], "worker", STRICT) is None
