@@ -52,6 +52,8 @@ _MACHINE = "kubewright.cli.machine_rows"
 _CLUSTER = "kubewright.cli.cluster_rows"
 _AGENT = "kubewright.cli.agent_rows"
 _CONTROLLERS = "kubewright.cli.controllers_rows"
+_HUB = "kubewright.cli.hub_rows"
+_NODE = "kubewright.cli.node_rows"
 
 HEADS = (
     Head("up", "Start a local cluster, or repair and scale the one that is there", _LOCAL),
@@ -65,6 +67,8 @@ HEADS = (
     Head("controllers", "Approve and sign certificate requests, in kube-controller-manager's place", _CONTROLLERS),
     Head("csr", "Look into certificate requests", _CONTROLLERS),
     Head("agent", "Make this machine a node without a kubelet", _AGENT),
+    Head("hub", "Let machines join the clusters of this hub by NodeJoinRequests", _HUB),
+    Head("node", "Join this machine to a cluster through a hub", _NODE),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
     Head("certs", "Look after certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),

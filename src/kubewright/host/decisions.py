@@ -145,7 +145,7 @@ def keeps_owner(*, user: int, mode: int) -> bool:
 
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
     """Return the directories of a machine that are ours to clean up."""
-    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state, layout.cni)
+    return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state, layout.cni, layout.oneinfra)
 
 
 def require_below(path: PurePosixPath, allowed: Iterable[PurePosixPath]) -> None:

@@ -59,6 +59,14 @@ EnvironmentFile=-/etc/default/kubelet
 ExecStart=
 ExecStart={program} $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 """
+# Under the name of kubeadm's, so that systemd reads this one in its place where a package has brought one.
+_JOINED_DROP_IN: Final = """\
+{header}
+[Service]
+EnvironmentFile=-/etc/default/kubelet
+ExecStart=
+ExecStart={program} {arguments} $KUBELET_EXTRA_ARGS
+"""
 
 
 def files(
@@ -142,6 +150,17 @@ def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath,
         config=_variable("KUBELET_CONFIG_ARGS", f"--config={layout.kubelet_config}"),
         flags=_file(layout.kubelet_flags),
     )
+    return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}
+
+
+def joined_unit_files(
+    program: PurePosixPath, *, kubeconfig: PurePosixPath, config: PurePosixPath, node: str
+) -> Mapping[PurePosixPath, str]:
+    """Return the unit and its drop-in, by path, of a kubelet that was given its certificates by a hub. Raises HostError as `unit_files` does."""
+    command = _program(program)
+    given = (f"--kubeconfig={kubeconfig}", f"--config={config}", f"--hostname-override={node}")
+    arguments = " ".join(_plain(_quoted(one)) if _SPECIAL.search(one) else _plain(one) for one in given)
+    drop_in = _JOINED_DROP_IN.format(header=UNIT_HEADER, program=command, arguments=arguments)
     return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}
 
 

@@ -11,6 +11,8 @@ from kubewright.cli import commands
 
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
+_HUB = "config key-file output state"
+_NODE = "apiserver-ca-cert-file apiserver-endpoint container-runtime-endpoint extra-san{} image-service-endpoint join-key-fingerprint join-token nodename output plan"
 OWN = {
     "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
     "down": "keep-data name output state-dir",
@@ -48,6 +50,29 @@ OWN = {
     "csr list": "kubeconfig output",
     "csr show": "kubeconfig output",
     "csr explain": "kubeconfig output signer usages username",
+    "hub": "",
+    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config key-file secure-port state tls-cert-file tls-private-key-file",
+    "hub cluster": "",
+    "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-file"
+    " kubeconfig kubelet-client-ca-file kubelet-config kubernetes-version output pod-network-cidr reserved-names server service-cidr"
+    " service-dns-domain serving-ca-cert-file serving-ca-key-file state",
+    "hub cluster list": _HUB,
+    "hub cluster remove": "config key-file state",
+    "hub token": "",
+    "hub token create": "config description key-file output state ttl",
+    "hub token list": _HUB,
+    "hub token revoke": "config key-file state",
+    "hub requests": _HUB,
+    **{f"hub requests {verb}": "config key-file state" for verb in ("approve", "refuse", "forget")},
+    "hub journal": _HUB,
+    "node": "",
+    "node join": _NODE.format(" ignore-preflight-errors") + " skip-phases",
+    "node join phase": "",
+    "node join phase preflight": _NODE.format(" ignore-preflight-errors"),
+    **{
+        f"node join phase {name}": _NODE.format("")
+        for name in ("request", "answer", "kubelet-install", "files", "kubelet-start", "node-ready")
+    },
     "help": "",
     "alpha": "",
 }

@@ -1,0 +1,180 @@
+"""`hub cluster`: which clusters the hub serves, and with what it signs for them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.apis import formats
+from kubewright.apis.kubeconfig import BearerToken, EmbeddedCertificate, kubeconfig_document
+from kubewright.apis.kubeconfig.documents import Credentials
+from kubewright.base import yaml
+from kubewright.base.durations import Duration
+from kubewright.base.errors import APIError, CertificateError, DocumentError, UsageError
+from kubewright.base.messages import quoted
+from kubewright.cli import cluster_access, hub_state
+from kubewright.cli.inputs import absolute
+from kubewright.cli.output import table, write_result
+from kubewright.cli.parser import Parsed
+from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.store import HubStore
+from kubewright.host.files import Files
+from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.kube.credentials import BearerToken as TokenIdentity
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.pki import keys
+from kubewright.pki.keys import Algorithm
+
+_COLUMNS: Final = (
+    ("name", "NAME"),
+    ("server", "SERVER"),
+    ("version", "VERSION"),
+    ("approval", "APPROVAL"),
+    ("joined", "JOINED"),
+    ("joinKey", "JOIN KEY"),
+)
+
+
+def add(parsed: Parsed) -> int:
+    """Add a cluster, or change one; it keeps its join key."""
+    name = parsed.text("cluster")
+    if formats.subdomain_problems(name):
+        raise UsageError(f"a cluster cannot have the name {quoted(name)}", remedy="use lower case letters, digits, '-' and '.'")
+    wanted = _wanted(parsed, name)
+    with hub_state.store(parsed) as store:
+        known = next((one for one in store.clusters() if one.name == name), None)
+        join_key = known.join_key if known is not None else keys.generate(Algorithm.RSA_2048).pem().decode()
+        cluster = TenantCluster(**wanted, join_key=join_key)
+        loaded = LoadedCluster(cluster)
+        cluster.policy(foreign={})
+        store.save_cluster(cluster, hub_state.event(name, "cluster changed" if known else "cluster added"))
+        _show([_row(store, loaded)], parsed.text("output"))
+    return 0
+
+
+def list_clusters(parsed: Parsed) -> int:
+    """List the clusters with the fingerprints of their join keys."""
+    with hub_state.store(parsed) as store:
+        _show([_row(store, LoadedCluster(cluster)) for cluster in store.clusters()], parsed.text("output"))
+    return 0
+
+
+def remove(parsed: Parsed) -> int:
+    """Remove a cluster."""
+    name = parsed.text("cluster")
+    with hub_state.store(parsed) as store:
+        if not store.remove_cluster(name, hub_state.event(name, "cluster removed")):
+            raise UsageError(f"the hub serves no cluster {quoted(name)}", remedy="`kubewright hub cluster list` shows them")
+    return 0
+
+
+def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:
+    cluster = loaded.cluster
+    return {
+        "name": cluster.name,
+        "server": cluster.server,
+        "version": cluster.kubernetes_version,
+        "approval": cluster.approval,
+        "joined": len([record for record in store.records(cluster.name) if record.active]),
+        "joinKey": str(loaded.recipient.pin),
+    }
+
+
+def _show(rows: list[dict[str, object]], form: str) -> None:
+    if form != "text":
+        write_result(rows, form=form)
+    else:
+        sys.stdout.write(table(rows, columns=_COLUMNS))
+
+
+def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
+    """Read flags and files. Raises UsageError for what is missing, CertificateError for files that cannot be used."""
+    access = load_access(PurePosixPath(absolute(_required(parsed, "kubeconfig"))), read=Files().read)
+    if access.ca_pem is None:
+        raise UsageError("the kubeconfig names no certificate authority", remedy="use one with certificate-authority-data")
+    client_ca, client_key = (_file(parsed, f"client-ca-{kind}-file") for kind in ("cert", "key"))
+    own = parsed.text("serving-ca-cert-file")
+    try:
+        ranges = {flag: parsed.strings(flag) for flag in ("pod-network-cidr", "allow-ranges")}
+        for text in (parsed.text("service-cidr"), *(one for found in ranges.values() for one in found)):
+            formats.subnets(text)
+    except ValueError as error:
+        raise UsageError(str(error), remedy="write a range like 10.96.0.0/12") from error
+    return {
+        "name": name,
+        "server": parsed.text("server") or access.server,
+        "server_ca": access.ca_pem.decode(),
+        "kubernetes_version": parsed.text("kubernetes-version") or _version(access),
+        "service_subnet": parsed.text("service-cidr"),
+        "pod_subnets": tuple(ranges["pod-network-cidr"]),
+        "domain": parsed.text("service-dns-domain"),
+        "client_ca": client_ca,
+        "client_key": client_key,
+        "serving_ca": _file(parsed, "serving-ca-cert-file") if own else client_ca,
+        "serving_key": _file(parsed, "serving-ca-key-file") if own else client_key,
+        "kubelet_client_ca": _file(parsed, "kubelet-client-ca-file") if parsed.text("kubelet-client-ca-file") else client_ca,
+        "kubelet_config": _fields(parsed.text("kubelet-config")),
+        "approval": parsed.text("approval"),
+        "reserved": parsed.strings("reserved-names"),
+        "node_names": parsed.strings("allow-node-names"),
+        "names": parsed.strings("allow-names"),
+        "ranges": tuple(ranges["allow-ranges"]),
+        "open_addresses": not ranges["allow-ranges"],
+        "kept": round(Duration.parse(parsed.text("keep-requests")).seconds),
+        "kubeconfig": yaml.dump(_flat(access, name)),
+    }
+
+
+def _required(parsed: Parsed, flag: str) -> str:
+    found = parsed.text(flag)
+    if not found:
+        raise UsageError(f"--{flag} is missing", remedy=f"name a file with --{flag}")
+    return found
+
+
+def _file(parsed: Parsed, flag: str) -> str:
+    path = absolute(_required(parsed, flag))
+    content = Files().read(PurePosixPath(path))
+    if content is None:
+        raise CertificateError(f"{path} does not exist", remedy=f"check --{flag}")
+    return content.decode(errors="replace")
+
+
+def _fields(path: str) -> dict[str, Any]:
+    if not path:
+        return {}
+    content = Files().read(PurePosixPath(absolute(path)))
+    found = yaml.load(content.decode(errors="replace"), source=path) if content is not None else None
+    if not isinstance(found, dict):
+        raise DocumentError(f"{path} holds no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
+    fields: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    return fields
+
+
+def _version(access: Access) -> str:
+    """Ask the API server. Raises APIError where it does not answer."""
+    with closing(cluster_access.client(access)) as client:
+        answer = client.raw("GET", "/version")
+    try:
+        return str(json.loads(answer.body)["gitVersion"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise APIError(f"{access.server} does not tell its version", remedy="name it with --kubernetes-version") from error
+
+
+def _flat(access: Access, name: str) -> dict[str, object]:
+    """Return a kubeconfig that names no files."""
+    return kubeconfig_document(
+        server=access.server, cluster_name=name, user="hub", credentials=_credentials(access), ca_pem=access.ca_pem, context=name
+    )
+
+
+def _credentials(access: Access) -> Credentials:
+    identity = access.identity
+    if isinstance(identity, ClientCertificate):
+        return EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem)
+    if isinstance(identity, TokenIdentity):
+        return BearerToken(token=identity.token)
+    raise UsageError("the kubeconfig has no credentials", remedy="use one with a client certificate or a token")

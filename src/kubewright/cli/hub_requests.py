@@ -1,0 +1,133 @@
+"""`hub requests` and `hub journal`: what nodes ask for, what people say about it, and what was done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+from kubewright.apis import node_join_requests
+from kubewright.apis.kubeconfig import parse
+from kubewright.base import yaml
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import APIError, NotFound, UsageError
+from kubewright.base.messages import printable, quoted
+from kubewright.cli import cluster_access, hub_state, inputs
+from kubewright.cli.output import human_duration, table, write_result
+from kubewright.cli.parser import Parsed
+from kubewright.enrollment.clusters import TenantCluster
+from kubewright.kube import core
+from kubewright.kube.client import KubeClient
+from kubewright.kube.core import Object
+from kubewright.kube.kubeconfigs import access_from_kubeconfig
+from kubewright.kube.resources import NODE_JOIN_REQUEST
+from kubewright.tokens.secrets import parse_moment
+
+_COLUMNS: Final = (("cluster", "CLUSTER"), ("node", "NODE"), ("age", "AGE"), ("state", "STATE"), ("message", "MESSAGE"))
+_EVENT_COLUMNS: Final = (("number", "NO"), ("at", "AT"), ("cluster", "CLUSTER"), ("event", "EVENT"), ("node", "NODE"))
+_MOST: Final = 100_000
+
+
+def list_requests(parsed: Parsed) -> int:
+    """List the requests that are in the clusters now. A cluster that does not answer is told, and the others are listed."""
+    with hub_state.store(parsed) as store:
+        found = store.clusters()
+    rows = [row for cluster in found for row in _rows(cluster)]
+    form = parsed.text("output")
+    if form != "text":
+        write_result(rows, form=form)
+    elif not rows:
+        sys.stderr.write("there are no requests\n")
+    else:
+        sys.stdout.write(table(rows, columns=_COLUMNS))
+    return 0
+
+
+def approve(parsed: Parsed) -> int:
+    """Let a node in."""
+    return _decide(parsed, approved=True)
+
+
+def refuse(parsed: Parsed) -> int:
+    """Refuse a node."""
+    return _decide(parsed, approved=False)
+
+
+def forget(parsed: Parsed) -> int:
+    """Free the name of a node: its record goes, and its request, so that another machine can ask."""
+    name, node = parsed.strings("which")
+    with hub_state.store(parsed) as store:
+        cluster = hub_state.cluster(store, name)
+        if not store.forget(name, node, hub_state.event(name, "forgotten", node=node)):
+            raise UsageError(
+                f"no node {quoted(node)} has joined {quoted(name)}", remedy="`kubewright hub requests` and `hub journal` tell who has"
+            )
+    with closing(_client(cluster)) as client:
+        try:
+            client.delete(NODE_JOIN_REQUEST, node)
+        except NotFound:
+            return 0
+    return 0
+
+
+def journal(parsed: Parsed) -> int:
+    """Show the journal, the oldest line first."""
+    with hub_state.store(parsed) as store:
+        rows = [event.document() for event in store.journal(most=_MOST)]
+    form = parsed.text("output")
+    if form != "text":
+        write_result(rows, form=form)
+    else:
+        sys.stdout.write(table(rows, columns=_EVENT_COLUMNS))
+    return 0
+
+
+def _decide(parsed: Parsed, *, approved: bool) -> int:
+    name, node = parsed.strings("which")
+    with hub_state.store(parsed) as store:
+        cluster = hub_state.cluster(store, name)
+        with closing(_client(cluster)) as client:
+            try:
+                request = client.get(NODE_JOIN_REQUEST, node)
+            except NotFound as error:
+                raise UsageError(
+                    f"no node {quoted(node)} asks to join {quoted(name)}", remedy="`kubewright hub requests` shows who does"
+                ) from error
+        condition = node_join_requests.condition_of(request)
+        if condition is not None and condition.status in {"True", "False"}:
+            raise UsageError(
+                f"the request of {quoted(node)} has been answered: {condition.reason}", remedy="`kubewright hub requests` shows it"
+            )
+        uid = str(core.metadata(request).get("uid"))
+        event = hub_state.event(name, "approved" if approved else "refused by a person", node=node, request=uid)
+        store.save_verdict(name, uid, approved=approved, event=event)
+    return 0
+
+
+def _rows(cluster: TenantCluster) -> Iterator[dict[str, object]]:
+    try:
+        with closing(_client(cluster)) as client:
+            found = client.list(NODE_JOIN_REQUEST)
+    except APIError as error:
+        inputs.warn([f"{cluster.name}: {error}"])
+        return
+    for request in found:
+        yield _row(cluster.name, request)
+
+
+def _row(cluster: str, request: Object) -> dict[str, object]:
+    condition = node_join_requests.condition_of(request)
+    created = parse_moment(str(core.metadata(request).get("creationTimestamp") or ""))
+    return {
+        "cluster": cluster,
+        "node": printable(core.identity_of(request)[0]),
+        "age": human_duration((SystemClock().now() - created).total_seconds()) if created is not None else "",
+        "state": (condition.reason or condition.status) if condition is not None else "Received",
+        "message": printable(condition.message) if condition is not None else "",
+    }
+
+
+def _client(cluster: TenantCluster) -> KubeClient:
+    source = f"the kubeconfig of {cluster.name}"
+    return cluster_access.client(access_from_kubeconfig(parse(yaml.load_one(cluster.kubeconfig, source=source))))

@@ -1,0 +1,136 @@
+"""The rows of `hub`. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ALL_FORMATS, DURATION, LIST, Argument, Command, Flag, serving
+
+_STATE = (
+    Flag("config", "file with the settings of the hub: a HubConfiguration; flags count more", metavar="file"),
+    Flag("state", "file with the state of the hub", default="/var/lib/kubewright/hub/state.db", metavar="file"),
+    Flag(
+        "key-file",
+        "file with the key that seals keys in the state, 64 hexadecimal digits; the credential hub.key of the service counts more",
+        default="/var/lib/kubewright/hub/state.key",
+        metavar="file",
+    ),
+)
+"""Flags of every command of the hub."""
+
+RUN_FLAGS = (*_STATE, *serving(bind="127.0.0.1", port=10270))
+
+_CLUSTER = Argument("cluster", "name of the cluster", shown="cluster", least=1)
+_CLUSTER_AND_NODE = Argument("which", "names of the cluster and of the node", shown="cluster node", least=2, most=2)
+_EXAMPLE = "hub cluster add team-a --kubeconfig admin.conf --client-ca-cert-file pki/ca.crt --client-ca-key-file pki/ca.key"
+
+_ADD_FLAGS = (
+    Flag("kubeconfig", "kubeconfig with which the hub acts in the cluster; it is kept sealed", metavar="file"),
+    Flag("server", "URL of the API server for nodes that do not name one; empty: that of the kubeconfig", default="", metavar="url"),
+    Flag("kubernetes-version", "version of the kubelets; empty: that of the API server", default="", metavar="version"),
+    Flag("client-ca-cert-file", "authority that signs kubelets' certificates for the API server", metavar="file"),
+    Flag("client-ca-key-file", "its key", metavar="file"),
+    Flag(
+        "serving-ca-cert-file",
+        "authority that signs kubelets' serving certificates; empty: the one for clients",
+        default="",
+        metavar="file",
+    ),
+    Flag("serving-ca-key-file", "its key", default="", metavar="file"),
+    Flag("kubelet-client-ca-file", "authority that kubelets believe; empty: the one for clients", default="", metavar="file"),
+    Flag("service-cidr", "range of service addresses", default="10.96.0.0/12", metavar="cidr"),
+    Flag("service-dns-domain", "DNS domain of services", default="cluster.local", metavar="domain"),
+    Flag("pod-network-cidr", "ranges of pod addresses, which no node may have", kind=LIST, metavar="cidrs"),
+    Flag("approval", "who decides about a request that breaks no rule", default="automatic", choices=("automatic", "human")),
+    Flag(
+        "reserved-names", "further names and addresses that no node may have: of control planes, etcd, the hub", kind=LIST, metavar="names"
+    ),
+    Flag("allow-node-names", "patterns of node names that may join; none: any name", kind=LIST, metavar="patterns"),
+    Flag("allow-names", "patterns of further DNS names that nodes may serve under", kind=LIST, metavar="patterns"),
+    Flag("allow-ranges", "ranges that addresses of nodes have to be in; none: any that is not reserved", kind=LIST, metavar="cidrs"),
+    Flag("kubelet-config", "file with further fields for the configuration of kubelets, YAML", default="", metavar="file"),
+    Flag("keep-requests", "how long a request stays after its end", kind=DURATION, default="1h0m0s"),
+)
+
+ROWS = (
+    Command("hub", summary("hub")),
+    Command(
+        "hub run",
+        "Serve the clusters of this hub",
+        handler="kubewright.cli.hub:run",
+        flags=RUN_FLAGS,
+        description="Answers the NodeJoinRequests of each cluster, repairs the kind, the rights and the join key in it, and keeps its tokens."
+        " Commands beside it take effect at once. Runs until it is stopped by SIGTERM or Ctrl-C.",
+        examples=("hub run --config hub.yaml",),
+    ),
+    Command("hub cluster", "Say which clusters the hub serves"),
+    Command(
+        "hub cluster add",
+        "Add a cluster, or change one",
+        handler="kubewright.cli.hub_clusters:add",
+        argument=_CLUSTER,
+        flags=(*_STATE, *_ADD_FLAGS, ALL_FORMATS),
+        examples=(_EXAMPLE,),
+    ),
+    Command("hub cluster list", "List the clusters", handler="kubewright.cli.hub_clusters:list_clusters", flags=(*_STATE, ALL_FORMATS)),
+    Command(
+        "hub cluster remove",
+        "Serve a cluster no more, and forget its keys, tokens and records",
+        handler="kubewright.cli.hub_clusters:remove",
+        argument=_CLUSTER,
+        flags=_STATE,
+    ),
+    Command("hub token", "Work with the tokens that nodes join with"),
+    Command(
+        "hub token create",
+        "Make a token for a cluster, and print it",
+        handler="kubewright.cli.hub_tokens:create",
+        argument=_CLUSTER,
+        flags=(
+            *_STATE,
+            Flag("ttl", "how long the token lives", kind=DURATION, default="24h0m0s"),
+            Flag("description", "what it is for", default="", metavar="text"),
+            ALL_FORMATS,
+        ),
+    ),
+    Command(
+        "hub token list",
+        "List the tokens, without their secrets",
+        handler="kubewright.cli.hub_tokens:list_tokens",
+        flags=(*_STATE, ALL_FORMATS),
+    ),
+    Command(
+        "hub token revoke",
+        "End a token",
+        handler="kubewright.cli.hub_tokens:revoke",
+        argument=Argument("which", "name of the cluster, and the token or its id", shown="cluster token", least=2, most=2),
+        flags=_STATE,
+    ),
+    Command(
+        "hub requests",
+        "List what nodes have asked for, and what became of it",
+        handler="kubewright.cli.hub_requests:list_requests",
+        flags=(*_STATE, ALL_FORMATS),
+    ),
+    Command(
+        "hub requests approve",
+        "Let a node in that waits for a person",
+        handler="kubewright.cli.hub_requests:approve",
+        argument=_CLUSTER_AND_NODE,
+        flags=_STATE,
+    ),
+    Command(
+        "hub requests refuse",
+        "Refuse a node that waits for a person",
+        handler="kubewright.cli.hub_requests:refuse",
+        argument=_CLUSTER_AND_NODE,
+        flags=_STATE,
+    ),
+    Command(
+        "hub requests forget",
+        "Forget a node that has joined, so that another machine may have its name",
+        handler="kubewright.cli.hub_requests:forget",
+        argument=_CLUSTER_AND_NODE,
+        flags=_STATE,
+    ),
+    Command("hub journal", "Show what the hub has done", handler="kubewright.cli.hub_requests:journal", flags=(*_STATE, ALL_FORMATS)),
+)

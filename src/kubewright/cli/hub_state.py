@@ -1,0 +1,81 @@
+"""The state of a hub, as its commands and its daemon open it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.apis.machine import Layout
+from kubewright.base.clock import SystemClock, rfc3339
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.messages import quoted
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.flag_documents import FlagDocument
+from kubewright.cli.hub_rows import RUN_FLAGS
+from kubewright.cli.inputs import absolute
+from kubewright.cli.parser import Parsed
+from kubewright.enrollment.clusters import TenantCluster
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import Event, HubStore
+from kubewright.host.desired import Directory, File, Show
+from kubewright.host.real import RealHost
+from kubewright.pki import sealing
+
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
+
+CONFIG: Final = FlagDocument(api_version="hub.kubewright/v1alpha1", kind="HubConfiguration", command="hub run", flags=RUN_FLAGS)
+_CREDENTIAL: Final = "hub.key"
+_PRIVATE: Final = 0o700
+
+
+@contextmanager
+def store(parsed: Parsed) -> Iterator[HubStore]:
+    """Open the state for a command."""
+    with closing(open_store(CONFIG.with_file(parsed))) as found:
+        yield found
+
+
+def open_store(parsed: Parsed) -> SQLiteStore:
+    """Open the state; make it, and a key for it, where there is none. Raises HostError where that is not possible."""
+    host = RealHost(layout=Layout())
+    path = PurePosixPath(absolute(parsed.text("state")))
+    host.ensure(Directory(path=path.parent, mode=_PRIVATE))
+    fresh = host.state(path) is None
+    key = _key(host, PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=fresh)
+    return SQLiteStore(Path(path), key=key, random=SystemRandom())
+
+
+def _key(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fresh: bool) -> bytes:
+    """Read the key: the service's credential (systemd: LoadCredential=), else the file, which is made for a new state."""
+    directory = environment.get("CREDENTIALS_DIRECTORY", "")
+    credential = host.read(PurePosixPath(directory) / _CREDENTIAL) if directory.startswith("/") else None
+    if credential is not None:
+        return sealing.parse_key(credential.decode(errors="replace").strip())
+    found = host.state(path)
+    if found is None and not fresh:
+        raise HostError(
+            f"{path} does not exist, and the state of the hub is sealed with it",
+            remedy="restore it from a backup, or name it with --key-file",
+        )
+    if found is None:
+        host.ensure(File(path=path, content=f"{sealing.new_key(SystemRandom())}\n".encode(), show=Show.SIZE, directory_mode=_PRIVATE))
+    elif found.mode & 0o077:
+        raise HostError(f"{path} can be read by others", remedy=f"chmod 600 {path}, and think about who may have read it")
+    return sealing.parse_key((host.read(path) or b"").decode(errors="replace").strip())
+
+
+def cluster(found: HubStore, name: str) -> TenantCluster:
+    """Return a cluster of the hub. Raises UsageError where there is none of that name."""
+    for one in found.clusters():
+        if one.name == name:
+            return one
+    raise UsageError(f"the hub serves no cluster {quoted(name)}", remedy="`kubewright hub cluster list` shows them")
+
+
+def event(name: str, what: str, *, node: str = "", **details: Any) -> Event:
+    """Return a line of the journal about something that a person does now."""
+    return Event(at=rfc3339(SystemClock().now()), cluster=name, event=what, node=node, details={**details, "user": os.getuid()})

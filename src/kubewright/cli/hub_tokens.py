@@ -1,0 +1,70 @@
+"""`hub token`: the tokens that nodes join with. Only `create` shows one."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from typing import Final
+
+from kubewright.base.clock import SystemClock, rfc3339
+from kubewright.base.durations import Duration
+from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli import hub_state
+from kubewright.cli.output import table, write_result
+from kubewright.cli.parser import Parsed
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.store import JoinToken
+from kubewright.tokens import strings
+
+_COLUMNS: Final = (("cluster", "CLUSTER"), ("id", "TOKEN"), ("expires", "EXPIRES"), ("description", "DESCRIPTION"))
+
+
+def create(parsed: Parsed) -> int:
+    """Make a token, and print it."""
+    name, length = parsed.text("cluster"), Duration.parse(parsed.text("ttl")).seconds
+    if length <= 0:
+        raise UsageError("a token has to end", remedy="give it a --ttl like 24h")
+    with hub_state.store(parsed) as store:
+        loaded = LoadedCluster(hub_state.cluster(store, name))
+        token = JoinToken(
+            cluster=name,
+            token=strings.generate(SystemRandom()),
+            expires=rfc3339(SystemClock().now() + timedelta(seconds=length)),
+            description=parsed.text("description"),
+        )
+        store.save_token(token, hub_state.event(name, "token created", token=token.token.id, expires=token.expires))
+    form = parsed.text("output")
+    if form == "text":
+        sys.stdout.write(f"{token.token.text}\n")
+    else:
+        shown = {**_row(token), "token": token.token.text, "server": loaded.cluster.server, "joinKey": str(loaded.recipient.pin)}
+        write_result(shown, form=form)
+    return 0
+
+
+def list_tokens(parsed: Parsed) -> int:
+    """List the tokens."""
+    with hub_state.store(parsed) as store:
+        rows = [_row(token) for token in store.tokens()]
+    form = parsed.text("output")
+    if form != "text":
+        write_result(rows, form=form)
+    else:
+        sys.stdout.write(table(rows, columns=_COLUMNS))
+    return 0
+
+
+def revoke(parsed: Parsed) -> int:
+    """End a token."""
+    name, text = parsed.strings("which")
+    token_id = strings.parse_id(text)
+    with hub_state.store(parsed) as store:
+        if not store.remove_token(name, token_id, hub_state.event(name, "token revoked", token=token_id)):
+            raise UsageError(f"{quoted(name)} has no token {token_id}", remedy="`kubewright hub token list` shows them")
+    return 0
+
+
+def _row(token: JoinToken) -> dict[str, object]:
+    return {"cluster": token.cluster, "id": token.token.id, "expires": token.expires, "description": token.description}

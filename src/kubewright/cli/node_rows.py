@@ -1,0 +1,50 @@
+"""The rows of `node`. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.cli.commands import summary
+from kubewright.cli.model import ALL_FORMATS, BOOL, LIST, Command, Flag, Workflow
+
+_FLAGS = {
+    flag.name: flag
+    for flag in (
+        Flag("nodename", "name of the node; empty: the name of this machine", default="", metavar="name"),
+        Flag("apiserver-endpoint", "URL of the API server of the cluster", metavar="url"),
+        Flag("apiserver-ca-cert-file", "file with the authority of the API server", metavar="file"),
+        Flag("join-token", "token of the hub; - is the next line of standard input, and what has a / the path of a file", metavar="token"),
+        Flag(
+            "container-runtime-endpoint",
+            "socket of the container runtime",
+            default="unix:///run/containerd/containerd.sock",
+            metavar="socket",
+        ),
+        Flag("image-service-endpoint", "socket of the image service; empty: that of the container runtime", default="", metavar="socket"),
+        Flag("extra-san", "further names and addresses that the kubelet is reached by", kind=LIST, metavar="names"),
+        Flag("join-key-fingerprint", "fingerprint of the hub's join key, sha256: and 64 hexadecimal digits", default="", metavar="pin"),
+        Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
+        Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
+        Flag("plan", "show what the join would change, as diffs, and write nothing", kind=BOOL, default=False),
+        ALL_FORMATS,
+    )
+}
+
+_WORKFLOW = Workflow(
+    "kubewright.enrollment.node.phases:PHASES",
+    flags=_FLAGS,
+    ours="plan output",
+    operation="kubewright.enrollment.node.operation:NODE_JOIN",
+    request="kubewright.cli.node_requests:join_request",
+)
+
+ROWS = (
+    Command("node", summary("node")),
+    Command(
+        "node join",
+        "Join this machine to a cluster through its hub",
+        flags=tuple(_FLAGS.values()),
+        workflow=_WORKFLOW,
+        description="Asks the hub of a cluster with a NodeJoinRequest, as oneinfra's nodes do, waits for the answer, checks it, installs the kubelet of"
+        " the cluster's version and starts it. Killed anywhere, the same command goes on.",
+        examples=("node join --apiserver-endpoint https://10.0.0.1:6443 --apiserver-ca-cert-file ca.crt --join-token ./token",),
+    ),
+)

@@ -1,0 +1,121 @@
+"""A hub: one process that serves any number of tenant clusters, each apart from the others.
+
+made ── run() ──> a task for each cluster ── a cluster is added, changed or removed ──> its task begins anew, or ends
+                                          ── a task fails ──> it begins again after a pause; the others do not notice
+                                          ── cancelled ──> work in flight ends
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import KubewrightError
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
+from kubewright.base.wait import Backoff
+from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.telemetry import HubMetrics
+from kubewright.enrollment.tenants import Tenant
+from kubewright.kube.api import AsyncKubeAPI
+
+_log = logging.getLogger(__name__)
+
+LOOK: Final = 0.5
+"""Seconds between two looks at whether a command has changed the state: a number in a file that is mapped into memory."""
+AGAIN: Final = Backoff(first=1.0, factor=2.0, limit=60.0, jitter=0.5)
+
+Connect = Callable[[TenantCluster], AsyncKubeAPI]
+"""Makes a client of a tenant cluster. Raises what cannot be used of its kubeconfig."""
+
+
+@dataclass(kw_only=True, eq=False)
+class _Served:
+    """A cluster that is served. `tenant` is None while it cannot be."""
+
+    cluster: TenantCluster
+    task: asyncio.Task[None]
+    tenant: Tenant | None = None
+
+
+class Hub:
+    """Serves the clusters of a store. Nothing is read or written before `run`."""
+
+    def __init__(self, store: StoreThread, *, connect: Connect, clock: Clock, random: Random, metrics: HubMetrics | None = None) -> None:
+        self._store = store
+        self._connect = connect
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        self._served: dict[str, _Served] = {}
+        self._read = False
+        if metrics is not None:
+            metrics.follow_clusters(lambda: float(len(self._served)))
+
+    @property
+    def unready(self) -> str:
+        """Why the hub is not ready, '' if it is: one that cannot reach a cluster is ready for the others."""
+        return "" if self._read else "the state has not been read yet"
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises HostError or TrustError for a state that cannot be read at the start."""
+        version: int | None = None
+        try:
+            while True:
+                found = await self._store.ask(lambda store: store.version())
+                if found != version:
+                    version = found
+                    await self._follow()
+                await asyncio.sleep(LOOK)
+        finally:
+            await self._end(list(self._served))
+
+    async def _follow(self) -> None:
+        """Serve the clusters that the store has now."""
+        wanted = {cluster.name: cluster for cluster in await self._store.ask(lambda store: store.clusters())}
+        await self._end([name for name, served in self._served.items() if wanted.get(name) != served.cluster])
+        for name, cluster in wanted.items():
+            served = self._served.get(name)
+            if served is None:
+                self._serve(cluster)
+            elif served.tenant is not None:
+                served.tenant.look_again()
+        self._read = True
+
+    def _serve(self, cluster: TenantCluster) -> None:
+        _log.info("%s is served at %s, approval: %s", cluster.name, cluster.server, cluster.approval)
+        task = asyncio.create_task(self._keep_serving(cluster), name=f"tenant {cluster.name}")
+        self._served[cluster.name] = _Served(cluster=cluster, task=task)
+
+    async def _keep_serving(self, cluster: TenantCluster) -> None:
+        """Serve one cluster, again and again: whatever is wrong with it is its own matter."""
+        pauses = AGAIN.pauses(self._random)
+        while True:
+            try:
+                await self._serve_once(cluster)
+            except* KubewrightError as errors:
+                _log.warning("%s cannot be served: %s", cluster.name, errors.exceptions[0])
+            except* Exception:
+                _log.exception("%s: a fault of ours", cluster.name)
+            await asyncio.sleep(next(pauses))
+
+    async def _serve_once(self, cluster: TenantCluster) -> None:
+        loaded = await asyncio.to_thread(LoadedCluster, cluster)
+        api = self._connect(cluster)
+        try:
+            tenant = Tenant(loaded, api, store=self._store, clock=self._clock, random=self._random, metrics=self._metrics)
+            self._served[cluster.name].tenant = tenant
+            await tenant.run()
+        finally:
+            await api.close()
+
+    async def _end(self, names: list[str]) -> None:
+        tasks = [self._served.pop(name).task for name in names]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,137 @@
+"""The phases `request` and `answer`: what is sent to the hub, and what is believed of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis import node_join_requests
+from kubewright.apis.node_join_requests import CONFIG_MAP, JOIN_KEY, NAMESPACE
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import AlreadyExists, APIError, NotFound, TrustError
+from kubewright.base.events import Waited
+from kubewright.base.wait import Backoff
+from kubewright.enrollment import answer_checks, requests
+from kubewright.enrollment.fields import MalformedField
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.kube.core import Object
+from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
+from kubewright.kube.resources import NODE_JOIN_REQUEST
+from kubewright.pki import oaep
+from kubewright.pki.oaep import RecipientKey
+
+if TYPE_CHECKING:
+    from kubewright.enrollment.node.context import NodeJoinContext
+
+_WITHIN: Final = 300.0
+"""Seconds that the hub has; a person who has to approve may need longer, and the same command goes on."""
+_LOOK: Final = Backoff(first=0.2, limit=2.0)
+
+
+class RequestRefused(APIError):
+    """The hub does not let this machine in. The message is the hub's."""
+
+
+def request(ctx: NodeJoinContext) -> Iterable[Change]:
+    """Send the request, or find that an earlier run has. Raises APIError where another machine asks under this name."""
+    yield ctx.keep_key()
+    join = ctx.join
+    target = f"{NODE_JOIN_REQUEST.singular} {join.node}"
+    found = _find(ctx)
+    if found is None:
+        wanted = JoinRequest(endpoint=join.server, sans=join.sans, key=ctx.key)
+        body = requests.write(
+            join.node,
+            wanted,
+            recipient=_join_key(ctx),
+            runtime_endpoint=join.runtime_endpoint,
+            image_endpoint=join.image_endpoint,
+            random=ctx.bound.machine.random,
+        )
+        try:
+            ctx.api.create(body)
+        except AlreadyExists:
+            found = ctx.api.get(NODE_JOIN_REQUEST, join.node)
+        else:
+            ctx.say(f"Asked the hub to let this machine in as {join.node}")
+            yield Change(target=target, action=Action.CREATE)
+            return
+    _require_own(ctx, found)
+    ctx.say(f"The hub has been asked to let this machine in as {join.node}")
+    yield Change(target=target, action=Action.NONE)
+
+
+def _find(ctx: NodeJoinContext) -> Object | None:
+    try:
+        return ctx.api.get(NODE_JOIN_REQUEST, ctx.join.node)
+    except NotFound:
+        return None
+
+
+def _join_key(ctx: NodeJoinContext) -> RecipientKey:
+    """Read the hub's key. Raises TrustError for another one than the one that is pinned."""
+    source = f"configmap {NAMESPACE}/{CONFIG_MAP}"
+    try:
+        found = ctx.api.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)
+    except NotFound as error:
+        raise APIError(
+            f"{ctx.join.server} has no {source}", remedy="check on the hub that it serves this cluster: kubewright hub cluster list"
+        ) from error
+    key = oaep.load_recipient(str((found.get("data") or {}).get(JOIN_KEY) or "").encode(), source=source)
+    if ctx.join.pin is not None and key.pin != ctx.join.pin:
+        raise TrustError(
+            f"the join key in {source} is not the one you pinned",
+            detail=f"its fingerprint is {key.pin}; pinned: {ctx.join.pin}",
+            remedy="compare with `kubewright hub cluster list` on the hub; if they differ there too, somebody answers in its place",
+        )
+    return key
+
+
+def _require_own(ctx: NodeJoinContext, found: Object) -> None:
+    """Require that a request which is there is this machine's, and asks for the same. Raises APIError."""
+    node = ctx.join.node
+    remedy = f"give this machine another name (--nodename), or have the hub forget {node}: kubewright hub requests forget CLUSTER {node}"
+    try:
+        asked = requests.reread(found, ctx.key)
+    except MalformedField as error:
+        raise APIError(f"another machine asks to join as {node}", remedy=remedy) from error
+    if (asked.endpoint, asked.sans) != (ctx.join.server, ctx.join.sans):
+        raise APIError(f"an earlier request for {node} asks for other names or another endpoint", remedy=remedy)
+
+
+def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
+    """Wait until the hub has answered, then check everything that it says. Raises RequestRefused, WaitTimeout and TrustError."""
+    yield ctx.bound.waiter.until(
+        lambda: _unanswered(ctx),
+        within=_WITHIN,
+        saying="the hub to answer",
+        every=_LOOK.first,
+        at_most=_LOOK.limit,
+        remedy="look on the hub: `kubewright hub requests`; then run the same command again, which goes on with this request",
+    )
+    try:
+        answer_checks.require(
+            ctx.answer, ctx.join.node, server=ctx.join.server, ca_pem=ctx.join.ca_pem, sans=ctx.join.sans, now=ctx.bound.clock.now()
+        )
+    except MalformedField as error:
+        raise TrustError(f"the answer to {ctx.join.node} is not for this machine: {error}", remedy="ask who else uses this name") from error
+    ctx.say("The answer of the hub is in order")
+
+
+def _unanswered(ctx: NodeJoinContext) -> str | None:
+    try:
+        found = ctx.answering.get(NODE_JOIN_REQUEST, ctx.join.node)
+    except NotFound:
+        return "the request has gone"
+    except APIError as error:
+        return str(error)
+    condition = node_join_requests.condition_of(found)
+    if condition is None:
+        return "the hub has not looked at it yet"
+    if condition.status == "False":
+        raise RequestRefused(
+            f"the hub does not let {ctx.join.node} in: {condition.reason}",
+            detail=condition.message,
+            remedy="ask whoever runs the hub; when that is mended, the same command asks again once the hub has deleted the request",
+        )
+    return None if condition.status == "True" else f"{condition.reason}: {condition.message}"

@@ -1,0 +1,113 @@
+"""The phases that make the kubelet of this machine: its program, its files, its unit, and the Node that it registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import APIError, HostError, NotFound
+from kubewright.base.events import Waited
+from kubewright.enrollment import answer_checks
+from kubewright.host.desired import Directory, File, Service, Show
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.resources import NODE
+from kubewright.manifests import kubelet
+
+if TYPE_CHECKING:
+    from kubewright.enrollment.node.context import NodeJoinContext
+
+PROGRAM: Final = PurePosixPath("/usr/local/bin/kubelet")
+_SERVICE: Final = "kubelet"
+_PRIVATE: Final = 0o700
+_READY_WITHIN: Final = 240.0
+_LOOK, _LONGEST_LOOK = 0.1, 1.0
+_LINES: Final = 10
+
+
+def install(ctx: NodeJoinContext) -> Iterable[Change]:
+    """Have the kubelet of the cluster's version: the one that is there, else the one that `binaries` gives, whose digest was checked."""
+    version = ctx.answer.kubernetes_version.removeprefix("v")
+    path = ctx.host.programs.path(_SERVICE)
+    if path is not None and ctx.host.programs.version(_SERVICE).rpartition(" ")[2] == f"v{version}":
+        yield Change(target=f"file {path}", action=Action.NONE)
+        return
+    ctx.say(f"Installing the kubelet v{version}")
+    yield ctx.host.ensure(File(path=PROGRAM, content=ctx.fetch(version), mode=0o755, show=Show.SIZE))
+
+
+def files(ctx: NodeJoinContext) -> Iterable[Change]:
+    """Write what the hub gave, the kubeconfig last: where it is, all of it is. Then the key of the join is of no use any more."""
+    answer, place = ctx.answer, ctx.layout.oneinfra
+    for directory in (place, ctx.layout.kubelet):
+        yield ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
+    contents = {
+        place / "kubelet.crt": answer.serving_certificate,
+        place / "kubelet.key": answer.serving_key,
+        place / "kubelet-client-ca.crt": answer.client_ca,
+        ctx.layout.kubelet_config: yaml.dump(configuration(ctx)),
+        ctx.kubeconfig: answer.kubeconfig,
+    }
+    for path, content in contents.items():
+        shown = Show.DIFF if path == ctx.layout.kubelet_config else Show.MADE
+        yield ctx.host.ensure(File(path=path, content=content.encode(), show=shown))
+    ctx.say(f"Wrote the kubelet's files to {place} and {ctx.layout.kubelet}")
+    yield ctx.host.remove(ctx.key_path)
+
+
+def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
+    """Return the kubelet's configuration: the hub's, with the places and the container runtime of this machine."""
+    found, place = answer_checks.kubelet_document(ctx.answer), ctx.layout.oneinfra
+    authentication = found.get("authentication") or {}
+    return {
+        **found,
+        "authentication": {**authentication, "x509": {"clientCAFile": str(place / "kubelet-client-ca.crt")}},
+        "tlsCertFile": str(place / "kubelet.crt"),
+        "tlsPrivateKeyFile": str(place / "kubelet.key"),
+        "containerRuntimeEndpoint": ctx.join.runtime_endpoint,
+        "imageServiceEndpoint": ctx.join.image_endpoint,
+    }
+
+
+def start(ctx: NodeJoinContext) -> Iterable[Change]:
+    """Write the unit and start it; a kubelet that runs is restarted where its unit has changed."""
+    program = ctx.host.programs.path(_SERVICE) or PROGRAM
+    texts = kubelet.joined_unit_files(program, kubeconfig=ctx.kubeconfig, config=ctx.layout.kubelet_config, node=ctx.join.node)
+    units = tuple(File(path=path, content=text.encode(), mode=0o644) for path, text in texts.items())
+    ctx.say("Starting the kubelet")
+    yield ctx.host.ensure(Service(name=_SERVICE, enabled=True, units=units, restart=_began_before(ctx)))
+
+
+def _began_before(ctx: NodeJoinContext) -> bool:
+    """Whether a kubelet runs that has begun before its kubeconfig was written."""
+    found, written = ctx.host.service(_SERVICE), ctx.host.state(ctx.kubeconfig)
+    return found is not None and found.running and written is not None and bool(found.since) and written.modified > found.since
+
+
+def ready(ctx: NodeJoinContext) -> Iterable[Waited]:
+    """Wait until the Node is Ready. Raises WaitTimeout with what the kubelet said last."""
+    yield ctx.bound.waiter.until(
+        lambda: _unready(ctx),
+        within=_READY_WITHIN,
+        saying=f"Node {ctx.join.node} to be Ready",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        diagnose=lambda: "\n".join(ctx.host.service_lines(_SERVICE, count=_LINES)),
+        remedy="`journalctl -u kubelet` tells more; mend what it complains about, then run the same command again",
+    )
+    ctx.say(f"This machine is the node {ctx.join.node} of the cluster, and Ready")
+
+
+def _unready(ctx: NodeJoinContext) -> str | None:
+    try:
+        access = load_access(ctx.kubeconfig, read=ctx.host.read)
+        found = ctx.bound.connections.kube(access).get(NODE, ctx.join.node)
+    except NotFound:
+        return "it has not registered yet"
+    except (APIError, HostError) as error:
+        return str(error)
+    conditions = (found.get("status") or {}).get("conditions") or ()
+    row: Mapping[str, Any] = next((one for one in conditions if one.get("type") == "Ready"), {})
+    return None if row.get("status") == "True" else str(row.get("message") or "the kubelet has not reported yet")

@@ -1,0 +1,29 @@
+"""The tree of `node join`, as data. Help and completion are made from it; what a phase does is named, not imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kubewright.workflow.phases import Phase, Phases
+
+if TYPE_CHECKING:
+    from kubewright.enrollment.node.context import NodeJoinContext
+
+_HERE: Final = "kubewright.enrollment.node"
+_UNTIL_JOINED: Final = f"{_HERE}.context:until_joined"
+_FLAGS: Final = (
+    "nodename apiserver-endpoint apiserver-ca-cert-file join-token container-runtime-endpoint image-service-endpoint extra-san"
+    " join-key-fingerprint"
+)
+
+PHASES: Final[Phases[NodeJoinContext]] = Phases(
+    Phase(
+        "preflight", "Run the checks before the join", run=lambda ctx: ctx.bound.preflight(ctx), flags=f"{_FLAGS} ignore-preflight-errors"
+    ),
+    Phase("request", "Ask the hub for a place in the cluster", run=f"{_HERE}.joining:request", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("answer", "Wait for the answer of the hub, and check it", run=f"{_HERE}.joining:answer", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("kubelet-install", "Install the kubelet", run=f"{_HERE}.kubelet:install", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("files", "Write the kubelet's files", run=f"{_HERE}.kubelet:files", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("kubelet-start", "Start the kubelet", run=f"{_HERE}.kubelet:start", flags=_FLAGS),
+    Phase("node-ready", "Wait for the Node to be ready", run=f"{_HERE}.kubelet:ready", flags=_FLAGS),
+)

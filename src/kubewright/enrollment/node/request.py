@@ -1,0 +1,132 @@
+"""What a command line asks of `node join`, and the configuration that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubewright.apis import formats
+from kubewright.apis.node_join_requests import MOST_SANS
+from kubewright.base import yaml
+from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.messages import quoted
+from kubewright.base.records import dataclass, field, replace
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine_record import MachineRecord
+from kubewright.lifecycle.operation import Prepared
+from kubewright.pki import certificates
+from kubewright.pki.pins import Pin
+from kubewright.tokens import strings
+from kubewright.tokens.strings import BootstrapTokenString
+
+RUNTIME_ENDPOINT: Final = "unix:///run/containerd/containerd.sock"
+NAME: Final = "node join"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeJoinRequest:
+    """One call of `node join` or of one of its phases. `ca_pem` is the content of the file; empty texts were not given."""
+
+    node: str = ""
+    server: str
+    ca_pem: bytes = field(repr=False)
+    token: str = field(repr=False)
+    runtime_endpoint: str = ""
+    image_endpoint: str = ""
+    sans: Sequence[str] = ()
+    fingerprint: str = ""
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeJoin:
+    """What a machine is to become: a node of a cluster. `pin` is that of the hub's join key, None if the user did not give it."""
+
+    node: str
+    server: str
+    ca_pem: bytes = field(repr=False)
+    token: BootstrapTokenString
+    runtime_endpoint: str
+    image_endpoint: str
+    sans: tuple[str, ...]
+    pin: Pin | None
+    ignored: tuple[str, ...] = ()
+
+
+def configure(request: NodeJoinRequest, machine: Machine) -> Prepared[NodeJoin]:
+    """Check what was asked for. Raises UsageError and CertificateError."""
+    here = machine.at(machine.layout)
+    node = request.node or here.facts.detected.host_name.strip().lower()
+    problems = formats.subdomain_problems(node)
+    if problems:
+        raise UsageError(
+            f"a node cannot have the name {quoted(node)}", detail="; ".join(problems), remedy="give another one with --nodename"
+        )
+    if len(request.sans) > MOST_SANS:
+        raise UsageError(f"{len(request.sans)} further names are more than {MOST_SANS}", remedy="give fewer with --extra-san")
+    runtime = request.runtime_endpoint or RUNTIME_ENDPOINT
+    join = NodeJoin(
+        node=node,
+        server=_server(request.server),
+        ca_pem=_authority(request.ca_pem),
+        token=strings.parse(request.token),
+        runtime_endpoint=runtime,
+        image_endpoint=request.image_endpoint or runtime,
+        sans=tuple(request.sans),
+        pin=Pin.parse(request.fingerprint) if request.fingerprint else None,
+        ignored=request.ignored,
+    )
+    return Prepared(
+        configuration=join,
+        host=machine.at(replace(machine.layout, cri_socket=runtime)),
+        warnings=() if join.pin is not None else (_UNPINNED,),
+        only=request.only,
+        skip=request.skip,
+        record=lambda: record(join),
+    )
+
+
+_UNPINNED: Final = (
+    "the join key of the hub is not pinned: whoever can write to the cluster could read this join and answer it;"
+    " `kubewright hub cluster list` on the hub shows what to give as --join-key-fingerprint"
+)
+
+
+def _server(text: str) -> str:
+    """Return the URL as kubeconfigs have it. Raises UsageError."""
+    try:
+        parts = urlsplit(text)
+        fine = (
+            parts.scheme == "https"
+            and parts.hostname
+            and parts.port != 0
+            and parts.path in {"", "/"}
+            and not (parts.query or parts.username)
+        )
+    except ValueError:
+        fine = False
+    if not fine:
+        raise UsageError(f"{quoted(text)} is not the URL of an API server", remedy="give it as https://HOST:PORT with --apiserver-endpoint")
+    return text.rstrip("/")
+
+
+def _authority(text: bytes) -> bytes:
+    found = certificates.parse(text, source="--apiserver-ca-cert-file")
+    if not any(one.is_authority for one in found):
+        raise CertificateError("--apiserver-ca-cert-file holds no certificate authority", remedy="give the file ca.crt of the cluster")
+    return b"".join(one.pem() for one in found)
+
+
+def record(join: NodeJoin) -> MachineRecord:
+    """Return what is kept of a machine that begins to join. Another run may bring another token, and another pin."""
+    document = {
+        "nodeName": join.node,
+        "apiServerEndpoint": join.server,
+        "containerRuntimeEndpoint": join.runtime_endpoint,
+        "imageServiceEndpoint": join.image_endpoint,
+        "extraSANs": list(join.sans),
+    }
+    return MachineRecord(workflow=NAME, configuration=yaml.dump(document))

@@ -1,0 +1,249 @@
+"""One tenant cluster at work: its requests are answered, its objects repaired, its tokens kept. Each tenant has a queue and connections of its own.
+
+made ── run() ──> objects and tokens ensured, watches open ──> requests answered ── cancelled ──> work in flight ends
+
+Observe through informers, decide by a pure function, keep the record, write once with the resourceVersion that was seen. A record is kept before the
+answer is released: who is killed in between issues again for the same object, and what came before was seen by nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final
+
+from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.node_join_requests import Condition
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.errors import NotFound
+from kubewright.base.randomness import Random
+from kubewright.base.records import replace
+from kubewright.enrollment import answers, decisions, issuing, requests, tenant_objects
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
+from kubewright.enrollment.fields import MalformedField
+from kubewright.enrollment.issuing import Issued
+from kubewright.enrollment.store import Event
+from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.telemetry import HubMetrics
+from kubewright.kube import core, resources
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import Again, SharedInformer, Workers
+from kubewright.kube.core import Object
+from kubewright.kube.informers import Informer
+from kubewright.kube.objects import DesiredObject, ensure_object_async
+from kubewright.kube.queueing import ItemBackoff, WorkQueue
+from kubewright.kube.resources import NODE_JOIN_REQUEST, SECRET
+from kubewright.pki.keys import FreshKeys
+from kubewright.pki.node_names import LOOPBACKS
+from kubewright.tokens import secrets
+
+_log = logging.getLogger(__name__)
+
+PROTOCOL: Final = "oneinfra/v1alpha1"
+WORKERS: Final = 4
+"""Requests of one tenant that are answered at a time."""
+LONGEST_SLEEP: Final = 3600.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
+_REQUEST, _OBJECTS, _TOKENS = "request/", "objects", "tokens"
+
+
+class Tenant:
+    """The work for one cluster. Nothing is read or written before `run`."""
+
+    def __init__(
+        self,
+        loaded: LoadedCluster,
+        api: AsyncKubeAPI,
+        *,
+        store: StoreThread,
+        clock: Clock,
+        random: Random,
+        metrics: HubMetrics | None = None,
+    ) -> None:
+        self.cluster = loaded.cluster
+        self._loaded = loaded
+        self._api = api
+        self._store = store
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        self._desired = tenant_objects.desired(loaded.public_key)
+        self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
+        self._requests = self._informer(NODE_JOIN_REQUEST)
+        self._secrets = self._informer(SECRET, namespace=secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}")
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.name
+
+    @property
+    def synced(self) -> bool:
+        """Whether the requests that were there at the start are known."""
+        return self._requests.synced and self._secrets.synced
+
+    def look_again(self) -> None:
+        """Have everything looked at: what the hub keeps has been changed by somebody else."""
+        for key in (_OBJECTS, _TOKENS, *(_REQUEST + name for _, name in self._requests.objects)):
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._requests.subscribe(self._request_changed)
+        self._secrets.subscribe(lambda _: self._queue.add(_TOKENS))
+        watched = [self._watch_object(one) for one in self._desired]
+        self._queue.add(_OBJECTS)
+        self._queue.add(_TOKENS)
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._requests, self._secrets, *watched):
+                group.create_task(informer.run(), name=f"watch of {self.name}")
+            group.create_task(Workers(f"hub {self.name}", queue=self._queue, handle=self._handle, count=WORKERS).run(), name=self.name)
+
+    def _informer(self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "") -> SharedInformer:
+        return SharedInformer(Informer(self._api, resource, namespace=namespace, field_selector=field_selector, random=self._random))
+
+    def _watch_object(self, desired: DesiredObject) -> SharedInformer:
+        """Hear when somebody changes an object of ours: it is repaired."""
+        name, namespace = core.identity_of(desired.body)
+        informer = self._informer(resources.of(desired.body), namespace=namespace, field_selector=f"metadata.name={name}")
+        informer.subscribe(lambda _: self._queue.add(_OBJECTS))
+        return informer
+
+    def _request_changed(self, event: WatchEvent) -> None:
+        name, _ = core.identity_of(event.object)
+        if event.type is not EventType.DELETED:
+            self._queue.add(_REQUEST + name)
+
+    async def _handle(self, key: str) -> Again | None:
+        if key == _OBJECTS:
+            await self._repair()
+            return None
+        if key == _TOKENS:
+            return await self._keep_tokens()
+        return await self._answer(key.removeprefix(_REQUEST))
+
+    async def _repair(self) -> None:
+        for desired in self._desired:
+            change = await ensure_object_async(self._api, desired)
+            if change:
+                _log.info("%s: %s: %s", self.name, change.target, change.action.value)
+
+    async def _keep_tokens(self) -> Again | None:
+        """Give the tenant the tokens that are in force. Those that have ended go: the API server believes them for ten seconds more."""
+        await self._secrets.wait_synced()
+        now = self._clock.now()
+        wanted = await self._store.ask(lambda store: store.tokens(self.name))
+        ends = {token.token.id: secrets.parse_moment(token.expires) for token in wanted if token.expires}
+        valid = [token for token in wanted if (end := ends.get(token.token.id)) is None or end > now]
+        changes = tenant_objects.token_changes(self._secrets.objects.values(), valid)
+        for token in changes.missing:
+            await ensure_object_async(self._api, DesiredObject(tenant_objects.token_secret(token)))
+        for name in changes.surplus:
+            await self._ignoring_gone(self._api.delete(SECRET, name, secrets.NAMESPACE))
+        left = [(end - now).total_seconds() for end in ends.values() if end is not None and end > now]
+        return min(left, default=None)
+
+    async def _answer(self, name: str) -> Again | None:
+        request = self._requests.get(name)
+        if request is None:
+            return None
+        seen = await self._with_verdict(decisions.look(request))
+        record = await self._store.ask(lambda store: store.record(self.name, name))
+        outcome = self._decide(seen, record, {})
+        if isinstance(outcome, Open):
+            seen = await self._opened(seen, request)
+            foreign = await self._foreign(seen)
+            outcome = self._decide(seen, record, foreign)
+        match outcome:
+            case Issue(request=wanted):
+                await self._issue(request, seen, wanted)
+            case Refuse(reason=reason, message=message):
+                await self._refuse(request, Condition(status="False", reason=reason, message=message))
+            case Wait(after=after, reason=reason, message=message):
+                await self._wait(request, seen, Condition(status="Unknown", reason=reason, message=message))
+                return min(after, LONGEST_SLEEP)
+            case Forget():
+                await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name, uid=seen.uid))
+        return None
+
+    def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
+        return decisions.decide(seen, record, self.cluster.policy(foreign=foreign), self._clock.now())
+
+    async def _with_verdict(self, seen: Seen) -> Seen:
+        if seen.condition is not None and seen.condition.status != "Unknown":
+            return seen
+        return replace(seen, approved=await self._store.ask(lambda store: store.verdict(self.name, seen.uid)))
+
+    async def _opened(self, seen: Seen, request: Object) -> Seen:
+        try:
+            contents: Any = await asyncio.to_thread(requests.read, request, join_key=self._loaded.join_key)
+        except MalformedField as error:
+            contents = error
+        first = await self._store.ask(lambda store: store.first_request(self.name, seen.digest))
+        return replace(seen, contents=contents, first=first)
+
+    async def _foreign(self, seen: Seen) -> dict[str, str]:
+        names = () if seen.contents is None or isinstance(seen.contents, MalformedField) else seen.contents.sans
+        return await self._store.ask(lambda store: store.owners(self.name, names)) if names else {}
+
+    async def _issue(self, request: Object, seen: Seen, wanted: requests.JoinRequest) -> None:
+        now = self._clock.now()
+
+        def make() -> Issued:
+            return issuing.issue(self._loaded, seen.name, wanted, key_source=FreshKeys(), started=now, random=self._random)
+
+        made = await asyncio.to_thread(make)
+        record = JoinRecord(
+            cluster=self.name,
+            node=seen.name,
+            state=State.ISSUED,
+            protocol=PROTOCOL,
+            request=seen.uid,
+            key=wanted.key.fingerprint,
+            names=tuple(san for san in wanted.sans if san not in LOOPBACKS),
+            certificates=made.certificates,
+            issued=rfc3339(now),
+            changed=rfc3339(now),
+        )
+        event = self._event(
+            "issued", seen.name, request=seen.uid, names=list(record.names), serials=[one.serial for one in made.certificates]
+        )
+        await self._store.ask(lambda store: store.keep(record, event, digest=seen.digest))
+        status = answers.write(made.answer, wanted.key, random=self._random)
+        await self._write(request, Condition(status="True", reason=decisions.ISSUED), status)
+        _log.info("%s: %s has been answered", self.name, seen.name)
+
+    async def _refuse(self, request: Object, condition: Condition) -> None:
+        name, _ = core.identity_of(request)
+        event = self._event("refused", name, reason=condition.reason, message=condition.message)
+        await self._store.ask(lambda store: store.tell(event))
+        await self._write(request, condition)
+        _log.info("%s: %s is refused: %s: %s", self.name, name, condition.reason, condition.message)
+
+    async def _wait(self, request: Object, seen: Seen, condition: Condition) -> None:
+        known = seen.condition
+        if condition.reason and (known is None or (known.status, known.reason) != (condition.status, condition.reason)):
+            await self._write(request, condition)
+
+    async def _write(self, request: Object, condition: Condition, fields: Mapping[str, Any] | None = None) -> None:
+        status = {**(fields or {}), "conditions": [condition.document(self._clock.now())]}
+        await self._ignoring_gone(self._api.update({**request, "status": status}, subresource="status"))
+        if self._metrics is not None:
+            self._metrics.outcome(self.name, PROTOCOL, condition.reason, self._age(request))
+
+    def _age(self, request: Object) -> float:
+        created = secrets.parse_moment(str(core.metadata(request).get("creationTimestamp") or ""))
+        return (self._clock.now() - created).total_seconds() if created is not None else 0.0
+
+    async def _ignoring_gone(self, call: Awaitable[Object]) -> None:
+        """Make a call about an object that somebody else may have deleted, or made anew, meanwhile: a watch tells of that."""
+        try:
+            await call
+        except NotFound:
+            _log.debug("%s: an object has gone meanwhile", self.name)
+
+    def _event(self, event: str, node: str, **details: Any) -> Event:
+        return Event(at=rfc3339(self._clock.now()), cluster=self.name, event=event, node=node, details=details)

@@ -1,0 +1,105 @@
+"""A hub as a process of its own, and its commands, for tests with a real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from local_kit import eventually
+from server_kit import RunningServer
+
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+from kubewright.base import yaml
+
+
+@dataclass
+class HubProcess:
+    """One hub: its files below a directory, its daemon, its commands."""
+
+    place: Path
+    server: RunningServer
+    _daemon: subprocess.Popen[bytes] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        identity = self.server.identity("kubernetes-admin", "system:masters")
+        admin = kubeconfig_document(
+            server=self.server.url,
+            cluster_name="a",
+            user="admin",
+            credentials=EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem),
+            ca_pem=self.server.ca_pem,
+        )
+        self.write("admin.conf", yaml.dump(admin))
+        self.write("ca.crt", self.server.ca_pem.decode())
+        self.write("ca.key", self.server.authority.private_key_pem.bytes().decode())
+        fields = {"state": str(self.place / "hub" / "state.db"), "keyFile": str(self.place / "hub" / "state.key"), "securePort": 0}
+        self.write("hub.yaml", yaml.dump({"apiVersion": "hub.kubewright/v1alpha1", "kind": "HubConfiguration", **fields}))
+
+    def write(self, name: str, content: str) -> None:
+        (self.place / name).write_text(content)
+
+    def start(self) -> None:
+        with (self.place / "hub.log").open("ab") as log:
+            argv = [sys.executable, "-m", "kubewright", "hub", "run", "--config", str(self.place / "hub.yaml"), "-v", "2"]
+            self._daemon = subprocess.Popen(argv, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        assert self._daemon is not None
+        self._daemon.kill()
+        self._daemon.wait()
+
+    def stop(self) -> int:
+        """End the daemon as a service manager does, and return its exit code."""
+        assert self._daemon is not None
+        self._daemon.terminate()
+        return self._daemon.wait(30)
+
+    def require_running(self) -> None:
+        """Fail with the last that it said if the daemon has ended."""
+        assert self._daemon is not None
+        assert self._daemon.poll() is None, self.log[-2000:]
+
+    @property
+    def served(self) -> int:
+        """How often it has begun to serve a cluster."""
+        return self.log.count(" is served at ")
+
+    @property
+    def log(self) -> str:
+        return (self.place / "hub.log").read_text()
+
+    def run(self, *words: str, code: int = 0) -> str:
+        """Run a command of the hub, and return what it prints."""
+        argv = [sys.executable, "-m", "kubewright", "hub", *words, "--config", str(self.place / "hub.yaml")]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ})
+        assert done.returncode == code, done.stderr
+        return done.stdout if code == 0 else done.stderr
+
+    def data(self, *words: str) -> Any:
+        return json.loads(self.run(*words, "-o", "json"))
+
+    def add(self, *flags: str) -> dict[str, Any]:
+        """Add the cluster of the API server, or change it, and wait until the daemon has noticed."""
+        before = self.served
+        files = {"kubeconfig": "admin.conf", "client-ca-cert-file": "ca.crt", "client-ca-key-file": "ca.key"}
+        named = [f"--{flag}={self.place / name}" for flag, name in files.items()]
+        [row] = self.data("cluster", "add", "a", *named, *flags)
+        eventually(lambda: self.served > before, "the hub to notice", within=60)
+        return dict(row)
+
+
+@contextlib.contextmanager
+def hub_process(place: Path, server: RunningServer) -> Iterator[HubProcess]:
+    made = HubProcess(place, server)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.kill()

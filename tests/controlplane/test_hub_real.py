@@ -1,0 +1,302 @@
+"""A hub process and a real API server: old nodes and ours join, and everything that is refused, repaired and forgotten on the way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from hub_process import HubProcess, hub_process
+from local_kit import eventually
+from server_kit import RunningServer
+
+from kubewright.apis import node_join_requests
+from kubewright.apis.kubeconfig import parse
+from kubewright.apis.machine import Layout
+from kubewright.base import yaml
+from kubewright.base.change import Action
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import APIError, Forbidden, Invalid, NotFound
+from kubewright.base.events import RecordingReporter
+from kubewright.base.randomness import SystemRandom
+from kubewright.enrollment.node.joining import RequestRefused
+from kubewright.enrollment.node.operation import NODE_JOIN
+from kubewright.enrollment.node.request import NodeJoinRequest
+from kubewright.host.real import RealHost
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.kubeconfigs import access_from_kubeconfig
+from kubewright.kube.resources import CONFIG_MAP, NODE, NODE_JOIN_REQUEST, SECRET, named
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.engine import run
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import Result
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "enrollment"))
+
+from old_peer import OldNode
+
+CLUSTER_ROLE = named("ClusterRole")
+WITHOUT_SYSTEMD = ("kubelet-install", "kubelet-start", "node-ready")
+
+
+@pytest.fixture(scope="module")
+def hub(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    with hub_process(tmp_path_factory.mktemp("hub"), apiserver) as made:
+        made.add("--kubernetes-version", "v1.36.3")
+        yield made
+        for token in made.data("token", "list"):
+            made.run("token", "revoke", "a", token["id"])
+        eventually(lambda: not _secrets(apiserver, "enrollment.kubewright/hub"), "the tokens to go")
+
+
+def _secrets(server: RunningServer, label: str) -> list[Any]:
+    client = KubeClient(server.access())
+    try:
+        return client.list(SECRET, "kube-system", label_selector=label)
+    finally:
+        client.close()
+
+
+@pytest.fixture(scope="module")
+def created(hub: HubProcess) -> dict[str, Any]:
+    return dict(hub.data("token", "create", "a", "--ttl", "1h"))
+
+
+@pytest.fixture
+def holder(hub: HubProcess, apiserver: RunningServer, created: dict[str, Any]) -> Iterator[KubeClient]:
+    """The cluster as somebody sees it who has a token."""
+    client = KubeClient(Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=BearerToken(created["token"])))
+    hub.require_running()
+    eventually(lambda: _join_key(client), "the hub to publish its key", within=60)
+    yield client
+    client.close()
+
+
+def _join_key(client: KubeClient) -> str:
+    try:
+        found: str = client.get(CONFIG_MAP, "oneinfra-join", "oneinfra-system")["data"]["joinKey"]
+    except APIError:
+        return ""
+    return found
+
+
+def answered(client: KubeClient, name: str) -> dict[str, Any]:
+    """Wait for an answer, as stock nodes do."""
+    found: dict[str, Any] = {}
+
+    def is_answered() -> bool:
+        found.update(client.get(NODE_JOIN_REQUEST, name))
+        condition = node_join_requests.condition_of(found)
+        return condition is not None and condition.status in {"True", "False"}
+
+    eventually(is_answered, f"the answer to {name}", within=60)
+    return found
+
+
+def join_as(client: KubeClient, node: OldNode) -> dict[str, Any]:
+    client.create(node.request(_join_key(client)))
+    return answered(client, node.name)
+
+
+def test_an_old_node_joins_and_its_certificate_is_its_own(holder: KubeClient, apiserver: RunningServer) -> None:
+    node = OldNode("old-1", apiserver.url, ("10.9.0.5",))
+    results = node.results(join_as(holder, node))
+    assert results["kubernetesVersion"] == "1.36.3"
+    kubelet = KubeClient(access_from_kubeconfig(parse(yaml.load_one(results["kubeConfig"].encode(), source="kubeConfig"))))
+    me = kubelet.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})["status"]["userInfo"]
+    assert (me["username"], "system:nodes" in me["groups"]) == ("system:node:old-1", True)
+    kubelet.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "old-1"}})
+    with pytest.raises(Forbidden):
+        kubelet.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "old-2"}})
+    kubelet.close()
+
+
+def test_who_has_a_token_can_ask_and_nothing_else(holder: KubeClient) -> None:
+    for call in (
+        lambda: holder.list(NODE_JOIN_REQUEST),
+        lambda: holder.delete(NODE_JOIN_REQUEST, "old-1"),
+        lambda: holder.get(NODE, "old-1"),
+        lambda: holder.list(CONFIG_MAP, "oneinfra-system"),
+    ):
+        with pytest.raises(Forbidden):
+            call()
+
+
+class Box:
+    """A machine below a directory, that joins until its files are written: it has no systemd and no container runtime."""
+
+    def __init__(self, place: Path, server: RunningServer, created: dict[str, Any], name: str, **more: Any) -> None:
+        self.layout = Layout.below(PurePosixPath(place))
+        self.reporter = RecordingReporter()
+        given = {"sans": (), "fingerprint": created["joinKey"], "skip": ("preflight", *WITHOUT_SYSTEMD)}
+        wanted = {"node": name, "server": server.url, "ca_pem": server.ca_pem, "token": created["token"], **given, **more}
+        self.request = NodeJoinRequest(**wanted)
+
+    def join(self, mode: Mode = Mode.APPLY) -> Result[Any]:
+        machine = Machine(
+            at=lambda layout: RealHost(layout=layout, environment={}), clock=SystemClock(), random=SystemRandom(), layout=self.layout
+        )
+        return run(NODE_JOIN, self.request, machine, reporter=self.reporter, mode=mode)
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in Path(self.layout.oneinfra).glob("*"))
+
+
+WRITTEN = ["kubelet-client-ca.crt", "kubelet.conf", "kubelet.crt", "kubelet.key"]
+
+
+def test_our_node_plans_joins_and_has_nothing_left_to_do(
+    tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    box = Box(tmp_path, apiserver, created, "new-1", sans=("10.9.0.6",))
+    planned = box.join(Mode.PLAN).plan.as_list()
+    assert [row["action"] for row in planned if row["target"] == "nodejoinrequest new-1"] == ["create"]
+    assert len([row for row in planned if row["target"].startswith("file ") and row["action"] == "create"]) == 6
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(NotFound):
+        holder.get(NODE_JOIN_REQUEST, "new-1")
+    done = box.join()
+    assert box.files() == WRITTEN
+    assert not (Path(box.layout.state) / "node-join.key").exists()
+    config = yaml.load(Path(box.layout.kubelet_config).read_text())
+    assert config["tlsCertFile"] == str(box.layout.oneinfra / "kubelet.crt")
+    assert config["containerRuntimeEndpoint"] == "unix:///run/containerd/containerd.sock"
+    assert len([change for change in done.changes if change.action is Action.CREATE]) >= 5
+    assert box.join().changes == ()
+
+
+def test_a_join_that_was_broken_off_goes_on_with_its_own_request(
+    tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    first = Box(tmp_path, apiserver, created, "new-2", skip=("preflight", "answer", "files", *WITHOUT_SYSTEMD))
+    first.join()
+    assert (Path(first.layout.state) / "node-join.key").exists()
+    again = Box(tmp_path, apiserver, created, "new-2")
+    again.join()
+    assert again.files() == WRITTEN
+    other = Box(tmp_path / "other", apiserver, created, "new-2")
+    with pytest.raises(APIError, match="another machine asks to join as new-2"):
+        other.join()
+
+
+def test_a_key_that_is_not_the_pinned_one_is_not_used(
+    tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    box = Box(tmp_path, apiserver, created, "new-3", fingerprint=f"sha256:{'0' * 64}")
+    with pytest.raises(Exception, match="is not the one you pinned"):
+        box.join()
+    with pytest.raises(NotFound):
+        holder.get(NODE_JOIN_REQUEST, "new-3")
+
+
+def test_refusals_are_in_the_object_and_reach_our_node(
+    tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    found = join_as(holder, OldNode("thief-1", apiserver.url, ("kubernetes.default.svc",)))
+    [condition] = found["status"]["conditions"]
+    assert (condition["status"], condition["reason"]) == ("False", "SanNotAllowed")
+    assert "kubernetes.default.svc" in condition["message"]
+    foreign = join_as(holder, OldNode("thief-2", apiserver.url, ("10.9.0.5",)))
+    assert "belongs to the node old-1" in foreign["status"]["conditions"][0]["message"]
+    box = Box(tmp_path, apiserver, created, "new-4", sans=("169.254.0.1",))
+    with pytest.raises(RequestRefused, match="does not let new-4 in: SanNotAllowed") as refused:
+        box.join()
+    assert "link-local" in refused.value.detail
+
+
+def test_a_taken_name_is_free_again_when_the_hub_forgets_it(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    first = OldNode("twice", apiserver.url)
+    assert first.issued(join_as(holder, first))
+    admin = KubeClient(apiserver.access())
+    admin.delete(NODE_JOIN_REQUEST, "twice")
+    found = join_as(holder, OldNode("twice", apiserver.url))
+    assert found["status"]["conditions"][0]["reason"] == "NameTaken"
+    hub.run("requests", "forget", "a", "twice")
+    other = OldNode("twice", apiserver.url)
+    assert other.issued(join_as(holder, other))
+    replay = {**found, "metadata": {"name": "twice-2"}, "spec": admin.get(NODE_JOIN_REQUEST, "twice")["spec"]}
+    replay.pop("status")
+    holder.create(replay)
+    assert answered(holder, "twice-2")["status"]["conditions"][0]["reason"] == "Replayed"
+    admin.close()
+
+
+def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    good = OldNode("template", apiserver.url).request(_join_key(holder))["spec"]
+    broken: dict[str, dict[str, Any]] = {f"short-{size}": {**good, "apiServerEndpoint": "A" * size} for size in (1, 11, 12, 27, 37)}
+    broken |= {"none": {}, "padded": {**good, "symmetricKey": good["symmetricKey"] + "=="}, "empty-san": {**good, "extraSANs": [""]}}
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    for name, spec in broken.items():
+        holder.create({**head, "metadata": {"name": name}, "spec": spec})
+    with pytest.raises(Invalid):
+        holder.create({**head, "metadata": {"name": "large"}, "spec": {**good, "symmetricKey": "A" * 5000}})
+    node = OldNode("beside", apiserver.url)
+    assert node.issued(join_as(holder, node))
+    reasons = {name: answered(holder, name)["status"]["conditions"][0]["reason"] for name in broken}
+    assert reasons == dict.fromkeys(broken, "Malformed")
+
+
+def test_a_person_decides_where_the_cluster_says_so(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    hub.add("--kubernetes-version", "v1.36.3", "--approval", "human")
+    for name in ("asks-1", "asks-2"):
+        holder.create(OldNode(name, apiserver.url).request(_join_key(holder)))
+
+    def states() -> dict[str, str]:
+        return {row["node"]: row["state"] for row in hub.data("requests")}
+
+    eventually(lambda: states()["asks-1"] == states()["asks-2"] == "AwaitingApproval", "both to wait", within=60)
+    hub.run("requests", "approve", "a", "asks-1")
+    hub.run("requests", "refuse", "a", "asks-2")
+    assert answered(holder, "asks-1")["status"]["conditions"][0]["status"] == "True"
+    assert answered(holder, "asks-2")["status"]["conditions"][0]["reason"] == "ApprovalDenied"
+    assert "has been answered" in hub.run("requests", "approve", "a", "asks-2", code=2)
+    hub.add("--kubernetes-version", "v1.36.3")
+
+
+def test_what_somebody_changes_is_repaired_and_foreign_tokens_stay(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    admin = KubeClient(apiserver.access())
+    key = _join_key(holder)
+    admin.patch(CONFIG_MAP, "oneinfra-join", {"data": {"joinKey": "mine"}}, "oneinfra-system", type="merge")
+    admin.delete(CLUSTER_ROLE, "oneinfra:node:join-requester")
+    foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bootstrap-token-odd", "namespace": "kube-system"}}
+    admin.create({**foreign, "type": "bootstrap.kubernetes.io/token"})
+    eventually(lambda: _join_key(holder) == key, "the key to be repaired")
+    eventually(lambda: admin.get(CLUSTER_ROLE, "oneinfra:node:join-requester")["rules"], "the role to be back")
+    second = hub.data("token", "create", "a")
+    name = f"bootstrap-token-{second['id']}"
+    eventually(lambda: [one for one in _secrets(apiserver, "enrollment.kubewright/hub") if one["metadata"]["name"] == name], "the token")
+    admin.delete(SECRET, name, "kube-system")
+    eventually(
+        lambda: [one for one in _secrets(apiserver, "enrollment.kubewright/hub") if one["metadata"]["name"] == name], "the token again"
+    )
+    hub.run("token", "revoke", "a", second["id"])
+    eventually(lambda: name not in {one["metadata"]["name"] for one in _secrets(apiserver, "")}, "the token to go")
+    assert "bootstrap-token-odd" in {one["metadata"]["name"] for one in _secrets(apiserver, "")}
+    admin.delete(SECRET, "bootstrap-token-odd", "kube-system")
+    admin.close()
+
+
+def test_a_killed_hub_comes_back_and_goes_on(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    hub.kill()
+    node = OldNode("patient", apiserver.url)
+    holder.create(node.request(_join_key(holder)))
+    hub.start()
+    assert node.issued(answered(holder, "patient"))
+    issued = [row["node"] for row in hub.data("journal") if row["event"] == "issued"]
+    assert issued.count("patient") == 1
+    assert hub.stop() == 0
+    hub.start()
+
+
+def test_requests_are_deleted_after_use(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    hub.add("--kubernetes-version", "v1.36.3", "--keep-requests", "1s")
+    admin = KubeClient(apiserver.access())
+    eventually(lambda: admin.list(NODE_JOIN_REQUEST) == [], "the requests to go")
+    admin.close()
+    joined = hub.data("cluster", "list")[0]["joined"]
+    assert joined >= 6
+    assert "fault of ours" not in hub.log
+    assert "Traceback" not in hub.log
