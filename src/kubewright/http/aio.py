@@ -1,6 +1,6 @@
-"""HTTP for daemons: a transport per identity, light enough for hundreds of them in one process, and the event loop itself.
+"""HTTP for daemons by aiohttp: through proxies and to Unix sockets. Straight to a server, `lean` costs less.
 
-aiohttp and uvloop do the work; nothing of them shows above this package. Servers are in `serving`.
+Nothing of aiohttp shows above this package. Servers are in `serving`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import base64
 import io
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,33 +19,25 @@ from yarl import URL
 
 from kubewright.http import failures, tracing
 from kubewright.http.deadlines import require_name
+from kubewright.http.exchanges import Exchanges, keep_alive
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
-from kubewright.http.proxies import Proxy, origin
+from kubewright.http.proxies import Proxy
 from kubewright.http.serving import serve, serve_unix
 
 __all__ = ["Streamed", "Transport", "serve", "serve_unix"]
 
-T = TypeVar("T")
-
 KEEP_ALIVE: Final = 90.0
 """Seconds that an idle connection is kept, as Go's default transport does; a lease every 10 s never opens a new one."""
-DRAIN: Final = 10.0
-"""Seconds that requests in flight get to finish when a transport is drained."""
 
 _WHOLE: Final = 1 << 20
 """Bytes above which a body is written in pieces, so that one large object does not hold up the loop."""
 
-# A watch says nothing for minutes: the kernel finds out whether the other end is still there (seconds, seconds, count).
-_PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
+class Transport(Exchanges):
+    """Connections by aiohttp. With `unix_socket` the host of `base` is only a name."""
 
-class Transport:
-    """Connections to one server with one identity; belongs to one event loop. Implements `messages.AsyncTransport`.
-
-    `base` is `https://host:port`, perhaps with a path that goes before every target; with `unix_socket` the host is only a name.
-    Opens nothing before the first request.
-    """
+    troubles = (aiohttp.ClientError, OSError, ValueError)
 
     def __init__(
         self,
@@ -58,75 +49,25 @@ class Transport:
         unix_socket: str | None = None,
         server_name: str = "",
     ) -> None:
-        _, self._server, self._prefix = origin(base)
+        super().__init__(base, limits=limits)
         self._context = context
         self._proxy = proxy
-        self._limits = limits or Limits()
         self._unix_socket = unix_socket
         self._host = "" if unix_socket is not None else urlsplit(proxy.url if proxy is not None else self._server).hostname or ""
         self._server_name = server_name or None
         self._session: aiohttp.ClientSession | None = None
-        self._closed = False
-        self._in_flight = 0
-        self._idle: asyncio.Event | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
 
-    async def request(
-        self,
-        method: str,
-        target: str,
-        /,
-        *,
-        headers: Headers | None = None,
-        body: bytes | None = None,
-        timeout: float | None = REQUEST_TIMEOUT,
-    ) -> Response:
-        self._in_flight += 1
-        trace = tracing.begin(method, f"{self._server}{self._prefix}{target}")
-        try:
-            async with asyncio.timeout(timeout), self._send(method, target, headers, body, None) as answer:
-                trace.answered(answer.status)
-                content = await self._read_whole(answer, method, target)
-                return Response(status=answer.status, headers=_lower(answer.headers), body=content)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failed(error, method, target, trace) from error
-        finally:
-            self._in_flight -= 1
-            if self._idle is not None and not self._in_flight:
-                self._idle.set()
+    async def _exchanged(self, method: str, target: str, headers: Headers | None, body: bytes | None, trace: tracing.Trace) -> Response:
+        async with self._send(method, target, headers, body, None) as answer:
+            trace.answered(answer.status)
+            content = await self._read_whole(answer, method, target)
+            return Response(status=answer.status, headers=_lower(answer.headers), body=content)
 
-    @asynccontextmanager
-    async def stream(
-        self,
-        method: str,
-        target: str,
-        /,
-        *,
-        headers: Headers | None = None,
-        body: bytes | None = None,
-        timeout: float | None = REQUEST_TIMEOUT,
-        stall: float | None = None,
-    ) -> AsyncIterator[Streamed]:
-        trace = tracing.begin(method, f"{self._server}{self._prefix}{target}")
-        try:
-            async with asyncio.timeout(timeout):
-                answer = await self._send(method, target, headers, body, stall)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._failed(error, method, target, trace) from error
-        trace.answered(answer.status)
+    async def _begun(self, method: str, target: str, headers: Headers | None, body: bytes | None, stall: float | None) -> Streamed:
+        answer = await self._send(method, target, headers, body, stall)
         self._streams.add(answer)
-        try:
-            yield Streamed(answer, failure=lambda error: self._failure(error, method, target))
-        finally:
-            self._streams.discard(answer)
-            answer.close()
-
-    async def drain(self) -> None:
-        if self._in_flight:
-            self._idle = asyncio.Event()
-            with suppress(TimeoutError):  # what takes longer is cut, as its own time-out would
-                await asyncio.wait_for(self._idle.wait(), DRAIN)
-        await self.close()
+        return Streamed(answer, failure=lambda error: self._failure(error, method, target), closed=self._streams.discard)
 
     async def close(self) -> None:
         self._closed = True
@@ -189,20 +130,23 @@ class Transport:
             count += len(part)
             if count > most:
                 answer.close()
-                raise failures.no_answer(self._server, method, target, Reason.TOO_LARGE, detail=f"more than {most} bytes")
+                raise self._too_large(method, target)
             parts.append(part)
         return b"".join(parts)
 
-    def _failed(self, error: Exception, method: str, target: str, trace: tracing.Trace) -> NoAnswer:
-        failure = self._failure(error, method, target)
-        trace.failed(failure.what)
-        return failure
-
-    def _failure(self, error: Exception, method: str, target: str) -> NoAnswer:
-        if self._closed:
-            return failures.no_answer(self._server, method, target, Reason.CLOSED)
-        reason, detail = _reason(error)
-        return failures.no_answer(self._server, method, target, reason, detail=detail)
+    def _reason(self, error: Exception) -> tuple[Reason, str]:
+        if isinstance(error, (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError)):
+            below = failures.reason_of(error)
+            return Reason.PROXY, below[0].value if below else ""
+        if isinstance(error, aiohttp.ClientConnectorDNSError):
+            return Reason.DNS, ""
+        if isinstance(error, aiohttp.ClientPayloadError):
+            return Reason.TRUNCATED, ""
+        if isinstance(error, aiohttp.ServerDisconnectedError):
+            return Reason.RESET, ""
+        if isinstance(error, aiohttp.ClientResponseError):
+            return Reason.MALFORMED, type(error).__name__
+        return super()._reason(error)
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -222,9 +166,16 @@ class _Connector(aiohttp.TCPConnector):
 class Streamed:
     """An answer whose body is still on its way. Implements `messages.AsyncStream`."""
 
-    def __init__(self, answer: aiohttp.ClientResponse, *, failure: Callable[[Exception], NoAnswer]) -> None:
+    def __init__(
+        self,
+        answer: aiohttp.ClientResponse,
+        *,
+        failure: Callable[[Exception], NoAnswer],
+        closed: Callable[[aiohttp.ClientResponse], None],
+    ) -> None:
         self._answer = answer
         self._failure = failure
+        self._closed = closed
         self.status = answer.status
         self.headers: Mapping[str, str] = _lower(answer.headers)
 
@@ -246,20 +197,9 @@ class Streamed:
         except TimeoutError as error:
             raise self._failure(error) from error
 
-
-def _reason(error: Exception) -> tuple[Reason, str]:
-    if isinstance(error, (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError)):
-        below = failures.reason_of(error)
-        return Reason.PROXY, below[0].value if below else ""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Reason.DNS, ""
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return Reason.TRUNCATED, ""
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return Reason.RESET, ""
-    if isinstance(error, aiohttp.ClientResponseError):
-        return Reason.MALFORMED, type(error).__name__
-    return failures.reason_of(error) or (Reason.MALFORMED, type(error).__name__)
+    def close(self) -> None:
+        self._closed(self._answer)
+        self._answer.close()
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:
@@ -277,7 +217,5 @@ def _socket(place: Any) -> socket.socket:
     """Make a socket that notices when the other end is gone. `place` is one row of getaddrinfo."""
     family, kind, protocol, _, _ = place
     sock = socket.socket(family=family, type=kind, proto=protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _PROBES:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    keep_alive(sock)
     return sock

@@ -189,12 +189,11 @@ class AsyncKubeClient(AsyncKubeAPI):
         return self._transport
 
     def _default_transport(self, access: Access) -> AsyncTransport:
+        context, proxy = access.context(), access.proxy or self._proxies.for_url(access.server)
+        if proxy is None:
+            from kubewright.http import lean
+
+            return lean.Transport(access.server, context=context, server_name=access.tls_server_name, limits=self._limits)
         from kubewright.http import aio
 
-        return aio.Transport(
-            access.server,
-            context=access.context(),
-            proxy=access.proxy or self._proxies.for_url(access.server),
-            server_name=access.tls_server_name,
-            limits=self._limits,
-        )
+        return aio.Transport(access.server, context=context, proxy=proxy, server_name=access.tls_server_name, limits=self._limits)

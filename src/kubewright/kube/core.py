@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
@@ -300,4 +301,10 @@ def _given(**parameters: str) -> dict[str, str]:
 
 
 def _query(**parameters: str) -> str:
-    return f"?{urlencode(parameters)}" if parameters else ""
+    return _encoded(tuple(parameters.items())) if parameters else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _encoded(parameters: tuple[tuple[str, str], ...]) -> str:
+    """Daemons send the same few queries again and again."""
+    return f"?{urlencode(parameters)}"

@@ -1,0 +1,250 @@
+"""One HTTP/1.1 connection as asyncio and httptools see it, and what takes the answers that come over it.
+
+made ── send ──> answered ──> open for the next, or closed where the server said so
+         └── lost, or more than was asked for ──> closed: nobody knows what would come next
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Final, Protocol, cast
+
+import httptools
+
+from kubewright.http.failures import NoAnswer
+from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT
+
+_HEAD: Final = CHUNK
+"""Bytes after which the head of an answer has to be over, seen when more comes."""
+_AHEAD: Final = 16 * CHUNK
+"""Bytes of a stream that wait for their reader before the server is made to wait."""
+
+
+@functools.lru_cache(maxsize=128)
+def _lower(name: bytes) -> str:
+    """Servers send the same few names again and again."""
+    return name.lower().decode("latin-1")
+
+
+class NotHTTP(Exception):
+    """What came is no HTTP, or more than one answer."""
+
+
+class Truncated(Exception):
+    """An answer that was cut short."""
+
+
+class _Answer(Protocol):
+    """What takes an answer as it comes, from a connection."""
+
+    def begun(self, status: int, headers: Mapping[str, str]) -> None:
+        """Take the head."""
+        ...
+
+    def piece(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        ...
+
+    def ended(self, error: Exception | None) -> None:
+        """Take the end: whole, or cut by an error. Nothing comes after it."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection. It carries one request at a time; whoever sends has waited for the answer before."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: _Answer | None = None
+        self._headers: dict[str, str] = {}
+        self._early = 0
+        self._head = False
+        self.open = False
+        self.used = 0.0
+
+    def send(self, data: bytes, answer: _Answer) -> None:
+        """Send one request whose answer goes to `answer`."""
+        self._answer, self._early, self._head = answer, 0, False
+        self.transport.write(data)
+
+    def abort(self) -> None:
+        """Close it now, without TLS's goodbye, for which a silent server could have one wait."""
+        self.open, self._answer = False, None
+        self.transport.abort()
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport, self.open = cast("asyncio.Transport", transport), True  # uvloop's are of no class of asyncio
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or (not self._head and self._early > _HEAD):  # nobody asked for it; or a head without end
+            self.lost(NotHTTP())
+            return
+        self._early += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self.lost(NotHTTP(type(error).__name__))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        if self._head and "content-length" not in self._headers and self._headers.get("transfer-encoding") != "chunked":
+            self._finish(None)  # its end is the end of the connection
+        else:
+            self.lost(Truncated() if self._early and exc is None else exc or ConnectionResetError())
+
+    # httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[_lower(name)] = value.decode("latin-1")
+
+    def on_message_begin(self) -> None:
+        self._headers = {}
+        if self._answer is None:  # more than one answer
+            self.open = False
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._answer is not None and status >= 200:
+            self._head = True
+            self._answer.begun(status, self._headers)
+
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None:
+            self._answer.piece(data)
+
+    def on_message_complete(self) -> None:
+        if self._head:  # 100 Continue and its like come before the answer
+            self.open = self.open and self._parser.should_keep_alive()
+            self._finish(None)
+
+    def lost(self, error: Exception) -> None:
+        """Give it up: whoever waits for an answer gets the error."""
+        self._finish(error)
+        self.open = False
+        self.transport.abort()
+
+    def _finish(self, error: Exception | None) -> None:
+        answer, self._answer, self._head = self._answer, None, False
+        if answer is not None:
+            answer.ended(error)
+
+
+class Whole:
+    """An answer that is kept until it is whole, `most` bytes of body at most."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._parts: list[bytes] = []
+        self._size = 0
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        """The body, None where it is larger than allowed."""
+
+    def begun(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers = status, headers
+
+    def piece(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= self._most:
+            self._parts.append(data)
+        elif not self.done.done():
+            self.done.set_result(None)
+
+    def ended(self, error: Exception | None) -> None:
+        if self.done.done():
+            return
+        if error is not None:
+            self.done.set_exception(error)
+        else:
+            self.done.set_result(b"".join(self._parts))
+
+
+class Streamed:
+    """An answer whose body is still on its way. Implements `exchanges.OpenStream`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        stall: float | None,
+        failure: Callable[[Exception], NoAnswer],
+        closed: Callable[[Streamed], None],
+    ) -> None:
+        self._connection = connection
+        self._stall = stall
+        self._failure = failure
+        self._closed = closed
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+        self._paused = False
+        self._over = False
+        self._error: Exception | None = None
+        self._news: asyncio.Future[None] | None = None
+        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+
+    def begun(self, status: int, headers: Mapping[str, str]) -> None:
+        self.status, self.headers = status, headers
+        if not self.head.done():
+            self.head.set_result(None)
+
+    def piece(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _AHEAD and not self._paused:
+            self._paused = True
+            self._connection.transport.pause_reading()
+        self._wake()
+
+    def ended(self, error: Exception | None) -> None:
+        if self._over:
+            return
+        self._over, self._error = True, error
+        if error is not None and not self.head.done():
+            self.head.set_exception(error)
+        self._wake()
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        while True:
+            while self._pieces:
+                data = self._pieces.popleft()
+                self._size -= len(data)
+                if self._paused and not self._size:
+                    self._paused = False
+                    self._connection.transport.resume_reading()
+                yield data
+            if self._over:
+                if self._error is not None:
+                    raise self._failure(self._error) from self._error
+                return
+            self._news = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(self._stall):
+                    await self._news
+            except TimeoutError as error:
+                raise self._failure(error) from error
+
+    async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
+        try:
+            async with asyncio.timeout(within):
+                return b"".join([chunk async for chunk in self.chunks()])
+        except TimeoutError as error:
+            raise self._failure(error) from error
+
+    def close(self) -> None:
+        self._connection.abort()
+        self._closed(self)
+        self.ended(ConnectionAbortedError())
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

@@ -1,0 +1,173 @@
+"""HTTP for daemons that send thousands of small requests: HTTP/1.1 straight to one server, parsed by httptools, carried by asyncio.
+
+What a request costs here is writing its bytes, TLS, and a parser in C; sessions, URLs and multidicts are left out
+(docs/decisions/0021-a-lean-connection.md). Proxies and Unix sockets are `aio`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubewright.base.errors import UsageError
+from kubewright.http import tracing
+from kubewright.http.connections import Connection, NotHTTP, Streamed, Truncated, Whole
+from kubewright.http.deadlines import require_name
+from kubewright.http.exchanges import Exchanges, keep_alive
+from kubewright.http.failures import Reason
+from kubewright.http.messages import Headers, Limits, Response, header_pairs
+
+KEEP_ALIVE: Final = 80.0
+"""Seconds after which an idle connection is not used any more: kube-apiserver closes it after 90 (apiserver: secure_serving.go)."""
+
+_PORTS: Final = {"http": 80, "https": 443}
+_TARGET: Final = re.compile(r"/[!-~]*")
+_LINES: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n)*")
+
+
+class Transport(Exchanges):
+    """Connections that are kept: as many as `limits.connections` for requests, and one for each stream beside them."""
+
+    troubles = (NotHTTP, Truncated, OSError, ValueError)
+
+    def __init__(self, base: str, *, context: ssl.SSLContext | None = None, limits: Limits | None = None, server_name: str = "") -> None:
+        super().__init__(base, limits=limits)
+        place = urlsplit(self._server)
+        if place.scheme == "https" and context is None:
+            raise UsageError(f"{self._server} is asked for over TLS without anything to verify it with", remedy="give an SSLContext")
+        self._host, self._port = place.hostname or "", place.port or _PORTS[place.scheme]
+        self._context = context if place.scheme == "https" else None
+        self._server_name = server_name or self._host
+        self._common = f"HTTP/1.1\r\nhost: {place.netloc}\r\nuser-agent: kubewright\r\naccept-encoding: identity\r\n"
+        self._slots = asyncio.Semaphore(self._limits.connections)
+        self._free: list[Connection] = []
+        self._busy: set[Connection] = set()
+        self._streams: set[Streamed] = set()
+
+    async def close(self) -> None:
+        self._closed = True
+        for stream in list(self._streams):
+            stream.close()
+        for connection in (*self._free, *self._busy):
+            connection.lost(ConnectionAbortedError())
+        self._free.clear()
+
+    async def _exchanged(self, method: str, target: str, headers: Headers | None, body: bytes | None, trace: tracing.Trace) -> Response:
+        data = self._written(method, target, headers, body)
+        async with self._slots:
+            connection = self._kept() or await self._opened()
+            self._busy.add(connection)
+            answer = Whole(self._limits.body)
+            try:
+                connection.send(data, answer)
+                content = await answer.done
+            except BaseException:
+                connection.abort()
+                raise
+            finally:
+                self._busy.discard(connection)
+            trace.answered(answer.status)
+            if content is None:
+                connection.abort()
+                raise self._too_large(method, target)
+            self._keep(connection)
+        return Response(status=answer.status, headers=answer.headers, body=content)
+
+    async def _begun(self, method: str, target: str, headers: Headers | None, body: bytes | None, stall: float | None) -> Streamed:
+        data = self._written(method, target, headers, body)
+        connection = await self._opened()
+        stream = Streamed(connection, stall=stall, failure=lambda error: self._failure(error, method, target), closed=self._streams.discard)
+        self._streams.add(stream)
+        try:
+            connection.send(data, stream)
+            async with asyncio.timeout(stall):
+                await stream.head
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _reason(self, error: Exception) -> tuple[Reason, str]:
+        if isinstance(error, Truncated):
+            return Reason.TRUNCATED, ""
+        if isinstance(error, NotHTTP):
+            return Reason.MALFORMED, str(error)
+        return super()._reason(error)
+
+    def _written(self, method: str, target: str, headers: Headers | None, body: bytes | None) -> bytes:
+        """Write a request down. Raises ValueError for what would become another request."""
+        path = self._prefix + target
+        pairs = header_pairs(headers) if headers is not None else []
+        lines = "".join([f"{name}: {value}\r\n" for name, value in pairs])
+        if not _TARGET.fullmatch(path) or not _LINES.fullmatch(lines) or lines.count("\n") != len(pairs):
+            raise ValueError("a target or header that HTTP cannot carry")
+        length = f"content-length: {len(body)}\r\n" if body is not None else ""
+        head = f"{method} {path} {self._common}{length}{lines}\r\n".encode()
+        return head + body if body else head
+
+    def _kept(self) -> Connection | None:
+        """Return a connection that is idle: the one that was used last, so that the others may end."""
+        now = asyncio.get_running_loop().time()
+        while self._free:
+            connection = self._free.pop()
+            if connection.open and now - connection.used < KEEP_ALIVE:
+                return connection
+            connection.abort()
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        if not connection.open or self._closed:
+            connection.abort()
+            return
+        connection.used = asyncio.get_running_loop().time()
+        self._free.append(connection)
+
+    async def _opened(self) -> Connection:
+        """Open a connection to the first address that takes one."""
+        self._require_open()
+        require_name(self._host)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._limits.connect):
+            sock = await _connected(self._host, self._port)
+            name = self._server_name if self._context is not None else None
+            try:
+                _, connection = await loop.create_connection(Connection, sock=sock, ssl=self._context, server_hostname=name)
+            except BaseException:
+                sock.close()
+                raise
+        try:
+            self._require_open()
+        except OSError:
+            connection.abort()
+            raise
+        return connection
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise ConnectionAbortedError
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Open a connection to the first address of a name that takes one. Raises OSError: that of the last address."""
+    loop = asyncio.get_running_loop()
+    failed: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            keep_alive(sock)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            failed = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failed or OSError(f"{host} has no address")
