@@ -20,7 +20,7 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 class RateLimiter(Protocol[K_contra]):
     """How long a key waits that failed."""
 
-    def delay(self, key: K_contra, /) -> float:
+    def delay(self, key: K_contra, /, *, owner: Hashable = None) -> float:
         """Note a failure and return the pause after it, in seconds."""
         ...
 
@@ -37,7 +37,7 @@ class ItemBackoff(Generic[K]):
         self._limit = limit
         self._failures: dict[K, int] = {}
 
-    def delay(self, key: K, /) -> float:
+    def delay(self, key: K, /, *, owner: Hashable = None) -> float:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         return min(self._first * 2.0 ** min(failures, 64), self._limit)
@@ -55,12 +55,31 @@ class TokenBucket(Generic[K]):
         self._left = float(burst)
         self._seen: float | None = None
 
-    def delay(self, key: K, /) -> float:
+    def delay(self, key: K, /, *, owner: Hashable = None) -> float:
         now = asyncio.get_running_loop().time()
         passed = 0.0 if self._seen is None else max(0.0, now - self._seen)
         self._seen = now
         self._left = min(self._burst, self._left + passed * self._rate) - 1
         return max(0.0, -self._left / self._rate)
+
+    def forget(self, key: K, /) -> None:
+        return
+
+
+class BucketPerOwner(Generic[K]):
+    """A bucket for each owner, so that one whose keys fail does not lengthen the pauses of others."""
+
+    def __init__(self, *, rate: float, burst: int) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._buckets: OrderedDict[Hashable, TokenBucket[K]] = OrderedDict()
+
+    def delay(self, key: K, /, *, owner: Hashable = None) -> float:
+        bucket = self._buckets.setdefault(owner, TokenBucket(rate=self._rate, burst=self._burst))
+        self._buckets.move_to_end(owner)
+        while len(self._buckets) > _OWNERS:
+            self._buckets.popitem(last=False)
+        return bucket.delay(key)
 
     def forget(self, key: K, /) -> None:
         return
@@ -72,8 +91,8 @@ class Slowest(Generic[K]):
     def __init__(self, *limiters: RateLimiter[K]) -> None:
         self._limiters = limiters
 
-    def delay(self, key: K, /) -> float:
-        return max(limiter.delay(key) for limiter in self._limiters)
+    def delay(self, key: K, /, *, owner: Hashable = None) -> float:
+        return max(limiter.delay(key, owner=owner) for limiter in self._limiters)
 
     def forget(self, key: K, /) -> None:
         for limiter in self._limiters:
@@ -82,11 +101,16 @@ class Slowest(Generic[K]):
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 1000.0
+_OWNERS: Final = 1000
+"""Buckets that are kept: those of the owners whose keys failed last."""
 
 
 def certificate_limiter() -> RateLimiter[str]:
-    """Return the limiter of kube-controller-manager's certificate controllers: 200 ms to 1,000 s for a key, 10 a second and 100 at once for all."""
-    return Slowest(ItemBackoff(first=FIRST_PAUSE, limit=LONGEST_PAUSE), TokenBucket(rate=10, burst=100))
+    """Return the limiter of the certificate controllers: 200 ms to 1,000 s for a key, 10 a second and 100 at once for each owner.
+
+    In kube-controller-manager the second is for all owners together.
+    """
+    return Slowest(ItemBackoff(first=FIRST_PAUSE, limit=LONGEST_PAUSE), BucketPerOwner(rate=10, burst=100))
 
 
 def default_limiter() -> RateLimiter[str]:
@@ -209,7 +233,7 @@ class WorkQueue(Generic[K]):
 
     def retry(self, key: K, *, owner: Hashable = None) -> float:
         """Add a key that failed after the pause of its failures, and return the pause in seconds."""
-        seconds = self._limiter.delay(key)
+        seconds = self._limiter.delay(key, owner=owner)
         self.add_after(key, seconds, owner=owner)
         return seconds
 
