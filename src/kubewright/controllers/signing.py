@@ -10,8 +10,7 @@ from kubewright.base.records import dataclass
 from kubewright.controllers.requests import FAILED, Nothing, Retry, SigningRequest, details_or_retry
 from kubewright.controllers.signers import Asked, Signer
 from kubewright.pki import request_signing
-from kubewright.pki.request_details import RequestDetails
-from kubewright.pki.request_signing import Period
+from kubewright.pki.request_signing import Period, VerifiedRequest
 
 FAILURE = "SignerValidationFailure"
 """The reason of the condition, and of the event, of a request that breaks a rule."""
@@ -21,7 +20,7 @@ FAILURE = "SignerValidationFailure"
 class Sign:
     """Sign this request for this time."""
 
-    request: RequestDetails
+    request: VerifiedRequest
     usages: tuple[str, ...]
     valid: Period
 
@@ -50,14 +49,13 @@ def decide(
     unknown = request_signing.unknown_usages(csr.usages)
     if unknown:
         return Retry(reason=f"no certificate can express the usages {', '.join(unknown)}")
-    if not request_signing.signature_valid(request):
-        return Retry(reason="the signature of the request is not by its key")
     length = request_signing.duration(csr.expiration_seconds, longest=longest)
     try:
+        verified = request_signing.verified(request)
         valid = request_signing.period(length, now=now, authority_ends=authority_ends)
     except CertificateError as error:
         return Retry(reason=str(error))
-    return Sign(request=request, usages=csr.usages, valid=valid)
+    return Sign(request=verified, usages=csr.usages, valid=valid)
 
 
 def _why_not(csr: SigningRequest, signer: Signer) -> str:

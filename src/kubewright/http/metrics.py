@@ -6,52 +6,62 @@ Costs 25 ms to import: for daemons only.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics import MetricWrapperBase
 
 from kubewright.http.messages import Response
 
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Counter:
-    """A number that only grows, for each combination of labels. Its name ends in `_total`."""
+M = TypeVar("M", bound=MetricWrapperBase)
 
-    def __init__(self, inner: prometheus_client.Counter) -> None:
+
+class _Labelled(Generic[M]):
+    """A metric with a value for each combination of labels."""
+
+    def __init__(self, inner: M) -> None:
         self._inner = inner
+        self._children: dict[tuple[str, ...], M] = {(): inner}
+
+    def _child(self, labels: tuple[str, ...]) -> M:
+        """Return the one of a combination: to find it in the library costs more than to count."""
+        found = self._children.get(labels)
+        if found is None:
+            found = self._children[labels] = self._inner.labels(*labels)
+        return found
+
+
+class Counter(_Labelled[prometheus_client.Counter]):
+    """A number that only grows, for each combination of labels. Its name ends in `_total`."""
 
     def add(self, *labels: str) -> None:
         """Count one."""
-        (self._inner.labels(*labels) if labels else self._inner).inc()
+        self._child(labels).inc()
 
 
-class Gauge:
+class Gauge(_Labelled[prometheus_client.Gauge]):
     """A number that goes up and down, for each combination of labels."""
-
-    def __init__(self, inner: prometheus_client.Gauge) -> None:
-        self._inner = inner
 
     def change(self, by: float, *labels: str) -> None:
         """Add to it; less than nothing takes away."""
-        (self._inner.labels(*labels) if labels else self._inner).inc(by)
+        self._child(labels).inc(by)
 
     def follow(self, value: Callable[[], float], *labels: str) -> None:
         """Ask for the value whenever the metrics are read."""
-        (self._inner.labels(*labels) if labels else self._inner).set_function(value)
+        self._child(labels).set_function(value)
 
 
-class Histogram:
+class Histogram(_Labelled[prometheus_client.Histogram]):
     """How often which values came, for each combination of labels."""
-
-    def __init__(self, inner: prometheus_client.Histogram) -> None:
-        self._inner = inner
 
     def observe(self, value: float, *labels: str) -> None:
         """Count one value."""
-        (self._inner.labels(*labels) if labels else self._inner).observe(value)
+        self._child(labels).observe(value)
 
 
 class Registry:

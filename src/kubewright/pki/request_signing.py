@@ -93,6 +93,14 @@ class SigningAuthority:
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifiedRequest:
+    """A request whose maker has shown that he has the key. `key` is its DER SubjectPublicKeyInfo, written anew."""
+
+    details: RequestDetails
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Period:
     """From when to when a certificate is valid."""
 
@@ -185,9 +193,9 @@ def period(length: timedelta, *, now: datetime, authority_ends: datetime) -> Per
     return Period(not_before=not_before, not_after=min(not_after, authority_ends))
 
 
-def issue(request: RequestDetails, *, authority: SigningAuthority, usages: Sequence[str], valid: Period, random: Random) -> bytes:
-    """Make the certificate of a request, as PEM. Raises CertificateError for a request whose maker does not show that he has the key."""
-    key = _verified_key(request)
+def issue(verified: VerifiedRequest, *, authority: SigningAuthority, usages: Sequence[str], valid: Period, random: Random) -> bytes:
+    """Make the certificate of a request, as PEM."""
+    request = verified.details
     subject = der.encode(der.SEQUENCE, *_subject(request))
     extensions = b"".join(_extensions(request, subject, authority, tuple(usages)))
     content = der.encode(
@@ -198,7 +206,7 @@ def issue(request: RequestDetails, *, authority: SigningAuthority, usages: Seque
         authority.subject,
         der.encode(der.SEQUENCE, _time(valid.not_before), _time(valid.not_after)),
         subject,
-        key,
+        verified.key,
         der.encode(0xA3, der.encode(der.SEQUENCE, extensions)),
     )
     signature = der.encode(der.BIT_STRING, b"\0", authority.sign(content))
@@ -273,28 +281,28 @@ def _extension(oid: str, value: bytes, *, critical: bool = False) -> bytes:
     return der.encode(der.SEQUENCE, _identifier(oid), flag, der.encode(der.OCTET_STRING, value))
 
 
-def signature_valid(request: RequestDetails) -> bool:
-    """Whether the maker of a request has shown that the key is his."""
-    try:
-        _verified_key(request)
-    except CertificateError:
-        return False
-    return True
-
-
-def _verified_key(request: RequestDetails) -> bytes:
-    """Return the public key, written anew. Raises CertificateError for a wrong signature and for kinds of key that Go does not verify."""
+def verified(request: RequestDetails) -> VerifiedRequest:
+    """Check that the maker of a request has its key. Raises CertificateError for a wrong signature and for kinds of key that Go does not verify."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_der_public_key
 
     try:
         key = load_der_public_key(request.public_key)
         _verify(key, request)
-        return public_der(key)
+        return VerifiedRequest(details=request, key=public_der(key))
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError) as error:
         raise CertificateError(
             "the signature of the request is not by its key", detail=str(error), remedy="make the request with the key that it is for"
         ) from error
+
+
+def signature_valid(request: RequestDetails) -> bool:
+    """Whether the maker of a request has shown that the key is his."""
+    try:
+        verified(request)
+    except CertificateError:
+        return False
+    return True
 
 
 def _verify(key: Any, request: RequestDetails) -> None:

@@ -20,7 +20,9 @@ HOUR, DAY, SECOND = timedelta(hours=1), timedelta(hours=24), timedelta(seconds=1
 def certificate(ends) -> bytes:
     valid = Period(not_before=AT - DAY, not_after=ends)
     details = requests.read(csr()).details()
-    return request_signing.issue(details, authority=authority(), usages=CLIENT_USAGES, valid=valid, random=SeededRandom(1))
+    return request_signing.issue(
+        request_signing.verified(details), authority=authority(), usages=CLIENT_USAGES, valid=valid, random=SeededRandom(1)
+    )
 
 
 FRESH = certificate(AT + DAY)

@@ -27,7 +27,9 @@ VALID = Period(not_before=NOW - timedelta(minutes=5), not_after=NOW + timedelta(
 
 def issue(text: bytes | None = None, *, usages=CLIENT_USAGES, by=None, valid=VALID, random=None) -> x509.Certificate:
     details = request_details.read(request() if text is None else text)
-    made = request_signing.issue(details, authority=by or authority(), usages=usages, valid=valid, random=random or SeededRandom(1))
+    made = request_signing.issue(
+        request_signing.verified(details), authority=by or authority(), usages=usages, valid=valid, random=random or SeededRandom(1)
+    )
     return x509.load_pem_x509_certificate(made)
 
 
