@@ -19,6 +19,7 @@ from kubewright.controllers.authorities import AuthorityFiles, ReadFile
 from kubewright.controllers.bootstrap import BootstrapSigner, TokenCleaner
 from kubewright.controllers.certificates import REREAD, Approver, Cleaner, SigningController
 from kubewright.controllers.options import Options
+from kubewright.controllers.requests import CLIENT_KUBELET
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.http.messages import Headers, Response
@@ -123,7 +124,7 @@ class Manager:
     def _made(self) -> Iterator[Controller]:
         wanted = self._options.controllers
         if options.APPROVING in wanted:
-            yield Approver(self._api(), self._requests(), telemetry=self._telemetry)
+            yield Approver(self._api(), self._requests(CLIENT_KUBELET), telemetry=self._telemetry)
         if options.SIGNING in wanted:
             yield from self._signers()
         if options.CLEANING in wanted:
@@ -144,7 +145,7 @@ class Manager:
                 self._authorities[name].load()
             yield SigningController(
                 self._api(),
-                self._requests(),
+                self._requests(signer.name),
                 signer=signer,
                 files=self._authorities[name],
                 longest=self._options.longest,
@@ -153,8 +154,11 @@ class Manager:
                 telemetry=self._telemetry,
             )
 
-    def _requests(self) -> SharedInformer:
-        return self._shared("certificate requests", Informer(self._plain, CERTIFICATE_SIGNING_REQUEST, random=self._random))
+    def _requests(self, signer: str = "") -> SharedInformer:
+        """Return the watch of all requests where the cleaner needs it, else that of one signer's: what others are asked for costs nothing then."""
+        selector = "" if options.CLEANING in self._options.controllers else f"spec.signerName={signer}"
+        informer = Informer(self._plain, CERTIFICATE_SIGNING_REQUEST, field_selector=selector, random=self._random)
+        return self._shared(f"certificate requests {selector}".rstrip(), informer)
 
     def _secrets(self) -> SharedInformer:
         selector = f"type={secrets.TYPE}"

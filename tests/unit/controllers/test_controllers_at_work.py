@@ -119,6 +119,17 @@ async def test_a_thousand_hostile_requests_of_one_maker_do_not_hold_up_another()
         assert cluster.csr("good")["status"]["certificate"]
 
 
+async def test_failures_of_one_makers_requests_do_not_lengthen_the_pauses_of_anothers():
+    """The bucket for retries is shared by all in kube-controller-manager: a conflict would wait behind everybody's failures, a quarter of an hour."""
+    hostile = [csr(b"junk", name=f"junk-{number:05d}", conditions=APPROVED, username="noisy") for number in range(10_000)]
+    async with Cluster(*hostile).running(1) as cluster:
+        cluster.api.fail("update", "certificatesigningrequests", times=2, error=Conflict("it changed", code=409))
+        cluster.api.put(csr(name="good", conditions=APPROVED, username="system:bootstrap:abcdef"))
+        await asyncio.sleep(1)
+        assert cluster.csr("good")["status"]["certificate"]
+        assert cluster.writes() == 3
+
+
 async def test_the_cleaner_waits_for_its_cache_and_comes_again_each_hour():
     old = [condition("Denied", lastUpdateTime=rfc3339(NOW - timedelta(minutes=90)))]
     young = [condition("Denied", lastUpdateTime=rfc3339(NOW - timedelta(minutes=30)))]
@@ -218,8 +229,29 @@ async def test_a_candidate_watches_and_writes_nothing_until_it_leads():
 async def test_controllers_that_are_off_do_nothing():
     async with Cluster(csr(), wanted=options.selected(["csrsigning"])).running() as cluster:
         assert cluster.kinds() == []
-        assert [call.what for call in cluster.api.calls if call.verb == "list"] == ["certificatesigningrequests"]
+        assert {call.what for call in cluster.api.calls if call.verb == "list"} == {"certificatesigningrequests"}
         assert len(cluster.manager.controllers) == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "watched"),
+    [
+        ("*", [""]),
+        ("csrapproving", ["spec.signerName=kubernetes.io/kube-apiserver-client-kubelet"]),
+        (
+            "csrapproving,csrsigning",
+            [
+                f"spec.signerName=kubernetes.io/{name}"
+                for name in ("kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown")
+            ],
+        ),
+    ],
+)
+async def test_without_the_cleaner_only_requests_for_ones_own_signers_are_watched(wanted, watched):
+    foreign = csr(name="foreign", signer="example.com/x", conditions=APPROVED)
+    async with Cluster(csr(), foreign, wanted=options.selected(wanted.split(","))).running() as cluster:
+        assert sorted(call.name for call in cluster.api.made("watch", "certificatesigningrequests")) == watched
+        assert cluster.kinds() == ["Approved"]
 
 
 @pytest.mark.parametrize(
