@@ -15,7 +15,7 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """One process: its parent, seconds of CPU (user and system) since its start, and the most memory that it ever had."""
+    """One process: its parent, seconds of CPU (user and system) since its start, the most memory that it ever had, and what it has now."""
 
     pid: int
     parent: int
@@ -24,6 +24,7 @@ class Used:
     started: float
     """Seconds on the clock that `time.clock_gettime(CLOCK_BOOTTIME)` reads; 10 ms is as fine as it gets."""
     peak_bytes: int
+    resident_bytes: int
 
 
 def used_by(pid: int) -> Used:
@@ -32,7 +33,7 @@ def used_by(pid: int) -> Used:
     name, _, rest = stat.partition("(")[2].rpartition(")")
     fields = rest.split()  # from the third field of proc(5) on
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
-    peak = next((line.split()[1] for line in status if line.startswith("VmHWM:")), "0")
+    peak, resident = (next((line.split()[1] for line in status if line.startswith(name)), "0") for name in ("VmHWM:", "VmRSS:"))
     return Used(
         pid=pid,
         parent=int(fields[1]),
@@ -40,6 +41,7 @@ def used_by(pid: int) -> Used:
         cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
         started=int(fields[19]) / _TICKS,
         peak_bytes=int(peak) * _KIB,
+        resident_bytes=int(resident) * _KIB,
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -29,9 +29,10 @@ _TROUBLE: Final = (OSError, http.client.HTTPException)
 
 
 class Admin:
-    """The administrator of one cluster. Not for several threads at a time."""
+    """The administrator of one cluster, or whoever `headers` make of him. Not for several threads at a time."""
 
-    def __init__(self, kubeconfig: Path) -> None:
+    def __init__(self, kubeconfig: Path, *, headers: Sequence[tuple[str, str]] = ()) -> None:
+        self._headers = headers
         access = load_access(PurePosixPath(kubeconfig), read=Files().read)
         self._context = access.context()
         place = urlsplit(access.server)
@@ -53,6 +54,10 @@ class Admin:
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Create an object. Raises BenchmarkFailed if the server does not."""
         return self._require("POST", path, body)
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Delete an object, or all of a collection. Raises BenchmarkFailed if the server does not."""
+        return self._require("DELETE", path, None)
 
     def watch(self, path: str) -> Iterator[dict[str, Any]]:
         """Yield the events of a watch, on a connection of its own, for as long as the server sends any."""
@@ -77,7 +82,10 @@ class Admin:
         return found
 
     def _send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        self._connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        self._connection.putrequest(method, path)
+        for name, value in (*self._headers, *([("Content-Type", "application/json"), ("Content-Length", str(len(body)))] if body else ())):
+            self._connection.putheader(name, value)
+        self._connection.endheaders(body)
         answer = self._connection.getresponse()
         return answer.status, answer.read()
 

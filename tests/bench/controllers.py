@@ -1,0 +1,252 @@
+"""Certificate requests of joining nodes: our controllers beside kube-controller-manager, whose limits are lifted, on one API server.
+
+Both run in turn as processes of their own beside a local cluster of which only etcd and the API server are left. kube-controller-manager has the
+flags of the cluster's own manifest, with its controllers' own identities, and only the two controllers that are compared. A round is a pair for each
+kind of authority, and for requests that come evenly; which comes first alternates.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.bench import accounting, csr_requests
+from tests.bench.admin import wait_for
+from tests.bench.csr_requests import Watched
+from tests.bench.model import MEBIBYTES, MOST, RATIO, Result, figure, ratios
+from tests.bench.results import result
+from tests.bench.running import BenchmarkFailed, Running
+from tests.bench.setup import ADMIN, Setup, kubernetes_directory
+
+from kubewright.base import yaml
+
+BURST: Final = 800
+"""Requests that wait when a process begins: the first of them are not counted."""
+WARM: Final = 100
+EVENLY: Final = 500
+RATE: Final = 50.0
+OLD: Final = 5000
+IDLE: Final = 30.0
+SETTLE: Final = 5.0
+
+CONTROLLERS: Final = "kubewright-controllers"
+PEER: Final = "kube-controller-manager"
+_LIFTED: Final = ("--kube-api-qps=100000", "--kube-api-burst=100000")
+_MIB: Final = 1024 * 1024
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One of the two: what starts it, all but for the authority."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """The API server that both work for, and the authorities that sign."""
+
+    setup: Setup
+    kubeconfig: Path
+    sides: tuple[Side, Side]
+    authorities: Mapping[str, tuple[Path, Path]]
+
+    def start(self, side: Side, authority: str, *more: str) -> Running:
+        """Start one of the two."""
+        certificate, key = self.authorities[authority]
+        words = (f"--cluster-signing-cert-file={certificate}", f"--cluster-signing-key-file={key}", *more)
+        return Running((*side.argv, *words), env=self.setup.environment, log=self.setup.work / f"{side.name}.log")
+
+
+def run(setup: Setup, rounds: int) -> Result:
+    """Measure so many rounds, and then what an idle process costs."""
+    arena = _arena(setup)
+    rows = []
+    for number in range(rounds):
+        row: Row = {"oursFirst": number % 2 == 0}
+        for authority in arena.authorities:
+            for side in arena.sides if number % 2 == 0 else reversed(arena.sides):
+                row |= _keyed(side, authority, _burst(arena, side, authority, f"r{number}-{authority}-{side.name}"))
+        for side in arena.sides if number % 2 == 0 else reversed(arena.sides):
+            row |= _keyed(side, "evenly", _evenly(arena, side, f"e{number}-{side.name}"))
+        rows.append(row)
+        setup.say(f"controllers {number + 1}/{rounds}: {_told(row)}")
+    idle: Row = {}
+    for side in arena.sides:
+        idle |= _keyed(side, "idle", _idle(arena, side))
+    setup.run("down", "--state-dir", str(setup.work / "state"))
+    return result("controllers", _figures(rows, idle), [*rows, idle])
+
+
+def _figures(rows: Sequence[Row], idle: Row) -> tuple[Any, ...]:
+    parts = []
+    for authority, name, seconds, cpu in (("rsa", "RSA-2048", 1 / 1.3, 0.65), ("p256", "P-256", 1 / 1.6, 0.45)):
+        ours, theirs = f"ours {authority}", f"theirs {authority}"
+        parts += [
+            ratios(
+                f"approve and sign, {name}: time a request, beside {PEER}", rows, f"{ours} seconds", f"{theirs} seconds", target=seconds
+            ),
+            figure(f"approve and sign, {name}: time a request", rows, f"{ours} seconds"),
+            figure(f"approve and sign, {name}: time a request of {PEER}", rows, f"{theirs} seconds"),
+            ratios(f"approve and sign, {name}: CPU a request, beside {PEER}", rows, f"{ours} cpu", f"{theirs} cpu", target=cpu),
+            figure(f"approve and sign, {name}: CPU a request", rows, f"{ours} cpu"),
+            figure(f"approve and sign, {name}: CPU a request of {PEER}", rows, f"{theirs} cpu"),
+        ]
+    return (
+        *parts,
+        figure(f"created to issued, {RATE:.0f} a second: 99 of 100 within", rows, "ours evenly p99", target=0.2),
+        figure(f"created to issued, {RATE:.0f} a second: 99 of 100 within, {PEER}", rows, "theirs evenly p99"),
+        figure("start to the first approval", rows, "ours p256 first", target=0.6),
+        figure(f"start to the first approval of {PEER}", rows, "theirs p256 first"),
+        figure(f"idle beside {OLD} old requests: part of a core", [idle], "ours idle share", unit=RATIO, target=0.005),
+        figure(f"idle beside {OLD} old requests: part of a core, {PEER}", [idle], "theirs idle share", unit=RATIO),
+        figure(f"idle beside {OLD} old requests: most memory", [idle], "ours idle peakMiB", unit=MEBIBYTES, target=90.0, statistic=MOST),
+        figure(f"idle beside {OLD} old requests: most memory, {PEER}", [idle], "theirs idle peakMiB", unit=MEBIBYTES, statistic=MOST),
+    )
+
+
+def _told(row: Row) -> str:
+    return ", ".join(
+        f"{side} {what}: {1 / row[f'{side} {what} seconds']:.0f}/s {row[f'{side} {what} cpu'] * 1000:.2f} ms"
+        for what in ("rsa", "p256")
+        for side in ("ours", "theirs")
+    ) + "".join(f", {side} p99 {row[f'{side} evenly p99'] * 1000:.0f} ms" for side in ("ours", "theirs"))
+
+
+def _keyed(side: Side, what: str, found: Row) -> Row:
+    return {f"{side.name} {what} {key}": value for key, value in found.items()}
+
+
+def _burst(arena: Arena, side: Side, authority: str, prefix: str) -> Row:
+    """Have requests wait, start the process, and see how long and how much it works from the hundredth to the last."""
+    csr_requests.create_all(arena.kubeconfig, csr_requests.bodies(prefix, BURST))
+    watched = Watched(arena.kubeconfig, prefix=prefix)
+    process = arena.start(side, authority, "--leader-elect=false")
+    try:
+        first = watched.wait(watched.approved, 1) - process.began
+        begin = watched.wait(watched.issued, WARM)
+        before = accounting.used_by(process.pid).cpu_seconds
+        end = watched.wait(watched.issued, BURST)
+        used = accounting.used_by(process.pid).cpu_seconds - before
+    finally:
+        _end(process)
+    csr_requests.delete_all(arena.kubeconfig)
+    count = BURST - WARM
+    return {"seconds": (end - begin) / count, "cpu": used / count, "first": first}
+
+
+def _evenly(arena: Arena, side: Side, prefix: str) -> Row:
+    """Have requests come one after the other while the process runs, and see how long each takes."""
+    watched = Watched(arena.kubeconfig, prefix=prefix)
+    process = arena.start(side, "rsa", "--leader-elect=false")
+    try:
+        csr_requests.create_all(arena.kubeconfig, csr_requests.bodies(f"{prefix}-warm", WARM))
+        watched.wait(watched.issued, WARM)
+        began = csr_requests.create_evenly(arena.kubeconfig, csr_requests.bodies(prefix, EVENLY), rate=RATE)
+        watched.wait(watched.issued, WARM + EVENLY)
+    finally:
+        _end(process)
+    csr_requests.delete_all(arena.kubeconfig)
+    took = sorted(watched.issued[name] - moment for name, moment in began.items())
+    return {"p99": took[round(len(took) * 0.99) - 1], "median": statistics.median(took)}
+
+
+def _idle(arena: Arena, side: Side) -> Row:
+    """Start the process beside old requests, elected as leader, and see what it costs to do nothing."""
+    prefix = f"old-{side.name}"
+    watched = Watched(arena.kubeconfig, prefix=prefix)
+    maker = arena.start(arena.sides[0], "p256", "--leader-elect=false")
+    try:
+        csr_requests.create_all(arena.kubeconfig, csr_requests.bodies(prefix, OLD))
+        watched.wait(watched.issued, OLD)
+    finally:
+        _end(maker)
+    process = arena.start(side, "p256", "--leader-elect=true")
+    try:
+        time.sleep(SETTLE)
+        begin, before = time.monotonic(), accounting.used_by(process.pid).cpu_seconds
+        time.sleep(IDLE)
+        used = accounting.used_by(process.pid)
+        share = (used.cpu_seconds - before) / (time.monotonic() - begin)
+    finally:
+        _end(process)
+    csr_requests.delete_all(arena.kubeconfig)
+    return {"share": share, "peakMiB": used.peak_bytes / _MIB, "residentMiB": used.resident_bytes / _MIB}
+
+
+def _end(process: Running) -> None:
+    if process.has_ended():
+        raise BenchmarkFailed(f"it ended: {process.last_lines()}")
+    process.kill()
+
+
+def _arena(setup: Setup) -> Arena:
+    """Make a cluster, take its controllers away, and keep what is needed to start them."""
+    state = setup.work / "state"
+    directory = kubernetes_directory(state / "default")
+    setup.run("up", "--state-dir", str(state), "--nodes", "0", "--controllers", "kubewright")
+    peer = _command(directory / "manifests" / f"{PEER}.yaml")
+    for name in (PEER, CONTROLLERS, "kube-scheduler"):
+        (directory / "manifests" / f"{name}.yaml").unlink()
+    daemon = int((state / "default" / "daemon.json").read_text(encoding="ascii").split(":")[0])
+    wait_for("the controllers to end", lambda: len(accounting.children_of(daemon)) == 2)
+    replaced = ("--controllers=", "--cluster-signing-", "--leader-elect", "--kube-api-", "--secure-port=")
+    theirs = [word for word in peer[1:] if not word.startswith(replaced)]
+    chosen = "--controllers=certificatesigningrequest-approving-controller,certificatesigningrequest-signing-controller"
+    return Arena(
+        setup=setup,
+        kubeconfig=directory / ADMIN,
+        sides=(
+            Side(
+                name="ours",
+                argv=setup.argv(
+                    *("controllers", "run", f"--kubeconfig={directory / f'{CONTROLLERS}.conf'}", "--controllers=csrapproving,csrsigning"),
+                    *("--secure-port=0", *_LIFTED),
+                ),
+            ),
+            Side(name="theirs", argv=(str(setup.programs[PEER]), *theirs, chosen, "--secure-port=0", *_LIFTED)),
+        ),
+        authorities={"rsa": (directory / "pki" / "ca.crt", directory / "pki" / "ca.key"), "p256": _authority(setup.work)},
+    )
+
+
+def _command(manifest: Path) -> list[str]:
+    words: list[str] = yaml.load(manifest.read_text(encoding="utf-8"))["spec"]["containers"][0]["command"]
+    return words
+
+
+def _authority(directory: Path) -> tuple[Path, Path]:
+    """Make an authority with a P-256 key."""
+    key, name, now = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "p256")]),
+        datetime.now(UTC),
+    )
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = directory / "p256.crt", directory / "p256.key"
+    certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return certificate, private
