@@ -1,0 +1,194 @@
+"""Replicas of the controllers as processes beside a local cluster whose API server keeps an audit log; what they did by that log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local_kit import Bench, bench, eventually
+
+from kubewright.kube.client import KubeClient
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, LEASE
+from kubewright.manifests import controllers
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
+
+from controllers_kit import CLIENT_USAGES, request
+
+NAME = controllers.NAME
+CLIENT_KUBELET = "kubernetes.io/kube-apiserver-client-kubelet"
+EACH = 80
+"""Requests of one round."""
+TIMES = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2500ms", "--leader-elect-retry-period=200ms")
+CONFIG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+  - {{name: audit-policy-file, value: {directory}/policy.yaml}}
+  - {{name: audit-log-path, value: {directory}/audit.log}}
+  extraVolumes:
+  - {{name: audit, hostPath: {directory}, mountPath: {directory}, pathType: Directory}}
+"""
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "verbs": ["update"], "resources": [{"group": "certificates.k8s.io"}]}, {"level": "None"}],
+}
+
+
+@dataclass(eq=False)
+class Replica:
+    """One process of ours, with its log."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def identity(self) -> str:
+        """Who it was when it led, '' if it never did."""
+        found = re.findall(r"(\S+) leads by the lease", self.log.read_text())
+        return found[-1] if found else ""
+
+    def signed(self, start: str) -> int:
+        """How many requests whose names begin so it has signed."""
+        return len(re.findall(rf"{start}-\d+ of \S+ is signed", self.log.read_text()))
+
+    def send(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+
+class Replicas:
+    """A cluster whose own controllers were taken away, and what runs in their place."""
+
+    def __init__(self, cluster: Bench) -> None:
+        self.cluster = cluster
+        [kubeconfig] = cluster.paths().machines.glob(f"*/kubernetes/{NAME}.conf")
+        self.kubeconfig = kubeconfig
+        self._running: list[Replica] = []
+        self._made = 0
+
+    def start(self, *flags: str, **environment: str) -> Replica:
+        self._made += 1
+        log = self.cluster.root / f"replica-{self._made}.log"
+        pki = self.kubeconfig.parent / "pki"
+        argv = [
+            *(sys.executable, "-m", "kubewright", "controllers", "run", f"--kubeconfig={self.kubeconfig}", "--kube-api-qps=1000"),
+            *("--kube-api-burst=1000", f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}"),
+            *(*TIMES, "--v=2", *flags),
+        ]
+        with log.open("wb") as output:
+            process = subprocess.Popen(argv, stdout=output, stderr=output, env={**os.environ, **environment})
+        self._running.append(Replica(process, log))
+        return self._running[-1]
+
+    @property
+    def alive(self) -> int:
+        """How many run."""
+        return sum(one.process.poll() is None for one in self._running)
+
+    def leader(self, api: KubeClient) -> Replica | None:
+        """Return the replica whose name the lease holds."""
+        leases = [one for one in api.list(LEASE, "kube-system") if one["metadata"]["name"] == NAME]
+        holder = leases[0]["spec"].get("holderIdentity") if leases else ""
+        return next((one for one in self._running if holder and one.identity == holder), None)
+
+    def stop(self) -> None:
+        for one in self._running:
+            if one.process.poll() is None:
+                one.send(signal.SIGCONT)
+                one.send(signal.SIGTERM)
+                one.process.wait(60)
+        self._running.clear()
+
+
+def audited_cluster() -> Iterator[Bench]:
+    """The body of fixtures: a cluster whose own controllers were taken away, and that writes down who decided what."""
+    for found in bench():
+        directory = found.root / "audit"
+        directory.mkdir()
+        (directory / "policy.yaml").write_text(json.dumps(POLICY))
+        found.up(nodes=0, controllers="kubewright", config=CONFIG.format(directory=directory))
+        [manifest] = found.paths().machines.glob(f"*/kubernetes/manifests/{NAME}.yaml")
+        manifest.unlink()
+        eventually(lambda cluster=found: NAME not in cluster.components(), "the cluster's own controllers to end")
+        yield found
+
+
+def body(name: str) -> dict[str, Any]:
+    spec = {"request": base64.b64encode(request()).decode(), "signerName": CLIENT_KUBELET, "usages": list(CLIENT_USAGES)}
+    return {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}, "spec": spec}
+
+
+def issued(api: KubeClient) -> set[str]:
+    found = api.list(CERTIFICATE_SIGNING_REQUEST)
+    return {one["metadata"]["name"] for one in found if (one.get("status") or {}).get("certificate")}
+
+
+def decisions(cluster: Bench) -> Counter[tuple[str, str]]:
+    """Count the writes that the API server took, by name and subresource: its audit log is the witness."""
+    found: Counter[tuple[str, str]] = Counter()
+    for line in (cluster.root / "audit" / "audit.log").read_text().splitlines():
+        event = json.loads(line)
+        if event["responseStatus"]["code"] == 200 and event["user"]["username"] == NAME:
+            found[event["objectRef"]["name"], event["objectRef"]["subresource"]] += 1
+    return found
+
+
+def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: int) -> Replica:
+    """Wait until the leader, whoever that is by then, has signed some requests of a round."""
+    found: list[Replica] = []
+
+    def begun() -> bool:
+        leader = replicas.leader(api)
+        if leader is not None and leader.process.poll() is None and leader.signed(start) >= least:
+            found.append(leader)
+        return bool(found)
+
+    eventually(begun, "the leader to be in the middle of its work")
+    return found[0]
+
+
+def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, rounds: Sequence[signal.Signals]) -> None:
+    """Stop or kill the leader in the middle of each round of requests; each has to be decided once, and none lost."""
+    names: list[str] = []
+    by_leaders: list[int] = []
+    for number, how in enumerate(rounds):
+        while replicas.alive < 2:  # one that could not renew its lease in time, on a slow machine, has ended as well
+            replicas.start("--secure-port=0")
+        mine = tuple(f"round-{number}-{index:03d}" for index in range(EACH))
+        names += mine
+        sender = threading.Thread(target=lambda made=mine: [api.create(body(name)) for name in made])
+        sender.start()
+        leader = _in_the_middle(replicas, api, f"round-{number}", least=3 + 7 * (number % 8))
+        leader.send(how)
+        sender.join()
+        eventually(lambda other=leader: replicas.leader(api) not in (None, other), "another leader")
+        if how == signal.SIGSTOP:
+            leader.send(signal.SIGCONT)
+        assert leader.process.wait(60) == (1 if how == signal.SIGSTOP else -how)
+        if how == signal.SIGSTOP:
+            assert "was not renewed in time" in leader.log.read_text()
+        by_leaders.append(leader.signed(f"round-{number}"))
+    eventually(lambda: issued(api) >= set(names), "every request to be signed")
+    require_once(cluster, names)
+    assert len(names) == EACH * len(rounds)
+    assert min(by_leaders) < EACH, "no leader was interrupted"
+
+
+def require_once(cluster: Bench, names: Sequence[str]) -> None:
+    """Each was approved by one write and signed by one."""
+    found = decisions(cluster)
+    assert {name: [found[name, part] for part in ("approval", "status")] for name in names} == {name: [1, 1] for name in names}
