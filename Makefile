@@ -30,7 +30,7 @@ MAKE_BUNDLE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle test test-unit test-controlplane test-machines machines test-compat lint format bench soak fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines test-compat lint format bench soak fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -51,6 +51,13 @@ bundle: dist/.bundle ## Build the archive that runs on a machine without Python 
 dist/.bundle: $(BUNDLED) | $(VENV)/.core
 	@bash scripts/prerequisites.sh "$(PYTHON)" bundle
 	$(BIN)/python scripts/bundle.py
+	@touch $@
+
+image: dist/.image ## Build an OCI image of that archive without Docker (IMAGE=registry.example/kubewright:1)
+	@ls dist/kubewright-*-linux-*.oci.tar
+
+dist/.image: dist/.bundle scripts/image.py scripts/oci.py
+	$(BIN)/python -m scripts.image $(IMAGE)
 	@touch $@
 
 # Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py. Style does not stop the

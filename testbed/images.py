@@ -5,16 +5,16 @@ They are named as `kubeadm config images list` prints them, so that nothing has 
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
-import json
 import os
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from scripts import oci
 
 from kubewright.base.level import KUBERNETES
 from testbed.kit import programs
@@ -91,9 +91,7 @@ def images(base: Path, *, etcd: str, coredns: str, pause: str) -> list[Image]:
 
 
 def archive(image: Image, target: Path) -> None:
-    """Write an image as an OCI archive. Equal content gives equal bytes."""
-    layer = _layer(image)
-    packed = gzip.compress(layer, compresslevel=1, mtime=0)
+    """Write an image as an OCI archive."""
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -102,22 +100,8 @@ def archive(image: Image, target: Path) -> None:
             "Entrypoint": list(image.entrypoint) or None,
             "User": image.user,
         },
-        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
     }
-    blobs = [packed, _json(config)]
-    manifest = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": _descriptor(blobs[1], "application/vnd.oci.image.config.v1+json"),
-        "layers": [_descriptor(packed, "application/vnd.oci.image.layer.v1.tar+gzip")],
-    }
-    blobs.append(_json(manifest))
-    named = _descriptor(blobs[2], manifest["mediaType"]) | {"annotations": {"io.containerd.image.name": image.reference}}
-    with tarfile.open(target, "w") as tar:
-        _add(tar, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
-        _add(tar, "index.json", _json({"schemaVersion": 2, "manifests": [named]}))
-        for blob in blobs:
-            _add(tar, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob)
+    oci.write(target, reference=image.reference, layer=_layer(image), config=config)
 
 
 def _pause() -> Path:
@@ -138,15 +122,15 @@ def _layer(image: Image) -> bytes:
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
         for name in ("tmp", "etc", "run"):
-            _add_directory(tar, name, mode=0o1777 if name == "tmp" else 0o755)
-        _add(tar, "etc/passwd", _USERS.encode())
+            oci.add_directory(tar, name, mode=0o1777 if name == "tmp" else 0o755)
+        oci.add(tar, "etc/passwd", _USERS.encode())
         for part in image.parts:
             if image.tree is not None and os.path.lexists(image.tree / part):
                 tar.add(image.tree / part, part, filter=_tool)
         for name, content in sorted(image.files.items()):
-            _add(tar, name, content if isinstance(content, bytes) else content.read_bytes(), mode=0o755)
+            oci.add(tar, name, content if isinstance(content, bytes) else content.read_bytes(), mode=0o755)
         for name, target in sorted(image.links.items()):
-            _add_link(tar, name, target)
+            oci.add_link(tar, name, target)
     return stream.getvalue()
 
 
@@ -155,33 +139,3 @@ def _tool(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None
     entry.mtime = 0
     return entry
-
-
-def _add(tar: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = len(content), mode
-    tar.addfile(entry, io.BytesIO(content))
-
-
-def _add_directory(tar: tarfile.TarFile, name: str, *, mode: int) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, mode
-    tar.addfile(entry)
-
-
-def _add_link(tar: tarfile.TarFile, name: str, target: str) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname = tarfile.SYMTYPE, target
-    tar.addfile(entry)
-
-
-def _json(value: object) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _descriptor(content: bytes, media_type: object) -> dict[str, Any]:
-    return {"mediaType": media_type, "digest": _digest(content), "size": len(content)}
