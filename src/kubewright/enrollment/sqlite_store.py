@@ -20,7 +20,7 @@ from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
 from kubewright.enrollment import clusters
 from kubewright.enrollment.clusters import TenantCluster
-from kubewright.enrollment.store import Event, JoinToken
+from kubewright.enrollment.store import Event, JoinToken, Taken
 from kubewright.pki import sealing
 from kubewright.tokens.strings import BootstrapTokenString
 
@@ -135,15 +135,25 @@ class SQLiteStore:
         return str(found[0][0]) if found else ""
 
     def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
+        own = {record.node, *record.names} if record.active else set()
         with self._writing(event):
+            self._require_free(record, own, digest)
             row = (record.cluster, record.node, json.dumps(record.document(), sort_keys=True))
             self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
             self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (record.cluster, record.node))
-            if record.active:
-                own = {record.node, *record.names}
-                self._db.executemany("INSERT OR IGNORE INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in own])
+            self._db.executemany("INSERT INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in own])
             if digest:
                 self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)", (record.cluster, digest, record.request))
+
+    def _require_free(self, record: JoinRecord, own: Iterable[str], digest: str) -> None:
+        others = {name: node for name, node in self.owners(record.cluster, own).items() if node != record.node}
+        if others:
+            raise Taken(f"{', '.join(sorted(others))}: another node has it")
+        if self.first_request(record.cluster, digest) not in {"", record.request}:
+            raise Taken(f"the request of {record.node} is a copy of an earlier one")
+        before = self.record(record.cluster, record.node)
+        if record.active and before is not None and before.active and before.key != record.key:
+            raise Taken(f"{record.node}: another machine has that name")
 
     def forget(self, cluster: str, node: str, event: Event) -> bool:
         with self._writing(event):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from kubewright.apis.join_records import JoinRecord
+from kubewright.base.errors import KubewrightError
 from kubewright.base.records import dataclass
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.tokens.strings import BootstrapTokenString
@@ -38,6 +39,10 @@ class Event:
     def document(self) -> dict[str, Any]:
         """Return it as it is shown."""
         return {"number": self.number, "at": self.at, "cluster": self.cluster, "event": self.event, "node": self.node, **self.details}
+
+
+class Taken(KubewrightError):
+    """A name, an address or a request has become another's since a request was decided: they are decided side by side."""
 
 
 class HubStore(Protocol):
@@ -88,7 +93,7 @@ class HubStore(Protocol):
         ...
 
     def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
-        """Save a record and the names of its node; `digest` is that of the request it answers."""
+        """Save a record and the names of its node; `digest` is that of the request it answers. Raises Taken, and keeps nothing."""
         ...
 
     def forget(self, cluster: str, node: str, event: Event) -> bool:

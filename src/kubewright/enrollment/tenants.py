@@ -24,7 +24,7 @@ from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.issuing import Issued
-from kubewright.enrollment.store import Event
+from kubewright.enrollment.store import Event, Taken
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.kube import core, resources
@@ -159,7 +159,7 @@ class Tenant:
             outcome = self._decide(seen, record, foreign)
         match outcome:
             case Issue(request=wanted):
-                await self._issue(request, seen, wanted)
+                return await self._issue(request, seen, wanted)
             case Refuse(reason=reason, message=message):
                 await self._refuse(request, Condition(status="False", reason=reason, message=message))
             case Wait(after=after, reason=reason, message=message):
@@ -189,7 +189,7 @@ class Tenant:
         names = () if seen.contents is None or isinstance(seen.contents, MalformedField) else seen.contents.sans
         return await self._store.ask(lambda store: store.owners(self.name, names)) if names else {}
 
-    async def _issue(self, request: Object, seen: Seen, wanted: requests.JoinRequest) -> None:
+    async def _issue(self, request: Object, seen: Seen, wanted: requests.JoinRequest) -> Again | None:
         now = self._clock.now()
 
         def make() -> Issued:
@@ -211,10 +211,15 @@ class Tenant:
         event = self._event(
             "issued", seen.name, request=seen.uid, names=list(record.names), serials=[one.serial for one in made.certificates]
         )
-        await self._store.ask(lambda store: store.keep(record, event, digest=seen.digest))
+        try:
+            await self._store.ask(lambda store: store.keep(record, event, digest=seen.digest))
+        except Taken as error:
+            _log.debug("%s: %s is decided again: %s", self.name, seen.name, error)
+            return 0.0
         status = answers.write(made.answer, wanted.key, random=self._random)
         await self._write(request, Condition(status="True", reason=decisions.ISSUED), status)
         _log.info("%s: %s has been answered", self.name, seen.name)
+        return None
 
     async def _refuse(self, request: Object, condition: Condition) -> None:
         name, _ = core.identity_of(request)

@@ -12,7 +12,7 @@ from kubewright.apis import join_records
 from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.base.errors import DocumentError, HostError, TrustError
 from kubewright.base.records import replace
-from kubewright.enrollment.store import JoinToken
+from kubewright.enrollment.store import JoinToken, Taken
 from kubewright.tokens.strings import BootstrapTokenString
 
 TOKEN = JoinToken(cluster="a", token=BootstrapTokenString("abcdef", "0123456789abcdef"), expires="2026-01-03T03:04:05Z", description="x")
@@ -82,11 +82,30 @@ def test_a_record_its_names_and_the_journal_are_one(store):
     assert store.record("a", "worker") == RECORD
     assert store.owners("a", ["10.0.0.5", "worker", "10.0.0.6"]) == {"10.0.0.5": "worker", "worker": "worker"}
     assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.first_request("b", "d1")) == ("u1", "", "")
-    store.keep(replace(RECORD, request="u2", names=()), event("issued", node="worker"), digest="d1")
-    assert (store.first_request("a", "d1"), store.owners("a", ["10.0.0.5"])) == ("u1", {})
+    store.keep(replace(RECORD, request="u2", names=()), event("issued", node="worker"), digest="d2")
+    assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.owners("a", ["10.0.0.5"])) == ("u1", "u2", {})
     assert [(one.number, one.event, one.node) for one in store.journal()] == [(1, "issued", "worker"), (2, "issued", "worker")]
     assert store.forget("a", "worker", event("forgotten"))
     assert (store.record("a", "worker"), store.owners("a", ["worker"]), store.forget("a", "worker", event())) == (None, {}, False)
+
+
+@pytest.mark.parametrize(
+    ("second", "digest", "message"),
+    [
+        (replace(RECORD, node="other", request="u2", key="g"), "d2", "10.0.0.5: another node has it"),
+        (replace(RECORD, node="10.0.0.5", request="u2", key="g", names=()), "d2", "10.0.0.5: another node has it"),
+        (replace(RECORD, node="other", request="u2", names=()), "d1", "a copy of an earlier one"),
+        (replace(RECORD, request="u2", key="g", names=()), "d2", "worker: another machine has that name"),
+    ],
+    ids=["address", "name", "copy", "machine"],
+)
+def test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted(store, second, digest, message):
+    store.keep(RECORD, event(), digest="d1")
+    with pytest.raises(Taken, match=message):
+        store.keep(second, event(), digest=digest)
+    assert store.records("a") == [RECORD]
+    assert store.owners("a", ["10.0.0.5", "other"]) == {"10.0.0.5": "worker"}
+    assert (store.first_request("a", "d2"), len(store.journal())) == ("", 1)
 
 
 def test_of_a_write_that_fails_nothing_is_left(store):
