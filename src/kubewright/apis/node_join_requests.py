@@ -36,6 +36,9 @@ MOST_SANS: Final = 16
 
 ISSUED: Final = "Issued"
 
+LEAVING_LABEL: Final = "enrollment.kubewright/leaving"
+"""On the Node of a machine that leaves: ours, not oneinfra's. Only the machine itself and administrators can set it (NodeRestriction)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:

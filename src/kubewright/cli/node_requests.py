@@ -1,4 +1,4 @@
-"""What the flags of `node join` ask for."""
+"""What the flags of `node join` and `node leave` ask for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from kubewright.base.errors import UsageError
 from kubewright.cli.inputs import absolute, given_names, given_secret, given_text
 from kubewright.cli.parser import Parsed
+from kubewright.enrollment.node.leaving import NodeLeaveRequest
 from kubewright.enrollment.node.request import NodeJoinRequest
 from kubewright.host.files import Files
 
@@ -37,3 +38,8 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinRequest:
         skip=given_names(parsed, "skip-phases"),
         ignored=given_names(parsed, "ignore-preflight-errors"),
     )
+
+
+def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeLeaveRequest:
+    """Turn the flags into a request."""
+    return NodeLeaveRequest(only=only, skip=given_names(parsed, "skip-phases"))

@@ -36,6 +36,22 @@ _WORKFLOW = Workflow(
     request="kubewright.cli.node_requests:join_request",
 )
 
+_LEAVE_FLAGS = {
+    flag.name: flag
+    for flag in (
+        _FLAGS["skip-phases"],
+        Flag("plan", "show what would be removed, and remove nothing", kind=BOOL, default=False),
+        ALL_FORMATS,
+    )
+}
+_LEAVING = Workflow(
+    "kubewright.enrollment.node.leaving:PHASES",
+    flags=_LEAVE_FLAGS,
+    ours="plan output",
+    operation="kubewright.enrollment.node.leaving:NODE_LEAVE",
+    request="kubewright.cli.node_requests:leave_request",
+)
+
 ROWS = (
     Command("node", summary("node")),
     Command(
@@ -46,5 +62,14 @@ ROWS = (
         description="Asks the hub of a cluster with a NodeJoinRequest, as oneinfra's nodes do, waits for the answer, checks it, installs the kubelet of"
         " the cluster's version and starts it. Killed anywhere, the same command goes on.",
         examples=("node join --apiserver-endpoint https://10.0.0.1:6443 --apiserver-ca-cert-file ca.crt --join-token ./token",),
+    ),
+    Command(
+        "node leave",
+        "Take this machine out of its cluster, and free its name",
+        flags=tuple(_LEAVE_FLAGS.values()),
+        workflow=_LEAVING,
+        description="Stops the kubelet, asks the hub to forget the node and to delete its Node and its request, waits for that, and removes pods, keys"
+        " and files as reset does. Without a hub that answers nothing is removed, unless the phase depart is left out.",
+        examples=("node leave",),
     ),
 )

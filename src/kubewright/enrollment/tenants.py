@@ -9,12 +9,13 @@ answer is released: who is killed in between issues again for the same object, a
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
 
 from kubewright.apis.join_records import JoinRecord, State
-from kubewright.apis.node_join_requests import Condition
+from kubewright.apis.node_join_requests import LEAVING_LABEL, Condition
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import NotFound
 from kubewright.base.randomness import Random
@@ -35,7 +36,7 @@ from kubewright.kube.core import Object
 from kubewright.kube.informers import Informer
 from kubewright.kube.objects import DesiredObject, ensure_object_async
 from kubewright.kube.queueing import ItemBackoff, WorkQueue
-from kubewright.kube.resources import NODE_JOIN_REQUEST, SECRET
+from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST, SECRET
 from kubewright.pki.keys import FreshKeys
 from kubewright.pki.node_names import LOOPBACKS
 from kubewright.tokens import secrets
@@ -47,7 +48,7 @@ WORKERS: Final = 4
 """Requests of one tenant that are answered at a time."""
 LONGEST_SLEEP: Final = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
-_REQUEST, _OBJECTS, _TOKENS = "request/", "objects", "tokens"
+_REQUEST, _LEAVING, _OBJECTS, _TOKENS = "request/", "leaving/", "objects", "tokens"
 
 
 class Tenant:
@@ -73,6 +74,7 @@ class Tenant:
         self._desired = tenant_objects.desired(loaded.public_key)
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._requests = self._informer(NODE_JOIN_REQUEST)
+        self._leaving = self._informer(NODE, label_selector=f"{LEAVING_LABEL}=true")
         self._secrets = self._informer(SECRET, namespace=secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}")
 
     @property
@@ -92,18 +94,29 @@ class Tenant:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._requests.subscribe(self._request_changed)
+        self._requests.subscribe(functools.partial(self._changed, _REQUEST))
+        self._leaving.subscribe(functools.partial(self._changed, _LEAVING))
         self._secrets.subscribe(lambda _: self._queue.add(_TOKENS))
         watched = [self._watch_object(one) for one in self._desired]
         self._queue.add(_OBJECTS)
         self._queue.add(_TOKENS)
         async with asyncio.TaskGroup() as group:
-            for informer in (self._requests, self._secrets, *watched):
+            for informer in (self._requests, self._leaving, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self.name}")
             group.create_task(Workers(f"hub {self.name}", queue=self._queue, handle=self._handle, count=WORKERS).run(), name=self.name)
 
-    def _informer(self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "") -> SharedInformer:
-        return SharedInformer(Informer(self._api, resource, namespace=namespace, field_selector=field_selector, random=self._random))
+    def _informer(
+        self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "", label_selector: str = ""
+    ) -> SharedInformer:
+        informer = Informer(
+            self._api,
+            resource,
+            namespace=namespace,
+            field_selector=field_selector,
+            label_selector=label_selector,
+            random=self._random,
+        )
+        return SharedInformer(informer)
 
     def _watch_object(self, desired: DesiredObject) -> SharedInformer:
         """Hear when somebody changes an object of ours: it is repaired."""
@@ -112,10 +125,10 @@ class Tenant:
         informer.subscribe(lambda _: self._queue.add(_OBJECTS))
         return informer
 
-    def _request_changed(self, event: WatchEvent) -> None:
+    def _changed(self, prefix: str, event: WatchEvent) -> None:
         name, _ = core.identity_of(event.object)
         if event.type is not EventType.DELETED:
-            self._queue.add(_REQUEST + name)
+            self._queue.add(prefix + name)
 
     async def _handle(self, key: str) -> Again | None:
         if key == _OBJECTS:
@@ -123,6 +136,9 @@ class Tenant:
             return None
         if key == _TOKENS:
             return await self._keep_tokens()
+        if key.startswith(_LEAVING):
+            await self._release(key.removeprefix(_LEAVING))
+            return None
         return await self._answer(key.removeprefix(_REQUEST))
 
     async def _repair(self) -> None:
@@ -168,6 +184,24 @@ class Tenant:
             case Forget():
                 await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name, uid=seen.uid))
         return None
+
+    async def _release(self, name: str) -> None:
+        """Let a node go that asks for it: its name first, then its request, and its Node last, for which the node waits.
+
+        Nodes that have not come through this hub are none of its business.
+        """
+        node = self._leaving.get(name)
+        record = await self._store.ask(lambda store: store.record(self.name, name))
+        if node is None or record is None:
+            return
+        if record.active:
+            left = replace(record, state=State.LEFT, lease="", changed=rfc3339(self._clock.now()))
+            await self._store.ask(
+                lambda store: store.keep(left, self._event("left", name, serials=[one.serial for one in record.certificates]))
+            )
+        await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name))
+        await self._ignoring_gone(self._api.delete(NODE, name, uid=str(core.metadata(node).get("uid") or "")))
+        _log.info("%s: %s has left", self.name, name)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
         return decisions.decide(seen, record, self.cluster.policy(foreign=foreign), self._clock.now())

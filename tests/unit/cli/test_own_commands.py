@@ -73,6 +73,9 @@ OWN = {
         f"node join phase {name}": _NODE.format("")
         for name in ("request", "answer", "kubelet-install", "files", "kubelet-start", "node-ready")
     },
+    "node leave": "output plan skip-phases",
+    "node leave phase": "",
+    **{f"node leave phase {name}": "output plan" for name in ("kubelet-stop", "depart", "cleanup-node")},
     "help": "",
     "alpha": "",
 }

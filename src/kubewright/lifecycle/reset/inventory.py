@@ -105,11 +105,12 @@ class Inventory:
 
     @property
     def directories(self) -> list[PurePosixPath]:
-        """The directories that are emptied, in kubeadm's order."""
+        """The directories that are emptied: in kubeadm's order, then that of a machine which has joined through a hub."""
         layout = self.layout
         certificates = layout.pki if self.options.whole_pki else self._default_pki
-        kubelet = [layout.kubelet] if self._host.state(layout.kubelet) is not None else []
-        return [layout.manifests, *kubelet, certificates, *([layout.kubernetes / "tmp"] if self.options.temporary else [])]
+        kubelet, oneinfra = ([path] if self._host.state(path) is not None else [] for path in (layout.kubelet, layout.oneinfra))
+        temporary = [layout.kubernetes / "tmp"] if self.options.temporary else []
+        return [layout.manifests, *kubelet, certificates, *temporary, *oneinfra]
 
     @property
     def kubeconfigs(self) -> list[PurePosixPath]:

@@ -1,0 +1,155 @@
+"""`node leave`: this machine out of its cluster, and its name free again. What is on the machine goes as with `reset`, by the same steps."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.base.change import Change
+from kubewright.base.errors import APIError, CertificateError, NotFound
+from kubewright.base.events import Line, Waited
+from kubewright.base.records import dataclass
+from kubewright.host.desired import Service
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import Bound, Operation, Prepared
+from kubewright.lifecycle.reset import cleanup
+from kubewright.lifecycle.reset import operation as reset
+from kubewright.lifecycle.reset.context import ResetContext
+from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+from kubewright.pki import certificates
+from kubewright.workflow.phases import Phase, Phases
+
+_SERVICE: Final = "kubelet"
+_USER: Final = "system:node:"
+_WITHIN: Final = 60.0
+_LOOK, _LONGEST_LOOK = 0.1, 1.0
+TOPIC: Final = "node-leave"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLeaveRequest:
+    """One call of `node leave` or of one of its phases."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLeaveContext:
+    """One run. `cleaning` is what the steps of `reset` work with."""
+
+    bound: Bound
+    cleaning: ResetContext
+
+    @property
+    def kubeconfig(self) -> PurePosixPath:
+        """The kubelet's kubeconfig, which the hub gave."""
+        return self.bound.host.layout.oneinfra / "kubelet.conf"
+
+    @functools.cached_property
+    def api(self) -> KubeAPI:
+        """The cluster, as this machine's kubelet."""
+        return self.bound.connections.kube(load_access(self.kubeconfig, read=self.bound.base.read))
+
+    @functools.cached_property
+    def node(self) -> str:
+        """The name of the Node, as the certificate has it. Raises CertificateError for a kubeconfig that is no kubelet's."""
+        identity = load_access(self.kubeconfig, read=self.bound.base.read).identity
+        name = ""
+        if isinstance(identity, ClientCertificate):
+            name = certificates.first(identity.cert_pem, source=str(self.kubeconfig)).common_name
+        if not name.startswith(_USER):
+            raise CertificateError(
+                f"{self.kubeconfig} is no kubelet's", remedy="leave with `--skip-phases depart`, and delete the Node by hand"
+            )
+        return name.removeprefix(_USER)
+
+    def say(self, text: str) -> None:
+        """Report one line of progress."""
+        self.bound.reporter.emit(Line(topic=TOPIC, text=text))
+
+
+def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
+    """Stop the kubelet: it would register its Node again."""
+    if ctx.bound.host.service(_SERVICE) is not None:
+        ctx.say("Stopping the kubelet")
+        yield ctx.bound.host.ensure(Service(name=_SERVICE, running=False))
+
+
+def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
+    """Ask the hub to let this machine go, and wait until it has. Raises WaitTimeout where no hub does."""
+    try:
+        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, labels={LEAVING_LABEL: "true"}))
+    except NotFound:
+        ctx.say(f"There is no Node {ctx.node} any more")
+        return
+    ctx.say(f"Asked the hub to let the node {ctx.node} go")
+    yield ctx.bound.waiter.until(
+        lambda: _remains(ctx),
+        within=_WITHIN,
+        saying=f"the hub to let the node {ctx.node} go",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        remedy="look whether the hub runs; or leave with `--skip-phases depart`, delete the Node, and free the name: kubewright hub requests forget",
+    )
+
+
+def _remains(ctx: NodeLeaveContext) -> str | None:
+    try:
+        ctx.api.get(NODE, ctx.node)
+    except NotFound:
+        return None
+    except APIError as error:
+        return str(error)
+    return "its Node is there"
+
+
+def only_joined(ctx: NodeLeaveContext) -> str | None:
+    """Leave a phase out on a machine that has no kubeconfig of a hub."""
+    return None if ctx.bound.base.state(ctx.kubeconfig) is not None else f"{ctx.kubeconfig} is not there"
+
+
+def clean(ctx: NodeLeaveContext) -> Iterable[Change]:
+    """Remove pods, keys, files and units."""
+    return cleanup.run(ctx.cleaning)
+
+
+_HERE: Final = f"{__name__}:"
+PHASES: Final[Phases[NodeLeaveContext]] = Phases(
+    Phase("kubelet-stop", "Stop the kubelet", run=f"{_HERE}stop"),
+    Phase("depart", "Have the hub free the name and delete the Node", run=f"{_HERE}depart", condition=f"{_HERE}only_joined"),
+    Phase("cleanup-node", "Remove pods, keys and files from this machine", run=f"{_HERE}clean"),
+)
+
+_RESET: Final = ResetRequest(flags=ResetFlags(force=True))
+
+
+def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[reset.ResetTask]:
+    """Find what is on the machine."""
+    prepared = reset.prepare(_RESET, machine)
+    return Prepared(
+        configuration=prepared.configuration, host=prepared.host, warnings=prepared.warnings, only=request.only, skip=request.skip
+    )
+
+
+def context(_: NodeLeaveRequest, task: reset.ResetTask, bound: Bound) -> NodeLeaveContext:
+    """Make what the phases work with."""
+    return NodeLeaveContext(bound=bound, cleaning=reset.context(_RESET, task, bound))
+
+
+NODE_LEAVE: Final = Operation(
+    name="node leave",
+    phases=PHASES,
+    configure=configure,
+    context=context,
+    failures=lambda ctx: ctx.cleaning.failures,
+    incomplete="not everything of the node could be removed",
+)
