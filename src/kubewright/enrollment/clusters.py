@@ -15,7 +15,7 @@ from kubewright.base.errors import DocumentError
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass, field, shallow
 from kubewright.enrollment.decisions import Approval, Policy
-from kubewright.pki import keys, oaep, store
+from kubewright.pki import keys, node_names, oaep, store
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.oaep import RecipientKey
@@ -76,7 +76,7 @@ class TenantCluster:
         endpoint = urlsplit(self.server).hostname or ""
         networks = [network for text in (self.service_subnet, *self.pod_subnets) for network in formats.subnets(text)]
         names = NamePolicy(
-            reserved=frozenset((endpoint, *self.reserved)),
+            reserved=frozenset(map(node_names.known_as, (endpoint, *self.reserved))),
             networks=tuple(networks),
             domain=self.domain,
             foreign=foreign,

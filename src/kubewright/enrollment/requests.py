@@ -12,6 +12,7 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.enrollment import fields
 from kubewright.enrollment.fields import MalformedField, SymmetricKey
+from kubewright.pki import node_names
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.oaep import RecipientKey
 
@@ -30,6 +31,11 @@ class JoinRequest:
     endpoint: str = ""
     sans: tuple[str, ...] = ()
     key: SymmetricKey = field(repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names and addresses that nobody else may have, in their one form."""
+        return tuple(node_names.known_as(san) for san in self.sans if san not in node_names.LOOPBACKS)
 
 
 def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:

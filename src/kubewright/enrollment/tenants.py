@@ -38,7 +38,6 @@ from kubewright.kube.objects import DesiredObject, ensure_object_async
 from kubewright.kube.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST, SECRET
 from kubewright.pki.keys import FreshKeys
-from kubewright.pki.node_names import LOOPBACKS
 from kubewright.tokens import secrets
 
 _log = logging.getLogger(__name__)
@@ -220,7 +219,7 @@ class Tenant:
         return replace(seen, contents=contents, first=first)
 
     async def _foreign(self, seen: Seen) -> dict[str, str]:
-        names = () if seen.contents is None or isinstance(seen.contents, MalformedField) else seen.contents.sans
+        names = () if seen.contents is None or isinstance(seen.contents, MalformedField) else seen.contents.names
         return await self._store.ask(lambda store: store.owners(self.name, names)) if names else {}
 
     async def _issue(self, request: Object, seen: Seen, wanted: requests.JoinRequest) -> Again | None:
@@ -237,7 +236,7 @@ class Tenant:
             protocol=PROTOCOL,
             request=seen.uid,
             key=wanted.key.fingerprint,
-            names=tuple(san for san in wanted.sans if san not in LOOPBACKS),
+            names=wanted.names,
             certificates=made.certificates,
             issued=rfc3339(now),
             changed=rfc3339(now),

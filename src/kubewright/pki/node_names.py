@@ -28,7 +28,7 @@ class NamePolicy:
     """What a cluster allows.
 
     - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of Services and pods.
-    - `foreign` says of names and addresses which other node has them.
+    - `foreign` says of names and addresses which other node has them. Both have them as `known_as` writes them.
     - `node_names` are patterns, one of which the name of a node has to fit; none: any name. `names` and `ranges` are the patterns and networks
       that further names and addresses of a certificate have to be in; none of either: no further one is allowed but the node's own name.
     - `open_addresses`: any address that is not reserved or foreign is allowed as well.
@@ -82,7 +82,7 @@ def _canonical(text: str) -> bool:
 
 
 def _is_reserved(asked: _Asked, policy: NamePolicy) -> str:
-    if asked.text in policy.reserved or (asked.address is not None and str(asked.address) in policy.reserved):
+    if known_as(asked.text) in policy.reserved:
         return "belongs to the control plane"
     return _reserved_address(asked.address, policy.networks) if asked.address is not None else _reserved_name(asked.text, policy.domain)
 
@@ -109,7 +109,7 @@ def _reserved_name(name: str, domain: str) -> str:
 
 
 def _is_foreign(asked: _Asked, policy: NamePolicy) -> str:
-    owner = policy.foreign.get(str(asked.address) if asked.address is not None else asked.text)
+    owner = policy.foreign.get(known_as(asked.text))
     return f"belongs to the node {owner}" if owner is not None and owner != asked.node else ""
 
 
@@ -132,6 +132,12 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("NotAllowed", _is_allowed),
 )
 """In the order in which they are asked: the first one that finds something is told."""
+
+
+def known_as(name: str) -> str:
+    """Return the one form in which a name or an address is kept and compared: `2001:DB8:0::1` is `2001:db8::1`."""
+    address = formats.address(name)
+    return name if address is None else str(address)
 
 
 def node_name_refused(name: str, policy: NamePolicy) -> NameRefused | None:
@@ -159,9 +165,9 @@ def names_refused(names: Sequence[str], node: str, policy: NamePolicy, *, loopba
         address = formats.address(name)
         asked = _Asked(text=name, node=node, address=address)
         found = next(((rule, problem) for rule, look in RULES if (problem := look(asked, policy))), None)
-        if found is None and str(address or name) in seen:
+        if found is None and known_as(name) in seen:
             found = ("SanForm", "stands there twice")
         if found is not None:
             return NameRefused(rule=found[0], message=f"{quoted(name[:253])} {found[1]}")
-        seen.add(str(address or name))
+        seen.add(known_as(name))
     return None

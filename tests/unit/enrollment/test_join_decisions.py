@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hub_kit import cluster
 from old_peer import OldHub, OldNode
 
 from kubewright.apis import formats
@@ -150,6 +151,18 @@ STRICT = NamePolicy(
 def test_names_of_serving_certificates(name, rule):
     found = node_names.names_refused([name], "worker", STRICT)
     assert (found.rule if found else None) == rule
+
+
+@pytest.mark.parametrize("text", ["2001:db8::7", "2001:DB8:0:0::7", "2001:0db8::0007"])
+def test_an_address_is_one_however_it_is_written(text):
+    asked = replace(REQUEST, sans=("localhost", text, "::ffff:10.0.0.5"))
+    assert asked.names == ("2001:db8::7", "10.0.0.5")
+    for policy, rule in (
+        (NamePolicy(foreign={"2001:db8::7": "other"}), "ForeignName"),
+        (cluster(reserved=(text,)).policy(foreign={}).names, "ReservedName"),
+    ):
+        assert node_names.names_refused(["2001:db8::7"], "worker", policy).rule == rule
+        assert node_names.names_refused([text], "worker", policy).rule == rule
 
 
 def test_loopback_names_are_for_stock_joins_only_and_lists_have_limits():
