@@ -48,7 +48,7 @@ HONOURED: dict[str, tuple[str, Any]] = {
     "evictionMinimumReclaim": ({"memory.available": "1Gi"}, lambda found: found.looks.thresholds),
     "evictionPressureTransitionPeriod": ("1m0s", lambda found: found.looks.hold),
     "evictionSoft": ({"memory.available": "2Gi"}, lambda found: found.looks.thresholds),
-    "evictionSoftGracePeriod": ({"memory.available": "1m"}, None),
+    "evictionSoftGracePeriod": ({"memory.available": "1h30m"}, None),
     "healthzBindAddress": ("127.0.0.2", lambda found: found.health),
     "healthzPort": (0, lambda found: found.health),
     "kubeReserved": ({"cpu": "1"}, lambda found: facts(found).profile.reserved),
@@ -79,10 +79,10 @@ def facts(found: AgentOptions) -> Any:
 @pytest.mark.parametrize("name", sorted(fields.HONOURED))
 def test_an_honoured_field_changes_what_the_agent_works_with(name):
     value, seen = HONOURED[name]
-    if seen is None:
-        return
     text = yaml.dump({name: value}) + ("evictionSoftGracePeriod: {memory.available: 1m}\n" if name == "evictionSoft" else "")
-    if name == "evictionMinimumReclaim":
+    if seen is None:
+        assert name in configuration(text).kubelet
+    elif name == "evictionMinimumReclaim":
         text += "evictionHard: {memory.available: 1Mi}\n"
         assert seen(chosen("evictionHard: {memory.available: 1Mi}")) != seen(chosen(text))
     else:
@@ -162,6 +162,8 @@ def test_a_flag_that_cannot_be_read_says_how_it_is_written(name, value):
         "evictionHard: {memory.available: 101%}",
         "evictionHard: {memory.available: much}",
         "evictionSoft: {memory.available: 1Gi}",
+        "evictionSoftGracePeriod: {memory.available: 1Gi}",
+        "evictionSoftGracePeriod: {memory.available: -1m}",
         "systemReserved: {cpu: many}",
         "registerWithTaints: [{key: a, effect: Never}]",
         "maxPods: many",

@@ -79,7 +79,7 @@ class FakeRuntime:
         return status(ready=self.ready, network=self.network)
 
     def version(self) -> RuntimeVersion:
-        return RuntimeVersion(name="containerd", version="2.2.1")
+        return RuntimeVersion(name="containerd", version="v2.2.1")
 
     def images(self) -> list[Image]:
         self._check()

@@ -67,8 +67,14 @@ def test_each_setter_writes_its_part(name):
     assert look(status()) == expected
 
 
+def test_features_that_a_kubelet_declared_are_taken_back():
+    node = stored(registration.first_node(facts(**REAL), now=NOW, snapshot=SEEN))
+    node["status"]["declaredFeatures"] = ["InPlacePodVerticalScaling"]
+    assert "declaredFeatures" not in setters.compute(node, facts(**REAL), now=LATER, snapshot=SEEN)["status"]
+
+
 def test_every_setter_has_a_row_here_in_the_kubelets_order():
-    assert list(setters.SETTERS) == list(EXPECTED)
+    assert list(setters.SETTERS) == [*EXPECTED, "declared features"]
 
 
 def test_a_machine_that_tells_nothing_has_nothing_of_it():

@@ -208,7 +208,8 @@ def _disk(name: str, found: FileSystem | None) -> dict[str, Amount | None]:
 
 
 def _shown(version: RuntimeVersion) -> str:
-    return f"{version.name}://{version.version}"
+    """Return what a Node says of its runtime: the kubelet reads the version, and writes it without the v of containerd's."""
+    return f"{version.name}://{version.version.removeprefix('v')}"
 
 
 def _now() -> float:

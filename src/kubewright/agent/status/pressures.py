@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from kubewright.agent.status.resources import eviction_amount
+from kubewright.base.durations import Duration
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.quantity import Quantity
 from kubewright.base.records import dataclass, field
@@ -24,6 +25,7 @@ SIGNALS: Final[Mapping[str, str]] = {
 }
 """What is measured, and the condition that it leads to."""
 
+GRACE: Final = "evictionSoftGracePeriod"
 UNMEASURED: Final = ("allocatableMemory.available", "containerfs.available", "containerfs.inodesFree")
 """Signals of the kubelet about its pods, of which there are none."""
 
@@ -83,12 +85,11 @@ def threshold_errors(found: Mapping[str, Mapping[str, str]]) -> Iterator[FieldEr
             path = FieldPath(name).key(signal)
             if signal not in SIGNALS and signal not in UNMEASURED:
                 yield FieldError(path=path, type=FieldErrorType.UNSUPPORTED, value=signal, reason=f"must be one of {', '.join(SIGNALS)}")
-            elif reason := _amount_problem(text):
+            elif reason := _grace_problem(text) if name == GRACE else _amount_problem(text):
                 yield FieldError(path=path, type=FieldErrorType.INVALID, value=text, reason=reason)
-    soft, grace = found.get("evictionSoft", {}), found.get("evictionSoftGracePeriod", {})
-    for signal in soft:
-        if signal not in grace:
-            path = FieldPath("evictionSoftGracePeriod").key(signal)
+    for signal in found.get("evictionSoft", {}):
+        if signal not in found.get(GRACE, {}):
+            path = FieldPath(GRACE).key(signal)
             yield FieldError(path=path, type=FieldErrorType.REQUIRED, reason="each threshold of evictionSoft needs its grace period")
 
 
@@ -99,3 +100,10 @@ def _amount_problem(text: str) -> str:
         return "" if Quantity.parse(text).nanos >= 0 else "must not be negative"
     except ValueError:
         return "must be an amount like 100Mi, or a percentage like 10%"
+
+
+def _grace_problem(text: str) -> str:
+    try:
+        return "" if Duration.parse(text) >= 0 else "must not be negative"
+    except ValueError as error:
+        return str(error)

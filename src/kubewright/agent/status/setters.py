@@ -266,6 +266,11 @@ def set_features(draft: Draft) -> None:
         draft.status["features"] = {"supplementalGroupsPolicy": draft.snapshot.supplemental_groups_policy}
 
 
+def set_declared_features(draft: Draft) -> None:
+    """Take back what a kubelet declared on this Node before: none of these features, which are about pods, is implemented here."""
+    draft.status.pop("declaredFeatures", None)
+
+
 def set_pressures(draft: Draft) -> None:
     """Write the pressure conditions."""
     update_pressures(draft.status.setdefault("conditions", []), now=draft.now, under=draft.snapshot.pressures)
@@ -297,5 +302,6 @@ SETTERS: Final[Mapping[str, Callable[[Draft], None]]] = {
     "features": set_features,
     "pressures": set_pressures,
     "ready": set_ready,
+    "declared features": set_declared_features,
 }
 """By the names that reports give them, in the kubelet's order. Volumes have no setter: an agent that mounts none leaves them out."""
