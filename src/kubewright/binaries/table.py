@@ -291,14 +291,6 @@ def want(program: Program, *, kubernetes: Version, architecture: str) -> Wanted:
     return Wanted(program=program, version=program.family.version(kubernetes), kubernetes=kubernetes, architecture=architecture)
 
 
-def by_family(wanted: tuple[Wanted, ...]) -> dict[str, tuple[Family, list[Wanted]]]:
-    """Group what is wanted by family, keeping the order."""
-    groups: dict[str, tuple[Family, list[Wanted]]] = {}
-    for one in wanted:
-        groups.setdefault(one.program.family.name, (one.program.family, []))[1].append(one)
-    return groups
-
-
 def native_architecture() -> str:
     """Return Go's name for this machine's architecture. Raises HostError on one that no release is made for."""
     machine = os.uname().machine

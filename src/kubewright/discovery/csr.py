@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from kubewright.base.errors import AlreadyExists, APIError, CertificateError, WaitTimeout
 from kubewright.base.records import dataclass, field
-from kubewright.base.wait import Waiter
 from kubewright.kube.answers import EventType, worth_retrying
-from kubewright.kube.api import AsyncKubeAPI, KubeAPI
+from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.informers import Informer
@@ -168,30 +167,6 @@ async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str) ->
             if event.type is not EventType.SYNCED:
                 content = verdict(event.object, uid=uid)
     return content
-
-
-def obtain_waiting(api: KubeAPI, wanted: RequestedCertificate, *, waiter: Waiter, within: float = WITHIN) -> bytes:
-    """The synchronous form of `obtain`: looks every 50 to 200 ms."""
-    created = api.create(wanted.body())
-    name, uid = created["metadata"]["name"], created["metadata"]["uid"]
-    issued: list[bytes] = []
-
-    def look() -> str | None:
-        try:
-            found = api.list(CERTIFICATE_SIGNING_REQUEST, field_selector=f"metadata.name={name}")
-        except APIError as error:
-            _final(error)
-            return str(error)
-        if not found:
-            raise _lost(name)
-        content = verdict(found[0], uid=uid)
-        issued.extend([content] if content is not None else [])
-        return None if issued else "nobody has approved and signed it yet"
-
-    waiter.until(look, within=within, saying=f"certificate request {name} to be signed", every=0.05, at_most=0.2, remedy=_who(name))
-    if not issued:  # a waiter that answers at once, in a plan
-        raise _undecided(name, 0)
-    return _ours(issued[0], wanted, name)
 
 
 def _ours(content: bytes, wanted: RequestedCertificate, name: str) -> bytes:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
-from kubewright.base.errors import PortInUse
 from kubewright.base.records import dataclass
 from kubewright.host.listeners import Listener, blocking, choose_loopback, choose_ports, parse_connected, parse_listeners
 
@@ -189,18 +188,6 @@ class RealNetwork:
             return (self._proc / name).read_text(encoding="utf-8", errors="surrogateescape")
         except FileNotFoundError:
             return ""
-
-
-def port_in_use(address: str, port: int, owner: PortOwner, *, purpose: str) -> PortInUse:
-    """Return the error for a port that is taken. `purpose` is what we need it for, such as `kube-apiserver`."""
-    known = owner.pid is not None
-    return PortInUse(
-        f"port {port} at {address}, which {purpose} needs, is in use",
-        detail=f"held by {owner}",
-        remedy=f"stop it (`kill {owner.pid}`), or choose another port or address"
-        if known
-        else f"`sudo ss -ltnp 'sport = :{port}'` names it: stop it, or choose another port or address",
-    )
 
 
 def _ioctl_addresses() -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -251,22 +251,3 @@ def persist(
 ) -> T:
     """Call until it succeeds; the last error is raised as it is after `within` seconds."""
     return retry(call, clock=clock, on=on, within=within, backoff=PAUSES)
-
-
-async def persist_async(
-    call: Callable[[], Awaitable[T]], *, within: float = API_CALL_TIMEOUT, on: Callable[[Exception], bool] = worth_retrying
-) -> T:
-    """The asynchronous form of `persist`."""
-    import asyncio  # commands have no use for it, and it takes 15 ms
-
-    loop = asyncio.get_running_loop()
-    end = loop.time() + within
-    pauses = PAUSES.pauses()
-    while True:
-        try:
-            return await call()
-        except APIError as error:
-            left = end - loop.time()
-            if not on(error) or left <= 0:
-                raise
-        await asyncio.sleep(min(next(pauses), left))

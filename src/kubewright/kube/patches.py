@@ -23,11 +23,6 @@ NODE_LISTS: Final[MergeKeys] = {"status.conditions": "type", "status.addresses":
 """The lists of a Node with `patchStrategy: merge` (k8s.io/api/core/v1 types.go); taints and images are atomic."""
 
 
-def merge_diff(original: Mapping[str, Any], modified: Mapping[str, Any]) -> Patch:
-    """Return the JSON merge patch (RFC 7386) that turns one object into the other. Lists are replaced; empty means no difference."""
-    return strategic_diff(original, modified, lists={})
-
-
 def apply_merge(obj: object, patch: object) -> Any:
     """Apply a JSON merge patch (RFC 7386, section 2)."""
     if not isinstance(patch, Mapping):

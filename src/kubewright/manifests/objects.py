@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, CONTROL_PLANE_TAINT, Configuration
+from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, Configuration
 from kubewright.apis.machine import Addresses, Detected
 from kubewright.manifests import configmaps, coredns, kube_proxy
 from kubewright.manifests.rbac import Purpose, grants
-from kubewright.pki import specs, table
-from kubewright.tokens import cluster_info as info
 
 Objects = list[dict[str, Any]]
 
@@ -46,12 +44,6 @@ def joining() -> Objects:
     return grants(Purpose.JOINING)
 
 
-def cluster_info(configuration: Configuration, addresses: Addresses, *, ca_pem: bytes) -> Objects:
-    """Return cluster-info and the right of everybody to read it."""
-    server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
-    return [info.config_map(server=server, ca_pem=ca_pem), *grants(Purpose.CLUSTER_INFO)]
-
-
 def dns(configuration: Configuration, *, replicas: int = coredns.REPLICAS) -> Objects:
     """Return the CoreDNS add-on; nothing if it is disabled."""
     return [] if configuration.cluster.dns.disabled else coredns.objects(configuration.cluster, replicas=replicas)
@@ -60,31 +52,3 @@ def dns(configuration: Configuration, *, replicas: int = coredns.REPLICAS) -> Ob
 def proxy(configuration: Configuration, addresses: Addresses, detected: Detected) -> Objects:
     """Return the kube-proxy add-on; nothing if it is disabled."""
     return [] if configuration.cluster.proxy.disabled else kube_proxy.objects(configuration, addresses, detected)
-
-
-def all_of_init(configuration: Configuration, addresses: Addresses, detected: Detected, *, ca_pem: bytes) -> Objects:
-    """Return everything that an `init` without `--upload-certs` writes, but the Secrets of tokens and the patch of the Node."""
-    return [
-        *cluster_admins(),
-        *kubeadm_config(configuration),
-        *kubelet_config(configuration),
-        *joining(),
-        *cluster_info(configuration, addresses, ca_pem=ca_pem),
-        *dns(configuration),
-        *proxy(configuration, addresses, detected),
-    ]
-
-
-def control_plane_patch(found: Mapping[str, Any], configuration: Configuration) -> dict[str, Any]:
-    """Return the strategic merge patch that marks a Node, empty if it is marked already.
-
-    The configured taints come first, then all present ones that are not among them. Lists of taints are replaced as a whole.
-    """
-    labels = found.get("metadata", {}).get("labels") or {}
-    missing = {label: "" for label in LABELS if labels.get(label) != ""}
-    present = list(found.get("spec", {}).get("taints") or ())
-    configured = configuration.init.node_registration.taints
-    wanted = [dict(taint) for taint in (configured if configured is not None else (CONTROL_PLANE_TAINT,))]
-    wanted += [dict(taint) for taint in present if taint not in wanted]
-    metadata = {"metadata": {"labels": missing}} if missing else {}
-    return metadata | ({"spec": {"taints": wanted}} if wanted != present else {})

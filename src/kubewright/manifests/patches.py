@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import workloads
@@ -166,8 +166,3 @@ def _typed(last: Patch, body: Any) -> Body:
 
 def _unfit(patch: Patch, detail: str) -> DocumentError:
     return DocumentError(f"{patch.where}: the patch of type {patch.type} does not fit {patch.target}", detail=detail, remedy=_REMEDY)
-
-
-def file_order(paths: Iterable[Sequence[str]]) -> list[tuple[str, ...]]:
-    """Sort paths, given in parts, as a walk through directories meets them: by the names of each level."""
-    return sorted(tuple(parts) for parts in paths)

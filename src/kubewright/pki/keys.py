@@ -118,14 +118,6 @@ def _algorithm(name: Algorithm | str) -> Algorithm:
         raise CertificateError(f"there is no key algorithm {quoted(name)}", remedy=f"use one of {', '.join(Algorithm)}") from error
 
 
-def generate_many(algorithms: Sequence[Algorithm | str]) -> list[PrivateKey]:
-    """Make several keys, in threads where that pays, and return them in the order asked for."""
-    with KeyPool() as pool:
-        for algorithm in algorithms:
-            pool.reserve(algorithm)
-        return [pool.take(algorithm) for algorithm in algorithms]
-
-
 class KeySource(Protocol):
     """Where new keys come from."""
 

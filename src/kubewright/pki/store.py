@@ -21,7 +21,6 @@ CERTIFICATE_MODE: Final = 0o644
 PUBLIC_KEY_MODE: Final = 0o600
 """Of sa.pub when it is made here; a downloaded one gets CERTIFICATE_MODE (kubeadm v1.36)."""
 KUBECONFIG_MODE: Final = 0o600
-DIRECTORY_MODE: Final = 0o755
 
 
 class CertificateStore(Protocol):

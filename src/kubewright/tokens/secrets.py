@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -164,8 +164,3 @@ def _note(problems: list[FieldError], path: FieldPath, reason: str) -> None:
 def _usages(content: Mapping[str, str]) -> tuple[str, ...]:
     """Return the usages that are switched on: only the value `true` does that."""
     return tuple(sorted(key.removeprefix(_USAGE) for key, value in content.items() if key.startswith(_USAGE) and value == "true"))
-
-
-def valid_groups(groups: Sequence[str]) -> bool:
-    """Whether every group may be given to a token's holder."""
-    return all(map(_GROUP.fullmatch, groups))

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable
 
 import pytest
 
 from kubewright.base import errors
-from kubewright.base.clock import FakeClock
-from kubewright.base.events import SilentReporter
-from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.discovery import csr
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube.answers import EventType, WatchEvent
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 
@@ -99,18 +94,6 @@ class Api:
         return {**body, **request()}
 
 
-class SyncApi(Api):
-    def create(self, body: dict) -> dict:
-        return self._create(body)
-
-    def list(self, resource, *, field_selector: str) -> list[dict]:
-        assert (resource, field_selector) == (CERTIFICATE_SIGNING_REQUEST, "metadata.name=csr-x")
-        found = self._next()
-        if isinstance(found, Exception):
-            raise found
-        return [found] if found is not None else []
-
-
 class AsyncApi(Api):
     async def create(self, body: dict) -> dict:
         return self._create(body)
@@ -129,63 +112,45 @@ class AsyncApi(Api):
             yield WatchEvent(EventType.MODIFIED if found is not None else EventType.DELETED, found or request())
 
 
-Run = Callable[..., bytes]
-
-
-def run_sync(*states: object, within: float = 60) -> bytes:
-    clock = FakeClock()
-    return csr.obtain_waiting(SyncApi(*states), WANTED, waiter=PollingWaiter(clock=clock, reporter=SilentReporter()), within=within)
-
-
-def run_async(*states: object, within: float = 60) -> bytes:
+def run(*states: object, within: float = 60) -> bytes:
     import looptime
 
     with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(start=0)) as runner:
         return runner.run(csr.obtain(AsyncApi(*states), WANTED, within=within))
 
 
-@pytest.fixture(params=[run_sync, run_async], ids=["sync", "async"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return request.param
-
-
 DONE = request("Approved", content=CERTIFICATE, version="9")
 
 
-def test_a_certificate_is_waited_for(run: Run) -> None:
+def test_a_certificate_is_waited_for() -> None:
     assert run(request(), request("Approved"), DONE) == CERTIFICATE
 
 
-def test_gaps_do_not_end_the_wait(run: Run) -> None:
+def test_gaps_do_not_end_the_wait() -> None:
     assert (
         run(NEVER, request(version="6"), errors.ServerError("restarting", code=503), errors.Gone("too old", code=410), DONE) == CERTIFICATE
     )
 
 
 @pytest.mark.parametrize("state", [request("Denied"), request("Failed"), request("Approved", content=CERTIFICATE, uid="u2"), None])
-def test_a_refusal_ends_the_wait(run: Run, state: dict | None) -> None:
+def test_a_refusal_ends_the_wait(state: dict | None) -> None:
     with pytest.raises(errors.CertificateError):
         run(request(), state)
 
 
-def test_a_certificate_of_another_key_is_refused(run: Run) -> None:
+def test_a_certificate_of_another_key_is_refused() -> None:
     with pytest.raises(errors.CertificateMismatch):
         run(request("Approved", content=certificate_for(OTHER_KEY)))
 
 
 @pytest.mark.parametrize("content", [b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_what_is_no_certificate_is_refused(run: Run, content: bytes) -> None:
+def test_what_is_no_certificate_is_refused(content: bytes) -> None:
     with pytest.raises(errors.CertificateError):
         run(request("Approved", content=content))
 
 
-def test_nobody_who_decides_is_told(run: Run) -> None:
+def test_nobody_who_decides_is_told() -> None:
     with pytest.raises(errors.WaitTimeout) as caught:
         run(request("Approved"), within=5)
     assert "csr-x" in str(caught.value)
     assert caught.value.remedy
-
-
-def test_in_a_plan_there_is_no_certificate() -> None:
-    with pytest.raises(errors.WaitTimeout):
-        csr.obtain_waiting(SyncApi(request()), WANTED, waiter=InstantWaiter())

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.kube import core
-from kubewright.kube.patches import NODE_LISTS, apply_merge, apply_strategic, merge_diff, node_status_patch, strategic_diff
+from kubewright.kube.patches import NODE_LISTS, apply_merge, apply_strategic, node_status_patch, strategic_diff
 
 CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 
@@ -115,9 +115,9 @@ OBJECTS = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 @given(OBJECTS, OBJECTS)
 def test_a_merge_patch_turns_one_object_into_the_other(original: dict, modified: dict) -> None:
     before = copy.deepcopy(original)
-    assert apply_merge(original, merge_diff(original, modified)) == modified
+    assert apply_merge(original, strategic_diff(original, modified, lists={})) == modified
     assert original == before
-    assert merge_diff(modified, copy.deepcopy(modified)) == {}
+    assert strategic_diff(modified, copy.deepcopy(modified), lists={}) == {}
 
 
 CONDITION_LISTS = st.dictionaries(

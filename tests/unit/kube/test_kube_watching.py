@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kubewright.base import errors
+from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube import resources
-from kubewright.kube.answers import EventType, WatchEvent, persist_async
+from kubewright.kube.answers import EventType, WatchEvent, persist
 from kubewright.kube.informers import Informer
 
 pytestmark = pytest.mark.looptime
@@ -140,36 +141,36 @@ async def test_watches_that_end_at_once_do_not_spin() -> None:
     assert script.times[-1] - script.times[1] >= 0.1 + 0.2
 
 
-async def test_calls_are_persisted_until_their_time_is_over() -> None:
-    answers = iter([LOST, errors.Forbidden("no", code=403), "done"])
+def test_calls_are_persisted_until_their_time_is_over() -> None:
+    answers, clock = iter([LOST, errors.Forbidden("no", code=403), "done"]), FakeClock()
 
-    async def call() -> str:
+    def call() -> str:
         found = next(answers)
         if isinstance(found, Exception):
             raise found
         return found
 
-    assert await persist_async(call) == "done"
+    assert persist(call, clock=clock) == "done"
 
-    async def hopeless() -> str:
+    def hopeless() -> str:
         raise LOST
 
-    start = asyncio.get_running_loop().time()
+    start = clock.monotonic()
     with pytest.raises(NoAnswer):
-        await persist_async(hopeless, within=10)
-    assert asyncio.get_running_loop().time() - start == pytest.approx(10, abs=0.6)
+        persist(hopeless, clock=clock, within=10)
+    assert clock.monotonic() - start == pytest.approx(10, abs=0.6)
 
 
 @pytest.mark.parametrize(
     "error", [errors.Invalid("bad", code=422), NoAnswer("x", reason=Reason.UNTRUSTED), errors.StatusError("x", code=400)]
 )
-async def test_what_no_waiting_mends_is_not_tried_again(error: errors.APIError) -> None:
+def test_what_no_waiting_mends_is_not_tried_again(error: errors.APIError) -> None:
     calls = []
 
-    async def call() -> None:
+    def call() -> None:
         calls.append(1)
         raise error
 
     with pytest.raises(type(error)):
-        await persist_async(call)
+        persist(call, clock=FakeClock())
     assert len(calls) == 1

@@ -292,3 +292,11 @@ def test_the_node_of_a_plan_is_a_stand_in_and_not_a_change(box):
 def test_every_change_says_what_it_is_about(box):
     changes = box.run(asked(), overlay=True)
     assert [change for change in changes if change.action is Action.CREATE and not (change.diff or change.reason)] == []
+
+
+def test_the_node_gets_the_marks_of_a_control_plane_and_nothing_else(box):
+    box.run(asked(only=("mark-control-plane",)))
+    [patched] = [write.call.body for write in box.kube.writes]
+    labels = ("node-role.kubernetes.io/control-plane", "node.kubernetes.io/exclude-from-external-load-balancers")
+    taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+    assert patched == {"metadata": {"labels": dict.fromkeys(labels, "")}, "spec": {"taints": [taint]}}

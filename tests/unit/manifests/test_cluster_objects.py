@@ -56,8 +56,7 @@ def test_disabled_add_ons_have_no_objects():
     disabled = replace(configuration, cluster=replace(configuration.cluster, dns=DNS(disabled=True), proxy=Proxy(disabled=True)))
     assert objects.dns(disabled) == []
     assert objects.proxy(disabled, addresses, HOST) == []
-    assert len(objects.all_of_init(disabled, addresses, HOST, ca_pem=b"")) == 16
-    assert len(objects.all_of_init(configuration, addresses, HOST, ca_pem=b"")) == 28
+    assert len(objects.dns(configuration)) + len(objects.proxy(configuration, addresses, HOST)) == 12
 
 
 def test_the_number_of_dns_pods_can_be_kept():
@@ -74,37 +73,6 @@ def test_kube_proxy_gets_our_proxy_variables():
         "HTTP_PROXY",
         "no_proxy",
     ]
-
-
-def found_node(*, labels=None, taints=None):
-    return {"metadata": {"labels": labels}, "spec": {"taints": taints} if taints is not None else {}}
-
-
-MARKED = dict.fromkeys(objects.LABELS, "")
-
-
-@pytest.mark.parametrize(
-    ("found", "patch"),
-    [
-        (found_node(), {"metadata": {"labels": MARKED}, "spec": {"taints": [TAINT]}}),
-        ({}, {"metadata": {"labels": MARKED}, "spec": {"taints": [TAINT]}}),
-        (found_node(labels={**MARKED, "x": "y"}, taints=[TAINT]), {}),
-        (
-            found_node(labels={objects.LABELS[0]: "other", objects.LABELS[1]: ""}, taints=[TAINT]),
-            {"metadata": {"labels": {objects.LABELS[0]: ""}}},
-        ),
-        (
-            found_node(labels=MARKED, taints=[{"key": "a", "effect": "NoExecute"}]),
-            {"spec": {"taints": [TAINT, {"key": "a", "effect": "NoExecute"}]}},
-        ),
-    ],
-)
-def test_a_node_is_marked_by_the_smallest_patch(found, patch):
-    assert objects.control_plane_patch(found, configuration_of("ipv4-minimal")) == patch
-
-
-def test_no_taint_is_set_where_none_is_wanted():
-    assert objects.control_plane_patch(found_node(labels=MARKED), configuration_of("extra-everything")) == {}
 
 
 def test_certificates_are_owned_by_the_token_that_dies_with_them():

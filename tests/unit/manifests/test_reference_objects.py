@@ -8,7 +8,9 @@ import pytest
 from manifest_cases import CASES, HOST, REFERENCE, configuration_of, load_file, places, reference_json
 
 from kubewright.base.clock import FakeClock
-from kubewright.manifests import coredns, kube_proxy, objects
+from kubewright.manifests import coredns, kube_proxy, objects, rbac
+from kubewright.pki import specs, table
+from kubewright.tokens import cluster_info
 from kubewright.tokens.secrets import secret_object
 
 CA = b"-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n"
@@ -22,6 +24,12 @@ def sent(case: str) -> list[dict]:
     return [body for body in created if body.get("type") != "bootstrap.kubernetes.io/token"]
 
 
+def published(configuration, addresses) -> list[dict]:
+    """cluster-info, and the right of everybody to read it."""
+    server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
+    return [cluster_info.config_map(server=server, ca_pem=CA), *rbac.grants(rbac.Purpose.CLUSTER_INFO)]
+
+
 def ours(case: str) -> list[dict]:
     configuration = configuration_of(case)
     _, addresses = places(configuration)
@@ -31,7 +39,7 @@ def ours(case: str) -> list[dict]:
         *objects.kubelet_config(configuration),
         *(certificates if case != "external-etcd" else ()),  # that case was run without --upload-certs
         *objects.joining(),
-        *objects.cluster_info(configuration, addresses, ca_pem=CA),
+        *published(configuration, addresses),
         *objects.dns(configuration),
         *objects.proxy(configuration, addresses, HOST),
     ]
@@ -81,8 +89,16 @@ def test_a_full_init_makes_every_object_of_the_cluster():
 def full_init() -> dict[str, dict]:
     configuration = load_file("cluster-objects/kubeadm.yaml")
     _, addresses = places(configuration)
-    bodies = objects.all_of_init(configuration, addresses, HOST, ca_pem=CA)
-    bodies += objects.kubeadm_certs({}, owner="x", owner_uid="y")[1:]
+    bodies = [
+        *objects.cluster_admins(),
+        *objects.kubeadm_config(configuration),
+        *objects.kubelet_config(configuration),
+        *objects.joining(),
+        *published(configuration, addresses),
+        *objects.dns(configuration),
+        *objects.proxy(configuration, addresses, HOST),
+        *objects.kubeadm_certs({}, owner="x", owner_uid="y")[1:],
+    ]
     return {file_name(body): body for body in bodies}
 
 

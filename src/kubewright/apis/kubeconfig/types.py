@@ -58,11 +58,6 @@ class User:
         """Whether there is a client certificate, as data or path."""
         return bool(self.client_certificate or self.client_certificate_data)
 
-    @property
-    def has_credentials(self) -> bool:
-        """Whether there is anything to authenticate with (kubeadm's discovery: token, tokenFile, basic, certificate, exec, provider)."""
-        return bool(self.has_certificate or self.token or self.token_file or self.username or self.exec or self.auth_provider)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Context:

@@ -20,8 +20,6 @@ ETCD: Final = "etcd"
 CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
 ByVersion = Mapping[str, Sequence[str]]
 """The Nodes that have each version."""
-KUBELET_SKEW: Final = 3
-"""How many minor releases a kubelet may be behind the control plane."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +81,6 @@ def _tag(spec: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Present:
-    """The versions that are there. `kubelets` maps Nodes to their kubelet's version; None: it could not be read."""
-
-    cluster: Version | None
-    kubelets: Mapping[str, str] | None = field(default_factory=dict)
-    tool: Version = OWN
-
-
-@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What speaks against a version: `mandatory` reasons forbid it, `skippable` ones do unless `--force` is given."""
 
@@ -124,34 +113,3 @@ def judge_target(target: Version, *, tool: Version = OWN, experimental: bool = F
         flag = "--allow-release-candidate-upgrades" if target.pre.startswith("rc") else "--allow-experimental-upgrades"
         skippable.append(f"{target} is a pre-release; {flag} allows it")
     return Verdict(mandatory=tuple(mandatory), skippable=tuple(skippable))
-
-
-def judge(target: Version, present: Present, *, experimental: bool = False, candidates: bool = False) -> Verdict:
-    """Judge a version for a cluster. A change of the minor release by more than one is forbidden, except to a pre-release."""
-    if present.cluster is None:
-        return Verdict(mandatory=("the version of the cluster cannot be read",))
-    alone = judge_target(target, tool=present.tool, experimental=experimental, candidates=candidates)
-    mandatory, skippable = list(alone.mandatory), list(alone.skippable)
-    distance = target.minor - present.cluster.minor
-    if abs(distance) > 1:
-        direction = "up" if distance > 0 else "down"
-        reason = f"from {present.cluster} to {target} is more than one minor release {direction}"
-        (skippable if target.pre else mandatory).append(reason)
-    skippable += _kubelets(target, present.kubelets)
-    return Verdict(mandatory=tuple(mandatory), skippable=tuple(skippable))
-
-
-def _kubelets(target: Version, kubelets: Mapping[str, str] | None) -> list[str]:
-    if kubelets is None:
-        return ["the versions of the kubelets cannot be read"]
-    return [reason for node, text in kubelets.items() if (reason := _kubelet(target, node, text))]
-
-
-def _kubelet(target: Version, node: str, text: str) -> str:
-    try:
-        kubelet = Version.parse(text)
-    except ValueError:
-        return f"the kubelet of {node} has the version {text}, which cannot be read"
-    if kubelet.minor < target.minor - KUBELET_SKEW:
-        return f"the kubelet of {node} ({kubelet}) is more than {KUBELET_SKEW} minor releases older than {target}: upgrade it first"
-    return ""
