@@ -15,7 +15,7 @@ import pytest
 from kubewright import binaries
 from kubewright.apis.machine import Layout
 from kubewright.base.level import KUBERNETES
-from kubewright.cli import certs
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.real import RealHost
 
@@ -87,7 +87,7 @@ class Pair:
         out, err = io.StringIO(), io.StringIO()
         words = [f"{root}{word}" if word.startswith("/") else word for word in argv]
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            patch.setattr(certs, "machine", lambda: RealHost(layout=layout))
+            patch.setattr(cli_machine, "host", lambda: RealHost(layout=layout))
             patch.setenv("XDG_STATE_HOME", str(root / "state"))
             code = main(words)
         return Run(code, out.getvalue())

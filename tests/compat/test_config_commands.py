@@ -10,7 +10,8 @@ import pytest
 
 from kubewright.apis.machine import Detected
 from kubewright.base import yaml
-from kubewright.cli import commands, config
+from kubewright.cli import commands
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
@@ -32,7 +33,7 @@ MISSING_FILES = {
 
 @pytest.fixture(autouse=True)
 def _machine(monkeypatch):
-    monkeypatch.setattr(config, "detected", lambda: MACHINE)
+    monkeypatch.setattr(cli_machine, "detected", lambda: MACHINE)
 
 
 @pytest.fixture

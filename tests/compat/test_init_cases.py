@@ -21,14 +21,14 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass, replace
-from kubewright.cli import operations
+from kubewright.cli import machine as cli_machine
+from kubewright.cli.documents import read_documents
 from kubewright.cli.main import main
 from kubewright.host.decisions import roots
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
-from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.machine import Machine as Whole
@@ -131,7 +131,7 @@ def dry(case, tmp_path_factory):
     argv = ["init", "--dry-run", "--config", str(REFERENCE / case / "kubeadm.yaml")]
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         patch.setenv(INIT.dry_run.variable, str(directory))
-        patch.setattr(operations, "machine", lambda layout, *, files=None: Below(host_of(case, layout)))
+        patch.setattr(cli_machine, "host", lambda layout, *, files=None: Below(host_of(case, layout)))
         code = main([*argv, "--upload-certs"] if case in UPLOADED else argv)
     assert (code, [line for line in err.getvalue().splitlines() if not line.startswith("warning: ")]) == (0, [])
     paths = [path for path in directory.rglob("*") if path.is_file()]
@@ -326,7 +326,7 @@ def test_no_secret_is_told_but_the_token_that_people_ask_for(run):
 
 
 def test_printed_add_ons_are_the_same(run, monkeypatch, capsys):
-    monkeypatch.setattr(operations, "machine", lambda layout, **_: host_of(run.case, layout))
+    monkeypatch.setattr(cli_machine, "host", lambda layout, **_: host_of(run.case, layout))
     for add_on, wanted in run.reference("addons-print-manifest.json").items():
         argv = ["init", "phase", "addon", add_on, "--print-manifest", "--config", str(REFERENCE / run.case / "kubeadm.yaml")]
         assert main(argv) == 0
@@ -345,8 +345,8 @@ def without_empty(value):
 def test_proxy_variables_do_not_reach_printed_manifests(monkeypatch, capsys):
     detected = replace(FACTS.detected, proxy_environment={"HTTPS_PROXY": "http://proxy.example.com:3128"})
     monkeypatch.setattr(
-        operations,
-        "machine",
+        cli_machine,
+        "host",
         lambda layout, **_: OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=MachineInfo())),
     )
     path = REFERENCE / "ipv4-minimal" / "kubeadm.yaml"

@@ -14,7 +14,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.events import SilentReporter
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import certs
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.real import RealHost
@@ -36,7 +36,7 @@ certificatesDir: {directory}
 def machine(apiserver, admin, tmp_path, monkeypatch):
     """A control plane's certificates in a directory that only the cluster's configuration names."""
     host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)))
-    monkeypatch.setattr(certs, "machine", lambda: host)
+    monkeypatch.setattr(cli_machine, "host", lambda: host)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = STORED.format(directory=tmp_path / "moved")
     asked = configuration.GivenConfiguration(documents=yaml.load_all(text, source="stored"))

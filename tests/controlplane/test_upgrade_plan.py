@@ -23,7 +23,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import replace
-from kubewright.cli import upgrade
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.real import RealHost
 from kubewright.kube import resources
@@ -149,7 +149,7 @@ def cluster(apiserver, admin, tmp_path, monkeypatch):
         admin.create(one)
     cluster = Cluster(apiserver, admin, tmp_path)
     monkeypatch.setattr("sys.argv", ["kubeadm"])
-    monkeypatch.setattr(upgrade, "machine", lambda layout: Rooted(cluster.root, layout))
+    monkeypatch.setattr(cli_machine, "host", lambda layout: Rooted(cluster.root, layout))
     yield cluster
     for one in [*made, node]:
         with contextlib.suppress(NotFound):

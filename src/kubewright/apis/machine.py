@@ -161,7 +161,7 @@ def url(host: str, port: int, *, scheme: str = "https") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Detected:
-    """Facts of one machine, gathered once by `lifecycle.configuration`.
+    """Facts of one machine, gathered once by `host.facts`.
 
     `version_labels` maps labels such as `stable-1` to what the release server answered; a label that is missing was not answered.
     """

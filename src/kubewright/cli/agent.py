@@ -16,8 +16,8 @@ from kubewright.apis.machine import Layout
 from kubewright.base import logs, yaml
 from kubewright.base.errors import DocumentError
 from kubewright.base.yaml import Document
-from kubewright.cli.daemon_serving import absolute
 from kubewright.cli.daemons import keep_told, until_stopped
+from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.files import Files

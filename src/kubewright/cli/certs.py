@@ -11,21 +11,21 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.types import DEFAULT_CERTIFICATE_VALIDITY, ClusterConfiguration
-from kubewright.apis.machine import Addresses, Layout
+from kubewright.apis.machine import Addresses
 from kubewright.base import events, yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import CheckFailed, UsageError
 from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import cluster_access, inputs, output
+from kubewright.cli import cluster_access, inputs, machine, output
+from kubewright.cli.documents import read_documents
 from kubewright.cli.failure import write_error
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
-from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.certs import configuration as given_configuration
@@ -33,7 +33,6 @@ from kubewright.lifecycle.certs import expiration, renewal, signing_requests, us
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.lifecycle.certs.renewal import CertificateLocations
 from kubewright.lifecycle.certs.user_kubeconfig import KubeconfigUser
-from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.machine import LOCK, lock_directory
 from kubewright.pki.renewal import Terms
 
@@ -44,16 +43,11 @@ _RESTART: Final = (
 )
 
 
-def machine() -> Host:
-    """Return this machine. Tests put another one in its place."""
-    return RealHost(layout=Layout())
-
-
 def check_expiration(parsed: Parsed) -> int:
     """Show when certificates and authorities end; with --fail-within exit 4 where one ends too soon."""
     printed, limit = printer(parsed), parsed.text("fail-within")
     within = _length(limit) if limit else None
-    host = machine()
+    host = machine.host()
     cluster = configuration(parsed, host, topic="check-expiration")
     places = CertificateLocations.of(host, certificates=PurePosixPath(cluster.certificates_dir))
     found = expiration.observe(places, cluster, now=SystemClock().now())
@@ -106,7 +100,7 @@ def _cells(row: Expiry, found: Expiration, *, authority: list[str]) -> list[str]
 def renew(parsed: Parsed) -> int:
     """Renew one certificate, or all of them."""
     name, form = parsed.command.words[-1], parsed.text("output")
-    host = machine()
+    host = machine.host()
     cluster = configuration(parsed, host, topic="renew")
     places = CertificateLocations.of(host, certificates=PurePosixPath(cluster.certificates_dir))
     chosen = renewal.renewables(cluster) if name == "all" else [renewal.named(name)]
@@ -125,7 +119,7 @@ def renew(parsed: Parsed) -> int:
 
 def generate_csr(parsed: Parsed) -> int:
     """Make keys and requests for every certificate of this machine."""
-    host, form = machine(), parsed.text("output")
+    host, form = machine.host(), parsed.text("output")
     whole = given_configuration.whole_configuration(
         asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter(form), layout=host.layout
     )
@@ -190,7 +184,7 @@ def locked(host: Host, *, doing: str) -> Lock:
 def user(parsed: Parsed) -> int:
     """Print a kubeconfig for a user, followed by an empty line as kubeadm's."""
     person = _person(parsed)
-    host = machine()
+    host = machine.host()
     whole = given_configuration.whole_configuration(
         asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter("yaml"), layout=host.layout
     )

@@ -18,9 +18,10 @@ from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
 from kubewright.base.masking import mask
 from kubewright.base.records import asdict
+from kubewright.cli import machine
+from kubewright.cli.documents import read_documents
 from kubewright.cli.output import documents_text, table, write_documents, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.lifecycle.configuration import read_documents
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.explanations import Explanation
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 _NEW_FILE_MODE = 0o644
 DIFFERS = 1
 """The exit code where something differs, as `diff` has it; trouble is 2 or more."""
-
-
-def detected() -> Detected:
-    """Look at this machine. Tests put another one in its place."""
-    from kubewright.host.real import RealHost  # only files that leave something open need it
-
-    return RealHost(layout=Layout()).facts.detected
 
 
 def print_init(parsed: Parsed) -> int:
@@ -53,7 +47,7 @@ def print_join(parsed: Parsed) -> int:
     """Print an example document for `join`."""
     from kubewright.apis.kubeadm import codec
 
-    return _print([codec.join_example(detected().host_name)], parsed)
+    return _print([codec.join_example(machine.detected().host_name)], parsed)
 
 
 def print_reset(parsed: Parsed) -> int:
@@ -72,10 +66,10 @@ def print_upgrade(parsed: Parsed) -> int:
 
 def validate(parsed: Parsed) -> int:
     """Check every document of a file. With json and yaml what is wrong is the result, not an error."""
-    path, form, machine = _mandatory(parsed, "config"), parsed.text("output"), functools.cache(detected)
+    path, form, look = _mandatory(parsed, "config"), parsed.text("output"), functools.cache(machine.detected)
     try:
-        found = load_whole(read_documents(path), detected=machine, exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
-        warnings = [*found.warnings, *_about_arguments(found, machine)]
+        found = load_whole(read_documents(path), detected=look, exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
+        warnings = [*found.warnings, *_about_arguments(found, look)]
     except (DocumentError, ValidationError) as error:
         if form == "text":
             raise
@@ -113,7 +107,7 @@ def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[
 def migrate(parsed: Parsed) -> int:
     """Rewrite a file as v1beta4, with everything that defaulting has computed."""
     documents = read_documents(_mandatory(parsed, "old-config"))
-    found = load_whole(documents, detected=detected, exists=_exists, detect_runtime=True, allow_deprecated=True)
+    found = load_whole(documents, detected=machine.detected, exists=_exists, detect_runtime=True, allow_deprecated=True)
     warn(found.warnings)
     target = parsed.text("new-config")
     if target:
@@ -217,9 +211,8 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="name another file with --new-config") from error
     from kubewright.host.desired import File
-    from kubewright.host.real import RealHost
 
-    RealHost(layout=Layout()).ensure(File(path=PurePosixPath(resolved), content=text.encode(), mode=mode))
+    machine.host().ensure(File(path=PurePosixPath(resolved), content=text.encode(), mode=mode))
 
 
 def _umask() -> int:

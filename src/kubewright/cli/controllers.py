@@ -17,9 +17,9 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import daemon_serving
 from kubewright.cli.controllers_rows import RUN_FLAGS, SIGNERS
-from kubewright.cli.daemon_serving import absolute
 from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.flag_documents import FlagDocument
+from kubewright.cli.inputs import absolute
 from kubewright.cli.parser import Parsed
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager

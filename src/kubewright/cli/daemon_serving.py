@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.cli.inputs import absolute
 from kubewright.cli.parser import Parsed
 from kubewright.controllers.manager import LimitedKube
 from kubewright.host.files import Files
@@ -56,11 +57,6 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
         await close()
 
     return stop
-
-
-def absolute(path: str) -> str:
-    """Return a path from the root; an empty one stays empty."""
-    return os.path.normpath(Path(path).absolute()) if path else ""
 
 
 def _client(path: str, files: Files) -> AsyncKubeAPI | None:

@@ -12,13 +12,13 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import Line
-from kubewright.cli import config
+from kubewright.cli import config, machine
+from kubewright.cli.documents import read_documents
 from kubewright.cli.output import OUTPUT_VERSION, printer, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.reporters import JsonLines, KubeadmText, logged
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
-from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init.request import feature_gates
 
 TOPIC: Final = "config/images"
@@ -72,7 +72,7 @@ def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
     loaded = load_init(
         read_documents(path) if path else [],
         overrides=overrides,
-        detected=config.detected(),
+        detected=machine.detected(),
         strict=False,
         validate_only=not pulls,
         from_file=bool(path),

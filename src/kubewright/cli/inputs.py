@@ -15,8 +15,8 @@ from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask, remember_token
 from kubewright.base.yaml import Document
+from kubewright.cli.documents import read_documents
 from kubewright.cli.parser import Parsed, as_called
-from kubewright.lifecycle.configuration import read_documents
 from kubewright.workflow.phases import Phases
 
 STANDARD_INPUT = "-"
@@ -69,7 +69,7 @@ def is_on(parsed: Parsed, name: str) -> bool:
 
 
 def absolute(path: str) -> str:
-    """Return the absolute form of a path that was given."""
+    """Return the absolute form of a path; an empty one stays empty."""
     return os.path.normpath(Path(path).absolute()) if path else ""
 
 

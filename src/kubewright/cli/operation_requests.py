@@ -11,10 +11,10 @@ from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_confi
 from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.cli import inputs, operations
+from kubewright.cli.documents import read_documents
 from kubewright.cli.inputs import absolute, given_names, given_secret, given_switch, given_text, is_on
 from kubewright.cli.output import write_documents
 from kubewright.cli.parser import Parsed
-from kubewright.lifecycle.configuration import read_documents
 from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.request import InitRequest
 from kubewright.lifecycle.join.request import JoinFlags, JoinRequest

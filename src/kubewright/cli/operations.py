@@ -10,19 +10,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubewright.apis.machine import Detected, Layout
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import inputs
+from kubewright.cli import inputs, machine
 from kubewright.cli.commands import imported
 from kubewright.cli.inputs import is_on
 from kubewright.cli.output import write_plan, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.cli.reporters import JsonLines, MachineText, PlainLines, logged
 from kubewright.host.files import Files
-from kubewright.host.real import RealHost
-from kubewright.host.seam import Host
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
@@ -52,23 +50,13 @@ def this_machine(*, batches: bool = False) -> Machine:
     """Return the machine that the program runs on."""
     files = Files(batch=True) if batches else None
     return Machine(
-        at=lambda layout: machine(layout, files=files),
+        at=lambda layout: machine.host(layout, files=files),
         clock=SystemClock(),
         random=SystemRandom(),
         layout=Layout(),
         environment=os.environ,
         sync=files.sync if files is not None else nothing,
     )
-
-
-def detected() -> Detected:
-    """Look at this machine. Tests put another one in its place."""
-    return RealHost(layout=Layout()).facts.detected
-
-
-def machine(layout: Layout, *, files: Files | None = None) -> Host:
-    """Return this machine with its services. Tests put another one in its place."""
-    return RealHost(layout=layout, files=files or Files(), looks_for_services=True)
 
 
 def exists(path: str) -> bool:

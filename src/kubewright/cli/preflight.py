@@ -8,7 +8,7 @@ from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.records import replace
-from kubewright.cli import inputs, operations
+from kubewright.cli import inputs, machine, operations
 from kubewright.cli import operation_requests as init_command
 from kubewright.cli import operation_requests as join_command
 from kubewright.cli.output import write_result
@@ -33,9 +33,9 @@ def join(parsed: Parsed) -> int:
     """Check this machine for join."""
     request = join_command.join_request(parsed, only=())
     layout = Layout()
-    loaded = configure(request, detected=operations.detected(), exists=operations.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
+    loaded = configure(request, detected=machine.detected(), exists=operations.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
     inputs.warn(loaded.warnings)
-    host = operations.machine(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
+    host = machine.host(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
     return _tell(parsed, for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 

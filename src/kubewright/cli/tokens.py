@@ -18,6 +18,7 @@ from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
 from kubewright.cli import cluster_access, inputs, output
+from kubewright.cli.documents import read_documents
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.kube.api import KubeAPI
@@ -25,7 +26,6 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.recording import RecordedCall, RecordingKube, dry_run_lines
 from kubewright.lifecycle import bootstrap_tokens
 from kubewright.lifecycle.bootstrap_tokens import ClusterInfo, ControlPlane
-from kubewright.lifecycle.configuration import read_documents
 from kubewright.pki import sealing
 from kubewright.tokens import strings
 from kubewright.tokens.secrets import StoredToken, parse_secret, secret_object

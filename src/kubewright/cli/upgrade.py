@@ -19,12 +19,10 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
 from kubewright.base.wait import PollingWaiter
-from kubewright.cli import cluster_access, inputs, output
+from kubewright.cli import cluster_access, inputs, machine, output
 from kubewright.cli.output import printer, write_result
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.cli.reporters import KubeadmText
-from kubewright.host.real import RealHost
-from kubewright.host.seam import Host
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_diff
 from kubewright.lifecycle.upgrade import diff as upgrade_diff
@@ -122,11 +120,6 @@ def _check_version(text: str, configuration: UpgradeConfiguration) -> None:
     inputs.warn([f"ignored: {reason}" for reason in verdict.require(str(version), force=bool(asked.force_upgrade))])
 
 
-def machine(layout: Layout) -> Host:
-    """Return this machine. Tests put another one in its place."""
-    return RealHost(layout=layout)
-
-
 def plan(parsed: Parsed) -> int:
     """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
     wanted = _loaded(_request(parsed, "plan")).plan
@@ -134,7 +127,7 @@ def plan(parsed: Parsed) -> int:
     clock = SystemClock()
     waiter = PollingWaiter(clock=clock, reporter=KubeadmText())
     with closing(_client(parsed)) as api:
-        fitness = Health(api=api, host=machine(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
+        fitness = Health(api=api, host=machine.host(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
         _tell(fitness.check_dns())
         stored = config_diff.read_stored(api)
         _tell(fitness.check(stored[CLUSTER].value))
@@ -164,17 +157,17 @@ def plan(parsed: Parsed) -> int:
 def diff(parsed: Parsed) -> int:
     """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
     configuration = _loaded(_request(parsed, "diff"))
-    present = upgrade_diff.manifests(machine(Layout()))
+    present = upgrade_diff.manifests(machine.host(Layout()))
     with closing(_client(parsed)) as api:
         stored = config_diff.read_stored(api)[CLUSTER]
     theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
     version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
     patches = configuration.apply.patches or configuration.node.patches
     found = upgrade_diff.configuration(
-        stored, present, version=_checked(version), host=machine(Layout()), patches=patches.directory if patches else ""
+        stored, present, version=_checked(version), host=machine.host(Layout()), patches=patches.directory if patches else ""
     )
     context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
-    host = machine(upgrade_diff.layout_of(found, Layout()))
+    host = machine.host(upgrade_diff.layout_of(found, Layout()))
     texts, form = [*upgrade_diff.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
     if form == "text":
         sys.stdout.writelines(texts)

@@ -10,6 +10,7 @@ import pytest
 
 from kubewright.apis.machine import Detected, Layout
 from kubewright.cli import commands, operations
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.cli.operation_requests import join_request
 from kubewright.cli.parser import parse
@@ -42,10 +43,10 @@ def machine(monkeypatch, tmp_path):
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
-    monkeypatch.setattr(operations, "machine", below)
+    monkeypatch.setattr(cli_machine, "host", below)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     monkeypatch.setattr("sys.argv", ["kubewright"])
-    monkeypatch.setattr(operations, "detected", lambda: DETECTED)
+    monkeypatch.setattr(cli_machine, "detected", lambda: DETECTED)
     monkeypatch.setattr(operations, "exists", lambda path: path in there)
     return there
 

@@ -9,7 +9,8 @@ import pytest
 
 from kubewright.apis.machine import Detected
 from kubewright.base import yaml
-from kubewright.cli import commands, config
+from kubewright.cli import commands
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.cli.model import PRINTED_FORMATS
 
@@ -41,7 +42,7 @@ def test_every_command_that_prints_has_json_and_yaml():
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    monkeypatch.setattr(config, "detected", lambda: Detected(host_name="node1", default_ipv4="10.98.0.11"))
+    monkeypatch.setattr(cli_machine, "detected", lambda: Detected(host_name="node1", default_ipv4="10.98.0.11"))
 
     def call(*argv: str) -> tuple[int, str, str]:
         code = main([*argv])

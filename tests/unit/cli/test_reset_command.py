@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from kubewright.apis.machine import Detected, Layout
-from kubewright.cli import operations
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
@@ -47,7 +47,7 @@ def root(tmp_path, monkeypatch):
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
-    monkeypatch.setattr(operations, "machine", machine)
+    monkeypatch.setattr(cli_machine, "host", machine)
     return tmp_path
 
 

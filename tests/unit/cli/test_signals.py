@@ -28,11 +28,11 @@ DRY_RUN = """
 import sys
 from pathlib import PurePosixPath
 from kubewright.apis.machine import Layout
-from kubewright.cli import operations
+from kubewright.cli import machine
 from kubewright.cli.main import run
 from kubewright.host.real import RealHost
 layout = Layout.below(PurePosixPath(sys.argv[1]))
-operations.machine = lambda _, **__: RealHost(layout=layout, environment={})
+machine.host = lambda _, **__: RealHost(layout=layout, environment={})
 sys.argv = ["kubewright", "init", "--dry-run", "--config", sys.argv[2], "--skip-phases", "preflight"]
 run()
 """

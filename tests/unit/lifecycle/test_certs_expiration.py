@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed
 from kubewright.cli import certs, output
+from kubewright.cli import machine as cli_machine
 from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.pki import certificates
@@ -29,7 +30,7 @@ AUTHORITIES = ["ca", "etcd-ca", "front-proxy-ca"]
 @pytest.fixture
 def plane(tmp_path, capsys, monkeypatch):
     plane = ControlPlane(tmp_path / "machine", capsys)
-    monkeypatch.setattr(certs, "machine", lambda: plane.host)
+    monkeypatch.setattr(cli_machine, "host", lambda: plane.host)
     monkeypatch.setenv("HOME", str(tmp_path))
     return plane
 

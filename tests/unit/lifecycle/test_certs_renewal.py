@@ -16,6 +16,7 @@ from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 from kubewright.base import yaml
 from kubewright.cli import certs, commands
+from kubewright.cli import machine as cli_machine
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.machine import LOCK
@@ -27,7 +28,7 @@ PERIOD = "certificateValidityPeriod: 240h\n"
 @pytest.fixture
 def plane(tmp_path, capsys, monkeypatch):
     plane = ControlPlane(tmp_path / "machine", capsys)
-    monkeypatch.setattr(certs, "machine", lambda: plane.host)
+    monkeypatch.setattr(cli_machine, "host", lambda: plane.host)
     monkeypatch.setattr(certs.os, "geteuid", lambda: 0)
     monkeypatch.setenv("HOME", str(tmp_path))
     return plane

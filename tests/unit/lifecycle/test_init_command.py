@@ -9,7 +9,7 @@ from init_kit import FAST
 
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
-from kubewright.cli import operations
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.decisions import roots
 from kubewright.lifecycle.init.operation import INIT
@@ -40,7 +40,7 @@ def this_machine(monkeypatch, box, tmp_path):
             host.remove(root)
         return host
 
-    monkeypatch.setattr(operations, "machine", machine)
+    monkeypatch.setattr(cli_machine, "host", machine)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -72,7 +72,7 @@ def test_a_plan_as_json_is_a_list(config, capsys):
 
 @pytest.mark.parametrize(("form", "printed"), [("text", ""), ("json", "[]\n")])
 def test_an_unchanged_machine_has_nothing_to_print(form, printed, config, capsys, monkeypatch, box):
-    monkeypatch.setattr(operations, "machine", box.machine)
+    monkeypatch.setattr(cli_machine, "host", box.machine)
     argv = ["init", "phase", "certs", "all", "--config", str(config)]
     assert main(argv) == 0
     capsys.readouterr()
@@ -122,7 +122,7 @@ def test_skipped_and_left_out_phases_are_told(config, capsys):
 
 
 def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
-    monkeypatch.setattr(operations, "machine", box.machine)
+    monkeypatch.setattr(cli_machine, "host", box.machine)
     assert main(["init", "phase", "certs", "ca", "--config", str(config)]) == 0
     assert capsys.readouterr().out == '[certs] Generated "ca" certificate and key\n'
     assert main(["init", "phase", "certs", "ca", "--config", str(config), "-o", "json"]) == 0
@@ -130,7 +130,7 @@ def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
 
 
 def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, monkeypatch, box):
-    monkeypatch.setattr(operations, "machine", box.machine)
+    monkeypatch.setattr(cli_machine, "host", box.machine)
     argv = ["init", "phase", "certs", "sa", "--cert-dir", str(tmp_path / "pki"), "--kubernetes-version=v1.36.2"]
     assert main(argv) == 0
     assert sorted(path.name for path in (tmp_path / "pki").iterdir()) == ["sa.key", "sa.pub"]

@@ -8,7 +8,7 @@ import pytest
 from preflight_kit import FakeHost
 
 from kubewright.apis.machine import Detected
-from kubewright.cli import operations
+from kubewright.cli import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts
 
@@ -27,8 +27,8 @@ class Host(FakeHost):
 @pytest.fixture
 def host(monkeypatch):
     made = Host()
-    monkeypatch.setattr(operations, "machine", lambda layout, *, files=None: made)
-    monkeypatch.setattr(operations, "detected", lambda: DETECTED)
+    monkeypatch.setattr(cli_machine, "host", lambda layout, *, files=None: made)
+    monkeypatch.setattr(cli_machine, "detected", lambda: DETECTED)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)

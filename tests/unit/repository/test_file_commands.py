@@ -44,11 +44,11 @@ before = set(sys.modules)
 from kubewright.cli.main import main
 if "phase" in sys.argv:
     from kubewright.apis.machine import Layout
-    from kubewright.cli import operations
+    from kubewright.cli import machine
     from kubewright.host.real import RealHost
     names = ("kubernetes", "pki", "kubelet", "etcd_data", "run")
     layout = Layout(**{name: PurePosixPath(sys.argv[1]) / name for name in names})
-    operations.machine = lambda _, **__: RealHost(layout=layout)
+    machine.host = lambda _, **__: RealHost(layout=layout)
 code = main(sys.argv[2:])
 sys.stderr.write("LOADED " + " ".join(sorted(set(sys.modules) - before)))
 sys.exit(code)

@@ -1,4 +1,4 @@
-"""Persistence towards an API server that has just started."""
+"""Requests that are tried again while an API server starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one loader: a file, flags and what the machine tells become a Configuration."""
+"""The file that `--config` names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read_documents(path: str) -> list[Document]:
         raise DocumentError(
             f"cannot read {path}", detail=error.strerror or "", remedy="give the path of a kubeadm configuration"
         ) from error
-    documents = yaml.load_all(content, source=path, recognise_json=True)
-    for document in documents:
+    found = yaml.load_all(content, source=path, recognise_json=True)
+    for document in found:
         masking.remember_within(document.value)
-    return documents
+    return found
