@@ -135,7 +135,7 @@ def test_what_is_given_is_what_is_parsed(command, data):
     flags = data.draw(st.lists(st.sampled_from(command.flags), unique_by=lambda flag: flag.name)) if command.flags else []
     values = {"string": "x", "bool": "true", "int": "7", "int32": "7", "strings": "a,b", "duration": "1m", "mapStringString": "a=b"}
     words = [f"--{flag.name}={flag.choices[-1] if flag.choices else values[flag.kind]}" for flag in flags]
-    arguments = [command.argument.name] if command.argument else []
+    arguments = [command.argument.name] * max(1, command.argument.least) if command.argument else []
     parsed = parse([*command.words, *words, *arguments], program="kubewright")
     assert parsed.command is command
     assert parsed.given == {flag.name for flag in flags}

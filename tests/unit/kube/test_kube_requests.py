@@ -137,7 +137,7 @@ def test_what_cannot_be_addressed_is_refused() -> None:
 
 
 def test_every_row_is_found_by_its_object() -> None:
-    assert len(resources.RESOURCES) == 34
+    assert len(resources.RESOURCES) == 35
     for row in resources.RESOURCES:
         assert resources.of({"apiVersion": row.api_version, "kind": row.kind}) is row
 
