@@ -217,6 +217,9 @@ def test_a_taken_name_is_free_again_when_the_hub_forgets_it(hub: HubProcess, api
     hub.run("requests", "forget", "a", "twice")
     other = OldNode("twice", apiserver.url)
     assert other.issued(join_as(holder, other))
+    admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "control"}})
+    live = join_as(holder, OldNode("control", apiserver.url))
+    assert "has not come through this hub" in live["status"]["conditions"][0]["message"]
     replay = {**found, "metadata": {"name": "twice-2"}, "spec": admin.get(NODE_JOIN_REQUEST, "twice")["spec"]}
     replay.pop("status")
     holder.create(replay)
@@ -287,6 +290,11 @@ def test_a_killed_hub_comes_back_and_goes_on(hub: HubProcess, apiserver: Running
     assert node.issued(answered(holder, "patient"))
     issued = [row["node"] for row in hub.data("journal") if row["event"] == "issued"]
     assert issued.count("patient") == 1
+    hub.run("backup", str(hub.place / "copy.db"))
+    hub.run("requests", "forget", "a", "patient")
+    hub.run("restore", str(hub.place / "copy.db"))
+    assert [row["event"] for row in hub.data("journal")][-1] == "restored"
+    assert "forgotten" not in {row["event"] for row in hub.data("journal") if row["node"] == "patient"}
     assert hub.stop() == 0
     hub.start()
 

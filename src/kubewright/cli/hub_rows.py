@@ -132,5 +132,21 @@ ROWS = (
         argument=_CLUSTER_AND_NODE,
         flags=_STATE,
     ),
+    Command(
+        "hub backup",
+        "Write a copy of the hub's state, also while it runs",
+        handler="kubewright.cli.hub_backup:backup",
+        argument=Argument(
+            "file", "file to write; keys in it are sealed with the key of the state, which is not in it", shown="file", least=1
+        ),
+        flags=_STATE,
+    ),
+    Command(
+        "hub restore",
+        "Put a copy in the place of the hub's state",
+        handler="kubewright.cli.hub_backup:restore",
+        argument=Argument("file", "file that hub backup has written", shown="file", least=1),
+        flags=_STATE,
+    ),
     Command("hub journal", "Show what the hub has done", handler="kubewright.cli.hub_requests:journal", flags=(*_STATE, ALL_FORMATS)),
 )

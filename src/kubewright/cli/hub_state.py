@@ -41,12 +41,16 @@ def store(parsed: Parsed) -> Iterator[HubStore]:
 
 def open_store(parsed: Parsed) -> SQLiteStore:
     """Open the state; make it, and a key for it, where there is none. Raises HostError where that is not possible."""
+    key = state_key(parsed)
+    return SQLiteStore(Path(absolute(parsed.text("state"))), key=key, random=SystemRandom())
+
+
+def state_key(parsed: Parsed) -> bytes:
+    """Return the key of the state; make one where there is no state yet. Raises HostError where it is missing, or can be read by others."""
     host = RealHost(layout=Layout())
     path = PurePosixPath(absolute(parsed.text("state")))
     host.ensure(Directory(path=path.parent, mode=_PRIVATE))
-    fresh = host.state(path) is None
-    key = _key(host, PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=fresh)
-    return SQLiteStore(Path(path), key=key, random=SystemRandom())
+    return _key(host, PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=host.state(path) is None)
 
 
 def _key(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fresh: bool) -> bytes:

@@ -58,7 +58,7 @@ class Seen:
     """One object, as it was seen.
 
     `contents` is None until it has been opened. `first` is the uid of the request that came with the same encrypted key first, '' if none did.
-    `approved` is what a person has said about this object, None if nobody has.
+    `approved` is what a person has said about this object, None if nobody has. `registered`: there is a Node of this name.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Seen:
     contents: JoinRequest | MalformedField | None = None
     first: str = ""
     approved: bool | None = None
+    registered: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +156,12 @@ def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy
             reason=NAME_TAKEN,
             message=f"another machine has joined as {quoted(seen.name)}: `kubewright node leave` there, or"
             f" `kubewright hub requests forget {record.cluster} {seen.name}` on the hub, frees the name",
+        )
+    if seen.registered and (record is None or not record.active):
+        return Refuse(
+            reason=NAME_TAKEN,
+            message=f"there is a Node {quoted(seen.name)} that has not come through this hub; if its machine is gone, delete it:"
+            f" kubectl delete node {seen.name}",
         )
     return None
 

@@ -17,11 +17,13 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Backoff
+from kubewright.enrollment import issuing
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
-from kubewright.enrollment.tenants import Tenant
+from kubewright.enrollment.tenants import AHEAD, Tenant
 from kubewright.kube.api import AsyncKubeAPI
+from kubewright.pki.keys import KeyPool
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class Hub:
         self._clock = clock
         self._random = random
         self._metrics = metrics
+        self._keys = KeyPool(threads=1)  # what is made ahead has time; what is needed now is made by who needs it
         self._served: dict[str, _Served] = {}
         self._read = False
         if metrics is not None:
@@ -64,6 +67,7 @@ class Hub:
     async def run(self) -> None:
         """Work until cancelled. Raises HostError or TrustError for a state that cannot be read at the start."""
         version: int | None = None
+        self._keys.have((issuing.ALGORITHM,) * AHEAD)
         try:
             while True:
                 found = await self._store.ask(lambda store: store.version())
@@ -73,6 +77,7 @@ class Hub:
                 await asyncio.sleep(LOOK)
         finally:
             await self._end(list(self._served))
+            self._keys.close()
 
     async def _follow(self) -> None:
         """Serve the clusters that the store has now."""
@@ -107,7 +112,7 @@ class Hub:
         loaded = await asyncio.to_thread(LoadedCluster, cluster)
         api = self._connect(cluster)
         try:
-            tenant = Tenant(loaded, api, store=self._store, clock=self._clock, random=self._random, metrics=self._metrics)
+            tenant = Tenant(loaded, api, store=self._store, keys=self._keys, clock=self._clock, random=self._random, metrics=self._metrics)
             self._served[cluster.name].tenant = tenant
             await tenant.run()
         finally:

@@ -72,6 +72,20 @@ class SQLiteStore:
     def close(self) -> None:
         self._db.close()
 
+    def copy_to(self, target: sqlite3.Connection) -> None:
+        """Copy everything as it is now into another database. Raises HostError."""
+        with self._failing():
+            self._db.backup(target)
+
+    def replace_by(self, other: SQLiteStore) -> None:
+        """Have everything that another one has, and nothing else. Raises HostError."""
+        other.copy_to(self._db)
+
+    def problem(self) -> str:
+        """Say what is wrong with the file, '' if nothing is."""
+        found = str(self._rows("PRAGMA integrity_check(1)")[0][0])
+        return "" if found == "ok" else found
+
     def version(self) -> int:
         return int(self._rows("PRAGMA data_version")[0][0])
 

@@ -37,12 +37,14 @@ from kubewright.kube.informers import Informer
 from kubewright.kube.objects import DesiredObject, ensure_object_async
 from kubewright.kube.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST, SECRET
-from kubewright.pki.keys import FreshKeys
+from kubewright.pki.keys import KeyPool
 from kubewright.tokens import secrets
 
 _log = logging.getLogger(__name__)
 
 PROTOCOL: Final = "oneinfra/v1alpha1"
+AHEAD: Final = 8
+"""Keys that are made before they are needed: making one takes longer than everything else of an answer."""
 WORKERS: Final = 4
 """Requests of one tenant that are answered at a time."""
 LONGEST_SLEEP: Final = 3600.0
@@ -59,6 +61,7 @@ class Tenant:
         api: AsyncKubeAPI,
         *,
         store: StoreThread,
+        keys: KeyPool,
         clock: Clock,
         random: Random,
         metrics: HubMetrics | None = None,
@@ -67,6 +70,7 @@ class Tenant:
         self._loaded = loaded
         self._api = api
         self._store = store
+        self._keys = keys
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -216,7 +220,14 @@ class Tenant:
         except MalformedField as error:
             contents = error
         first = await self._store.ask(lambda store: store.first_request(self.name, seen.digest))
-        return replace(seen, contents=contents, first=first)
+        return replace(seen, contents=contents, first=first, registered=await self._is_node(seen.name))
+
+    async def _is_node(self, name: str) -> bool:
+        try:
+            await self._api.get(NODE, name)
+        except NotFound:
+            return False
+        return True
 
     async def _foreign(self, seen: Seen) -> dict[str, str]:
         names = () if seen.contents is None or isinstance(seen.contents, MalformedField) else seen.contents.names
@@ -226,9 +237,10 @@ class Tenant:
         now = self._clock.now()
 
         def make() -> Issued:
-            return issuing.issue(self._loaded, seen.name, wanted, key_source=FreshKeys(), started=now, random=self._random)
+            return issuing.issue(self._loaded, seen.name, wanted, key_source=self._keys, started=now, random=self._random)
 
         made = await asyncio.to_thread(make)
+        self._keys.have((issuing.ALGORITHM,) * AHEAD)
         record = JoinRecord(
             cluster=self.name,
             node=seen.name,

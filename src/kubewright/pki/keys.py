@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import os
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -137,12 +138,13 @@ class KeyPool:
     """Makes keys in threads ahead of their use.
 
     `reserve` starts making them, `take` waits for one; a key that was not reserved is made on the spot. Cheap keys are never made ahead.
-    Leaving the context drops what was not begun.
+    Leaving the context drops what was not begun. Several threads may take at a time.
     """
 
     def __init__(self, *, threads: int | None = None) -> None:
         self._threads = threads or os.cpu_count() or 1
         self._waiting: dict[Algorithm, list[Future[PrivateKey]]] = {}
+        self._lock = threading.Lock()
 
     def reserve(self, algorithm: Algorithm | str, count: int = 1) -> None:
         """Begin making so many keys."""
@@ -158,8 +160,10 @@ class KeyPool:
 
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
         chosen = _algorithm(algorithm)
-        waiting = self._waiting.get(chosen)
-        return waiting.pop(0).result() if waiting else generate(chosen)
+        with self._lock:
+            waiting = self._waiting.get(chosen)
+            reserved = waiting.pop(0) if waiting else None
+        return generate(chosen) if reserved is None else reserved.result()
 
     def close(self) -> None:
         """Stop making keys. Keys under way are finished by their threads and dropped."""

@@ -65,6 +65,8 @@ OWN = {
     "hub requests": _HUB,
     **{f"hub requests {verb}": "config key-file state" for verb in ("approve", "refuse", "forget")},
     "hub journal": _HUB,
+    "hub backup": "config key-file state",
+    "hub restore": "config key-file state",
     "node": "",
     "node join": _NODE.format(" ignore-preflight-errors") + " skip-phases",
     "node join phase": "",

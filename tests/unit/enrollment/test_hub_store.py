@@ -6,12 +6,14 @@ import sqlite3
 import stat
 
 import pytest
-from hub_kit import CLIENT_CA, JOIN_KEY, cluster, event, sqlite
+from hub_kit import CLIENT_CA, JOIN_KEY, STATE_KEY, cluster, event, sqlite
 
 from kubewright.apis import join_records
 from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.base.errors import DocumentError, HostError, TrustError
+from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
+from kubewright.enrollment import sqlite_backup
 from kubewright.enrollment.store import JoinToken, Taken
 from kubewright.tokens.strings import BootstrapTokenString
 
@@ -136,6 +138,46 @@ def test_another_process_is_noticed(store, tmp_path):
     other.tell(event())
     assert store.version() != before
     other.close()
+
+
+def test_a_backup_is_restored_into_a_state_that_is_in_use(store, tmp_path):
+    copy = tmp_path / "copy.db"
+    store.save_cluster(cluster(), event())
+    store.save_token(TOKEN, event())
+    store.keep(RECORD, event("issued"), digest="d")
+    sqlite_backup.backup(store, copy)
+    assert (stat.S_IMODE(copy.stat().st_mode), sorted(path.name for path in tmp_path.glob("copy*"))) == (0o600, ["copy.db"])
+    assert JOIN_KEY.splitlines()[1].encode() not in copy.read_bytes()
+    with pytest.raises(HostError, match="is there already"):
+        sqlite_backup.backup(store, copy)
+    store.forget("a", "worker", event())
+    store.save_cluster(cluster("b"), event(cluster="b"))
+    daemon = sqlite(tmp_path)
+    before = daemon.version()
+    sqlite_backup.restore(store, copy, key=STATE_KEY, random=SeededRandom(1), event=event("restored"))
+    assert daemon.version() != before
+    assert ([one.name for one in daemon.clusters()], daemon.record("a", "worker"), len(daemon.tokens())) == (["a"], RECORD, 1)
+    assert [one.event for one in daemon.journal()][-2:] == ["issued", "restored"]
+    daemon.close()
+
+
+def test_what_is_no_copy_is_not_restored(store, tmp_path):
+    store.save_cluster(cluster(), event())
+    other = sqlite(make(tmp_path / "other"), key=b"y" * 32)
+    other.save_cluster(cluster("b"), event())
+    sqlite_backup.backup(other, tmp_path / "foreign.db")
+    other.close()
+    (tmp_path / "garbage.db").write_bytes(b"x" * 5000)
+    for name, error in (("foreign.db", TrustError), ("garbage.db", HostError), ("none.db", HostError)):
+        with pytest.raises(error):
+            sqlite_backup.restore(store, tmp_path / name, key=STATE_KEY, random=SeededRandom(1), event=event())
+    assert [one.name for one in store.clusters()] == ["a"]
+    assert not (tmp_path / "none.db").exists()
+
+
+def make(directory):
+    directory.mkdir()
+    return directory
 
 
 def test_what_cannot_be_used_is_told(tmp_path):

@@ -1,0 +1,49 @@
+"""Copies of a hub's state while it is in use, and the way back. Keys in a copy are sealed as in the state: who restores it needs the same key."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
+from kubewright.base.randomness import Random
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import Event
+
+
+def backup(store: SQLiteStore, target: Path) -> None:
+    """Write a copy, whole or not at all, for its owner only. Raises HostError where something is there already."""
+    part = target.with_name(f"{target.name}.part")
+    try:
+        with suppress(FileNotFoundError):
+            part.unlink()
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(part)) as copy:
+            store.copy_to(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        os.link(part, target)  # fails where something is there
+        part.unlink()
+    except FileExistsError as error:
+        part.unlink()
+        raise HostError(f"{target} is there already", remedy="name another file") from error
+    except (OSError, sqlite3.Error) as error:
+        raise HostError(f"{target} cannot be written", detail=str(error), remedy="check the directory and the space on its disk") from error
+
+
+def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, event: Event) -> None:
+    """Put a copy in the state's place, in one transaction. Raises HostError for what is no copy, TrustError for one that another key has sealed."""
+    if not source.is_file():
+        raise HostError(f"{source} does not exist", remedy="name a file that `hub backup` has written")
+    with closing(SQLiteStore(source, key=key, random=random)) as found:
+        problem = found.problem()
+        if problem:
+            raise HostError(f"{source} is damaged", detail=quoted(problem), remedy="use another copy")
+        found.clusters()
+        found.tokens()
+        store.replace_by(found)
+    store.tell(event)
