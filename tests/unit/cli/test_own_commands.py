@@ -73,7 +73,7 @@ OWN = {
     "node join phase preflight": _NODE.format(" ignore-preflight-errors"),
     **{
         f"node join phase {name}": _NODE.format("")
-        for name in ("request", "answer", "kubelet-install", "files", "kubelet-start", "node-ready")
+        for name in ("request", "answer", "kubelet-install", "files", "forget-key", "kubelet-start", "node-ready")
     },
     "node leave": "output plan skip-phases",
     "node leave phase": "",

@@ -39,7 +39,7 @@ def install(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def files(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Write what the hub gave, the kubeconfig last: where it is, all of it is. Then the key of the join is of no use any more."""
+    """Write what the hub gave, the kubeconfig last: where it is, all of it is."""
     answer, place = ctx.answer, ctx.layout.oneinfra
     for directory in (place, ctx.layout.kubelet):
         yield ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
@@ -54,6 +54,10 @@ def files(ctx: NodeJoinContext) -> Iterable[Change]:
         shown = Show.DIFF if path == ctx.layout.kubelet_config else Show.MADE
         yield ctx.host.ensure(File(path=path, content=content.encode(), show=shown))
     ctx.say(f"Wrote the kubelet's files to {place} and {ctx.layout.kubelet}")
+
+
+def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
+    """Remove the key of the join, which is of no use any more; a phase of its own, because whoever was killed before it has all files."""
     yield ctx.host.remove(ctx.key_path)
 
 

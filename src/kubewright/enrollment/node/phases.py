@@ -24,6 +24,7 @@ PHASES: Final[Phases[NodeJoinContext]] = Phases(
     Phase("answer", "Wait for the answer of the hub, and check it", run=f"{_HERE}.joining:answer", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("kubelet-install", "Install the kubelet", run=f"{_HERE}.kubelet:install", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("files", "Write the kubelet's files", run=f"{_HERE}.kubelet:files", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("forget-key", "Remove the key of this join", run=f"{_HERE}.kubelet:forget_key", flags=_FLAGS),
     Phase("kubelet-start", "Start the kubelet", run=f"{_HERE}.kubelet:start", flags=_FLAGS),
     Phase("node-ready", "Wait for the Node to be ready", run=f"{_HERE}.kubelet:ready", flags=_FLAGS),
 )

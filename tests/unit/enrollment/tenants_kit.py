@@ -1,0 +1,163 @@
+"""A tenant at work over a cluster in memory and a real store, which may be killed at any of its persistent steps."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+from hub_kit import STATE_KEY, cluster
+from old_peer import OldNode
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
+
+from fake_api import FakeAPI, FakeClient
+
+from kubewright.apis import node_join_requests
+from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.base.clock import SystemClock
+from kubewright.base.randomness import SeededRandom
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.tenants import Tenant
+from kubewright.kube import core
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.credentials import Access
+from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST
+from kubewright.pki import keys
+from kubewright.pki.keys import Algorithm, KeyPool
+
+READS = frozenset({"get", "list", "watch"})
+WRITES = ("keep", "tell", "forget", "save_verdict")
+LOADED = LoadedCluster(cluster())
+PREPARED = keys.generate(Algorithm.RSA_2048)
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class Killer:
+    """Kills before or after the step with a number, counted from 0 over store and cluster; then nothing is done any more."""
+
+    def __init__(self, at: int | None = None, *, after: bool = False) -> None:
+        self.steps = 0
+        self._at = at
+        self._after = after
+        self._dead = False
+
+    def before(self) -> bool:
+        """Count a step; raise if it is not to be done. Returns whether to kill behind it."""
+        if self._dead:
+            raise Killed
+        mine, self.steps = self.steps == self._at, self.steps + 1
+        if mine:
+            self._dead = True
+            if not self._after:
+                raise Killed
+        return mine
+
+
+class KilledStore(SQLiteStore):
+    """A store whose process may be killed at each write."""
+
+    def __init__(self, path: Path, killer: Killer) -> None:
+        self.killer = killer
+        super().__init__(path, key=STATE_KEY, random=SeededRandom(3))
+
+
+def _dying(name: str) -> Callable[..., object]:
+    def write(self: KilledStore, *positional: object, **named: object) -> object:
+        last = self.killer.before()
+        done = getattr(SQLiteStore, name)(self, *positional, **named)
+        if last:
+            raise Killed
+        return done
+
+    return write
+
+
+for _name in WRITES:
+    setattr(KilledStore, _name, _dying(_name))
+
+
+class TenantClient(FakeClient):
+    """A client that knows the one label that is selected by, and may be killed at each write."""
+
+    killer = Killer()
+
+    async def send(self, call: core.Call, /) -> core.Object:
+        last = call.verb not in READS and self.killer.before()
+        found = await super().send(call)
+        if last:
+            raise Killed
+        if call.query.get("labelSelector"):
+            found["items"] = [one for one in found["items"] if _leaves(one)]
+        return found
+
+    async def stream(self, call: core.Call, /) -> AsyncGenerator[WatchEvent, None]:
+        async for event in super().stream(call):
+            if not call.query.get("labelSelector") or _leaves(event.object):
+                yield event
+
+
+def _leaves(obj: core.Object) -> bool:
+    return (obj["metadata"].get("labels") or {}).get(LEAVING_LABEL) == "true"
+
+
+class PreparedKeys(KeyPool):
+    """Gives the same key to everybody: making some takes longer than these tests."""
+
+    def take(self, algorithm, /):
+        return PREPARED
+
+    def have(self, algorithms):
+        return
+
+
+class Bench:
+    """A cluster in memory, a state on the disk, and tenants over both, one after the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "state.db"
+        self.api = FakeAPI()
+
+    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 10.0) -> bool:
+        """Serve until a condition holds, or until the process is killed; returns whether it was."""
+        chosen = killer or Killer()
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked
+        client = TenantClient(self.api, Access(server="https://api"))
+        client.killer = chosen
+        store = StoreThread(KilledStore(self.path, chosen))
+        tenant = Tenant(LOADED, client, store=store, keys=PreparedKeys(), clock=SystemClock(), random=SeededRandom(4))
+        task = asyncio.create_task(tenant.run())
+        try:
+            async with asyncio.timeout(within):
+                while not task.done() and not until():
+                    await asyncio.sleep(0.005)
+            return task.done()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            store.close()
+
+    def store(self) -> SQLiteStore:
+        return SQLiteStore(self.path, key=STATE_KEY, random=SeededRandom(3))
+
+    def ask(self, node: OldNode, *, uid: str = "") -> None:
+        request = node.request(LOADED.public_key)
+        request["metadata"] |= {"uid": uid or f"uid-of-{node.name}"}
+        self.api.put(request)
+
+    def request(self, name: str) -> core.Object | None:
+        return self.api.objects.get((NODE_JOIN_REQUEST.plural, "", name))
+
+    def status(self, name: str) -> str:
+        found = self.request(name)
+        condition = node_join_requests.condition_of(found) if found is not None else None
+        return f"{condition.status} {condition.reason}".strip() if condition is not None else ""
+
+    def ready(self) -> bool:
+        return (CONFIG_MAP.plural, "oneinfra-system", "oneinfra-join") in self.api.objects

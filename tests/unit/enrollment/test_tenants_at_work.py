@@ -1,0 +1,121 @@
+"""A tenant at work: killed at every persistent step, flooded, refused by its cluster; what it leaves is whole."""
+
+from __future__ import annotations
+
+import pytest
+from old_peer import OldNode
+from tenants_kit import Bench, Killer
+
+from kubewright.apis.join_records import State
+from kubewright.apis.node_join_requests import LEAVING_LABEL
+
+ENDPOINT = "https://10.0.0.1:6443"
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+async def steps_of(bench, until) -> int:
+    killer = Killer()
+    assert not await bench.serve(until, killer=killer)
+    return killer.steps
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, after):
+    kills = 0
+    for number in range(30):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        bench, node = Bench(directory), OldNode("worker", ENDPOINT, ("10.0.0.5",))
+        bench.ask(node)
+        if not await bench.serve(lambda bench=bench: bench.status("worker") == "True Issued", killer=Killer(number, after=after)):
+            break
+        kills += 1
+        assert not await bench.serve(lambda bench=bench: bench.status("worker") == "True Issued" and bench.ready())
+        assert node.results(bench.request("worker"))["kubernetesVersion"] == "1.36.3"
+        store = bench.store()
+        [record] = store.records()
+        assert (record.node, record.state, record.names) == ("worker", State.ISSUED, ("10.0.0.5",))
+        assert store.owners("a", ["10.0.0.5", "worker"]) == {"10.0.0.5": "worker", "worker": "worker"}
+        store.close()
+    assert kills >= 9
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_hub_that_is_killed_while_a_node_leaves_ends_well(tmp_path, after):
+    kills = 0
+    for number in range(30):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        bench = Bench(directory)
+        bench.ask(OldNode("worker", ENDPOINT))
+        assert not await bench.serve(lambda bench=bench: bench.status("worker") == "True Issued" and bench.ready())
+        labels = {LEAVING_LABEL: "true"}
+        bench.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker", "labels": labels}})
+
+        def gone(bench=bench):
+            return ("nodes", "", "worker") not in bench.api.objects
+
+        if not await bench.serve(gone, killer=Killer(number, after=after)):
+            break
+        kills += 1
+        assert not await bench.serve(gone)
+        store = bench.store()
+        assert (store.record("a", "worker").state, store.owners("a", ["worker"]), bench.request("worker")) == (State.LEFT, {}, None)
+        assert [one.event for one in store.journal()].count("left") == 1
+        store.close()
+    assert kills >= 2
+
+
+async def test_a_node_of_others_is_not_deleted_because_it_says_that_it_leaves(bench):
+    bench.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other", "labels": {LEAVING_LABEL: "true"}}})
+    bench.ask(OldNode("worker", ENDPOINT))
+    assert not await bench.serve(lambda: bench.status("worker") == "True Issued")
+    assert ("nodes", "", "other") in bench.api.objects
+
+
+async def test_what_has_ended_is_not_opened_again(bench):
+    for number in range(5):
+        bench.ask(OldNode(f"worker-{number}", ENDPOINT))
+    assert not await bench.serve(lambda: all(bench.status(f"worker-{number}") == "True Issued" for number in range(5)) and bench.ready())
+    bench.api.calls.clear()
+    bench.ask(OldNode("late", ENDPOINT))
+    assert await steps_of(bench, lambda: bench.status("late") == "True Issued") == 2
+    assert len(bench.api.made("update", "nodejoinrequests")) == 1
+    assert [call.name for call in bench.api.made("get", "nodes")] == ["late"]
+
+
+async def test_hundreds_of_malformed_requests_are_refused_once_each_and_a_good_one_beside_them_is_answered(bench):
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    for number in range(300):
+        bench.api.put({**head, "metadata": {"name": f"bad-{number}", "uid": f"u{number}"}, "spec": {"symmetricKey": "A" * (number % 400)}})
+    bench.ask(OldNode("good", ENDPOINT))
+    done = 0
+
+    def all_answered() -> bool:
+        nonlocal done
+        done = sum(bench.status(f"bad-{number}") == "False Malformed" for number in range(300))
+        return bench.status("good") == "True Issued" and done == 300
+
+    assert not await bench.serve(all_answered, within=30)
+    assert (done, len(bench.api.made("update", "nodejoinrequests"))) == (300, 301)
+
+
+async def test_two_nodes_that_ask_for_one_address_at_a_time_do_not_both_get_it(bench):
+    for number in range(6):
+        bench.ask(OldNode(f"w-{number}", ENDPOINT, ("10.0.0.5",)))
+    states = [f"w-{number}" for number in range(6)]
+    assert not await bench.serve(lambda: all(bench.status(name) for name in states))
+    assert sorted(bench.status(name) for name in states) == ["False SanNotAllowed"] * 5 + ["True Issued"]
+
+
+async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
+    bench.api.fail("update", "nodejoinrequests", times=2)
+    bench.ask(OldNode("worker", ENDPOINT))
+    assert not await bench.serve(lambda: bench.status("worker") == "True Issued")
+    store = bench.store()
+    assert len(store.records()) == 1
+    store.close()
