@@ -59,9 +59,9 @@ def few_descriptors():
 def open_below(directory: Path) -> list[str]:
     """What this process has open there; threads of other tests have other things open."""
     found = []
-    for name in os.listdir("/proc/self/fd"):
+    for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):  # closed meanwhile
-            found.append(os.readlink(f"/proc/self/fd/{name}"))
+            found.append(str(link.readlink()))
     assert len(found) >= 3
     return [target for target in found if target.startswith(str(directory))]
 
