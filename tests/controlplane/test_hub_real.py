@@ -251,8 +251,9 @@ def test_a_person_decides_where_the_cluster_says_so(hub: HubProcess, apiserver: 
         return {row["node"]: row["state"] for row in hub.data("requests")}
 
     eventually(lambda: states()["asks-1"] == states()["asks-2"] == "AwaitingApproval", "both to wait", within=60)
-    hub.run("requests", "approve", "a", "asks-1")
-    hub.run("requests", "refuse", "a", "asks-2")
+    assert hub.run("requests", "approve", "a", "asks-1") == "a asks-1: approved\n"
+    refused = hub.data("requests", "refuse", "a", "asks-2")
+    assert (refused["cluster"], refused["event"], refused["node"]) == ("a", "refused by a person", "asks-2")
     assert answered(holder, "asks-1")["status"]["conditions"][0]["status"] == "True"
     assert answered(holder, "asks-2")["status"]["conditions"][0]["reason"] == "ApprovalDenied"
     assert "has been answered" in hub.run("requests", "approve", "a", "asks-2", code=2)

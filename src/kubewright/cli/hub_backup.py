@@ -16,8 +16,9 @@ def backup(parsed: Parsed) -> int:
     """Write a copy of the state; the hub may run meanwhile."""
     with closing(hub_state.open_store(hub_state.CONFIG.with_file(parsed))) as store:
         sqlite_backup.backup(store, Path(absolute(parsed.text("file"))))
-        store.tell(hub_state.event("", "backed up"))
-    return 0
+        done = hub_state.event("", "backed up")
+        store.tell(done)
+    return hub_state.tell(parsed, done)
 
 
 def restore(parsed: Parsed) -> int:
@@ -26,5 +27,6 @@ def restore(parsed: Parsed) -> int:
     source = Path(absolute(parsed.text("file")))
     key = hub_state.state_key(parsed)
     with closing(hub_state.open_store(parsed)) as store:
-        sqlite_backup.restore(store, source, key=key, random=SystemRandom(), event=hub_state.event("", "restored"))
-    return 0
+        done = hub_state.event("", "restored")
+        sqlite_backup.restore(store, source, key=key, random=SystemRandom(), event=done)
+    return hub_state.tell(parsed, done)

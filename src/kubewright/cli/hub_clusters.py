@@ -65,10 +65,11 @@ def list_clusters(parsed: Parsed) -> int:
 def remove(parsed: Parsed) -> int:
     """Remove a cluster."""
     name = parsed.text("cluster")
+    done = hub_state.event(name, "cluster removed")
     with hub_state.store(parsed) as store:
-        if not store.remove_cluster(name, hub_state.event(name, "cluster removed")):
+        if not store.remove_cluster(name, done):
             raise UsageError(f"the hub serves no cluster {quoted(name)}", remedy="`kubewright hub cluster list` shows them")
-    return 0
+    return hub_state.tell(parsed, done)
 
 
 def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:

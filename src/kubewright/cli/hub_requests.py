@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final
 
 from kubewright.apis import node_join_requests
@@ -57,18 +57,17 @@ def refuse(parsed: Parsed) -> int:
 def forget(parsed: Parsed) -> int:
     """Free the name of a node: its record goes, and its request, so that another machine can ask."""
     name, node = parsed.strings("which")
+    done = hub_state.event(name, "forgotten", node=node)
     with hub_state.store(parsed) as store:
         cluster = hub_state.cluster(store, name)
-        if not store.forget(name, node, hub_state.event(name, "forgotten", node=node)):
+        if store.record(name, node) is None:
             raise UsageError(
                 f"no node {quoted(node)} has joined {quoted(name)}", remedy="`kubewright hub requests` and `hub journal` tell who has"
             )
-    with closing(_client(cluster)) as client:
-        try:
+        with closing(_client(cluster)) as client, suppress(NotFound):
             client.delete(NODE_JOIN_REQUEST, node)
-        except NotFound:
-            return 0
-    return 0
+        store.forget(name, node, done)  # last: whoever is killed before it can say the same again
+    return hub_state.tell(parsed, done)
 
 
 def journal(parsed: Parsed) -> int:
@@ -100,9 +99,9 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
                 f"the request of {quoted(node)} has been answered: {condition.reason}", remedy="`kubewright hub requests` shows it"
             )
         uid = str(core.metadata(request).get("uid"))
-        event = hub_state.event(name, "approved" if approved else "refused by a person", node=node, request=uid)
-        store.save_verdict(name, uid, approved=approved, event=event)
-    return 0
+        done = hub_state.event(name, "approved" if approved else "refused by a person", node=node, request=uid)
+        store.save_verdict(name, uid, approved=approved, event=done)
+    return hub_state.tell(parsed, done)
 
 
 def _rows(cluster: TenantCluster) -> Iterator[dict[str, object]]:

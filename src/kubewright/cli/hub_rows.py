@@ -77,7 +77,7 @@ ROWS = (
         "Serve a cluster no more, and forget its keys, tokens and records",
         handler="kubewright.cli.hub_clusters:remove",
         argument=_CLUSTER,
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command("hub token", "Work with the tokens that nodes join with"),
     Command(
@@ -103,7 +103,7 @@ ROWS = (
         "End a token",
         handler="kubewright.cli.hub_tokens:revoke",
         argument=Argument("which", "name of the cluster, and the token or its id", shown="cluster token", least=2, most=2),
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command(
         "hub requests",
@@ -116,21 +116,21 @@ ROWS = (
         "Let a node in that waits for a person",
         handler="kubewright.cli.hub_requests:approve",
         argument=_CLUSTER_AND_NODE,
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command(
         "hub requests refuse",
         "Refuse a node that waits for a person",
         handler="kubewright.cli.hub_requests:refuse",
         argument=_CLUSTER_AND_NODE,
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command(
         "hub requests forget",
         "Forget a node that has joined, so that another machine may have its name",
         handler="kubewright.cli.hub_requests:forget",
         argument=_CLUSTER_AND_NODE,
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command(
         "hub backup",
@@ -139,14 +139,14 @@ ROWS = (
         argument=Argument(
             "file", "file to write; keys in it are sealed with the key of the state, which is not in it", shown="file", least=1
         ),
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command(
         "hub restore",
         "Put a copy in the place of the hub's state",
         handler="kubewright.cli.hub_backup:restore",
         argument=Argument("file", "file that hub backup has written", shown="file", least=1),
-        flags=_STATE,
+        flags=(*_STATE, ALL_FORMATS),
     ),
     Command("hub journal", "Show what the hub has done", handler="kubewright.cli.hub_requests:journal", flags=(*_STATE, ALL_FORMATS)),
 )

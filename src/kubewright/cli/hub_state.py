@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
@@ -16,6 +17,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.hub_rows import RUN_FLAGS
 from kubewright.cli.inputs import absolute
+from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
@@ -83,3 +85,14 @@ def cluster(found: HubStore, name: str) -> TenantCluster:
 def event(name: str, what: str, *, node: str = "", **details: Any) -> Event:
     """Return a line of the journal about something that a person does now."""
     return Event(at=rfc3339(SystemClock().now()), cluster=name, event=what, node=node, details={**details, "user": os.getuid()})
+
+
+def tell(parsed: Parsed, done: Event) -> int:
+    """Print what a command has done, as a line or as the line of the journal; return its exit code."""
+    form = parsed.text("output")
+    if form != "text":
+        write_result({name: value for name, value in done.document().items() if name != "number"}, form=form)
+    else:
+        about = " ".join(word for word in (done.cluster, done.node) if word)
+        sys.stdout.write(f"{about}: {done.event}\n" if about else f"{done.event}\n")
+    return 0

@@ -60,10 +60,11 @@ def revoke(parsed: Parsed) -> int:
     """End a token."""
     name, text = parsed.strings("which")
     token_id = strings.parse_id(text)
+    done = hub_state.event(name, "token revoked", token=token_id)
     with hub_state.store(parsed) as store:
-        if not store.remove_token(name, token_id, hub_state.event(name, "token revoked", token=token_id)):
+        if not store.remove_token(name, token_id, done):
             raise UsageError(f"{quoted(name)} has no token {token_id}", remedy="`kubewright hub token list` shows them")
-    return 0
+    return hub_state.tell(parsed, done)
 
 
 def _row(token: JoinToken) -> dict[str, object]:

@@ -17,6 +17,7 @@ from kubewright.cli.model import PRINTED_FORMATS
 WITHOUT = {
     "agent run": "a daemon, which writes a log",
     "controllers run": "a daemon, which writes a log",
+    "hub run": "a daemon, which writes a log",
     "completion": "a script for a shell",
     "help": "text for people",
     "local logs": "a log as the component wrote it",
