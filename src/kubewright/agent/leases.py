@@ -61,7 +61,8 @@ def owner_reference(node: Mapping[str, Any]) -> Object:
 class LeaseController:
     """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
 
-    `accepted` is called after each renewal, `missed` after each call that failed for another reason than a conflict.
+    `accepted` is called after each renewal, `missed` after each call that failed for another reason than a conflict, `absent` when there is
+    no Node that a new Lease could belong to.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class LeaseController:
         clock: Clock,
         accepted: Callable[[], None] = lambda: None,
         missed: Callable[[], None] = lambda: None,
+        absent: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
         self._name = name
@@ -81,6 +83,7 @@ class LeaseController:
         self._lease: Object | None = None
         self._accepted = accepted
         self._missed = missed
+        self._absent = absent
         self.renewed_at: datetime | None = None
         """When the API accepted a renewal last."""
 
@@ -141,8 +144,10 @@ class LeaseController:
         """Create the Lease. Returns None when that failed and another look is due."""
         try:
             node = await self._api().get(NODE, self._name)
-        except APIError:
+        except APIError as error:
             self._lease = None
+            if isinstance(error, NotFound):
+                self._absent()
             return None, False
         try:
             created = await self._api().create(new_lease(node, **self._terms()))

@@ -79,6 +79,8 @@ class Duties:
     """Publish the CSINode; the node is ready only with it."""
     rotates: bool = True
     """Renew the client certificate before it ends."""
+    returns: bool = False
+    """Register again when somebody has deleted the Node; a kubelet does that at its start only."""
 
 
 class NodeAgent:
@@ -121,7 +123,7 @@ class NodeAgent:
         self._invited = bootstrap is not None
         self._phase = NodePhase.NEW
         self._started_at = 0.0
-        self._renewed = False
+        self._renewed = self._returning = False
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
@@ -136,19 +138,24 @@ class NodeAgent:
             changed=self._node_changed,
             source=self._source,
             registers=self._duties.registers,
+            absent=self._node_absent,
         )
-        self._lease = LeaseController(
-            self._api,
-            facts.name,
-            timings=self._timings,
-            clock=seams.clock,
-            accepted=self._node_status.heartbeat_accepted,
-            missed=self._node_status.heartbeat_missed,
-        )
+        self._lease = self._lease_controller()
         self.pods = self._pod_manager(rules or SimulationRules(), static_pods)
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
         self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
+
+    def _lease_controller(self) -> LeaseController:
+        return LeaseController(
+            self._api,
+            self.facts.name,
+            timings=self._timings,
+            clock=self._seams.clock,
+            accepted=self._node_status.heartbeat_accepted,
+            missed=self._node_status.heartbeat_missed,
+            absent=self._node_absent,
+        )
 
     def _pod_manager(self, rules: SimulationRules, static_pods: StaticPods | None) -> PodManager:
         return PodManager(
@@ -248,6 +255,20 @@ class NodeAgent:
         if self._duties.csi_node:
             self._tasks.start(self._publish_csi_node())
         self._source.watch(self._status_rounds.soon)
+
+    def _node_absent(self) -> None:
+        if self._duties.returns and self._duties.registers and not self._returning:
+            self._returning = True
+            self._tasks.start(self._come_back())
+
+    async def _come_back(self) -> None:
+        """Register again after a while; rounds make the new Node's Lease, and correct its status."""
+        self._enter(NodePhase.REGISTERING)
+        await asyncio.sleep(self._timings.absence_wait(self._seams.random))
+        await self._node_status.register()
+        self._returning = False
+        if self._duties.csi_node:
+            await self._publish_csi_node()
 
     async def _publish_csi_node(self) -> None:
         await csi_node.ensure_csi_node(self._api, self._present_node(), failed=self._storage)

@@ -49,10 +49,12 @@ class NodeStatusManager:
         changed: Callable[[], None],
         source: SnapshotSource | None = None,
         registers: bool = True,
+        absent: Callable[[], None] = lambda: None,
     ) -> None:
         """Keep the arguments; nothing happens yet.
 
         `source` tells how the machine is; without one it is as the facts say. With `registers` off no Node is made: somebody else does that.
+        `absent` is called when there is no Node any more.
         """
         self._api = api
         self._facts = facts
@@ -61,6 +63,7 @@ class NodeStatusManager:
         self._changed = changed
         self._source = source or Unchanging(Snapshot(addresses=facts.addresses))
         self._registers = registers
+        self._absent = absent
         self._computed_from: Snapshot | None = None
         self._report = ReportSchedule()
         self._fresh = False
@@ -214,6 +217,8 @@ class NodeStatusManager:
         self.trouble = str(error)
         if not isinstance(error, NotFound):  # a Node that is gone cannot be marked
             self.heartbeat_missed()
+        elif self.node is not None:
+            self._absent()
         _log.info("node %s: %s", self._facts.name, error)
 
     def _is_due(self) -> bool:

@@ -53,6 +53,8 @@ class Timings:
     lease_attempts: int = 5
     lease_backoff_first: float = 0.2
     lease_backoff_most: float = 7.0
+    absence: float = 10.0
+    """How long a Node stays away that somebody has deleted and that comes back: between this and twice as long."""
     spread_start: bool = False
     """Draw the first wait between two renewals from the whole period: nodes that start together drift apart only over hundreds of periods."""
     certificate_wait: float = 900.0
@@ -98,6 +100,10 @@ class Timings:
     def lease_wait(self, random: Random) -> float:
         """Return the wait between the end of a lease round and the next: 10.0 to 10.4 s by default."""
         return self.lease_duration * self.lease_fraction * (1 + self.lease_jitter * random.uniform())
+
+    def absence_wait(self, random: Random) -> float:
+        """Return the wait before a deleted Node is registered again."""
+        return self.absence * (1 + random.uniform())
 
     def lease_backoff(self, attempt: int) -> float:
         """Return the wait after failed look-up `attempt` of a lease, counted from 1."""

@@ -21,7 +21,7 @@ from kubewright.agent.status.setters import find, is_true
 from kubewright.agent.status.snapshot import Snapshot
 from kubewright.base.errors import NotFound
 from kubewright.base.records import replace
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, NODE, POD
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, LEASE, NODE, POD
 
 pytestmark = [pytest.mark.looptime]
 
@@ -128,6 +128,37 @@ async def test_a_node_that_others_register_is_waited_for():
         await asyncio.sleep(1)
     assert api.made("create", "nodes") == []
     assert len(api.made("create", "leases")) == 1
+
+
+async def test_a_node_that_somebody_deleted_comes_back_once_with_lease_and_csi_node():
+    api = FakeAPI()
+    async with running(made(api, duties=Duties(csi_node=True, returns=True))) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(200)
+        for resource, namespace in ((NODE, None), (CSI_NODE, None), (LEASE, "kube-node-lease")):  # what is owned goes with its owner
+            api.remove(resource, "node-1", namespace)
+        await asyncio.sleep(11)  # the next renewal finds it out
+        assert agent.view().phase is NodePhase.REGISTERING
+        await asyncio.sleep(45)
+        uid = api.get(NODE, "node-1")["metadata"]["uid"]
+        assert is_true(api.get(NODE, "node-1"), "Ready")
+        assert [api.get(CSI_NODE, "node-1")["metadata"]["ownerReferences"][0]["uid"]] == [uid]
+        assert [api.get(LEASE, "node-1", "kube-node-lease")["metadata"]["ownerReferences"][0]["uid"]] == [uid]
+        assert agent.view().phase is NodePhase.READY
+    assert len(api.made("create", "nodes")) == 2
+
+
+async def test_a_node_that_does_not_return_makes_no_storm():
+    api = FakeAPI()
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(200)
+        api.remove(NODE, "node-1")
+        api.remove(LEASE, "node-1", "kube-node-lease")
+        before = len(api.calls)
+        await asyncio.sleep(600)
+    assert len(api.made("create", "nodes")) == 1
+    assert len(api.calls) - before < 600
 
 
 async def test_a_pod_that_never_ran_can_be_deleted_and_one_that_did_stays():
