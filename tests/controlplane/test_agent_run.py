@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -61,15 +62,22 @@ class Agent:
         with (self.place / "log").open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log)
 
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def end(self, number: int = signal.SIGTERM) -> int:
         assert self._process is not None
         process, self._process = self._process, None
         process.send_signal(number)
         return process.wait(30)
 
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "kubewright", "agent", *words, f"--root-dir={self.place / 'root'}"]
+        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+
     def status(self) -> tuple[int, dict[str, Any]]:
-        argv = [sys.executable, "-m", "kubewright", "agent", "status", f"--root-dir={self.place / 'root'}", "-o", "json"]
-        done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+        done = self.call("status", "-o", "json")
         return done.returncode, json.loads(done.stdout) if done.stdout else {}
 
     def log(self) -> str:
@@ -170,6 +178,16 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
     assert (status["phase"], status["ready"], status["waiting"], status["failedSetters"]) == ("Ready", True, None, {})
     assert "ignored, because it runs no pods: clusterDNS" in agent.log()
 
+    assert _answer(agent, "/healthz") == "ok"
+    assert "\nkubewright_agent_ready 1.0\n" in _answer(agent, "/metrics")
+    (tmp_path / "config.yaml").write_text(yaml.dump({**configuration, "maxPods": 43}))
+    agent.send(signal.SIGHUP)
+    eventually(lambda: api.get(NODE, "device-1")["status"]["capacity"]["pods"] == "43", "the reloaded limit", agent)
+    (tmp_path / "config.yaml").write_text(yaml.dump({**configuration, "maxPods": -1}))
+    agent.send(signal.SIGHUP)
+    eventually(lambda: "the configuration is not reloaded" in agent.log(), "the refusal", agent)
+
+    (tmp_path / "config.yaml").write_text(yaml.dump(configuration))
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
         before = api.get(NODE, "device-1")["status"]["conditions"]
         assert agent.end(number) == code
@@ -185,10 +203,40 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
     assert "Traceback" not in agent.log()
 
 
+def _answer(agent: Agent, path: str) -> str:
+    with urllib.request.urlopen(f"http://{agent.health}:10248{path}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
 def _heartbeat(conditions: list[dict[str, Any]]) -> str:
     ready = find(conditions, "Ready")
     assert ready is not None
     return str(ready["lastHeartbeatTime"])
+
+
+def test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_does_not(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster
+) -> None:
+    agent = make("device-3")
+    agent.start()
+    uid = ready_node(api, agent)["metadata"]["uid"]
+    api.delete(NODE, "device-3")
+    eventually(lambda: api.get(NODE, "device-3")["metadata"]["uid"] != uid, "another Node", agent)
+    uid = ready_node(api, agent)["metadata"]["uid"]
+    for look in (lambda: api.get(CSI_NODE, "device-3"), lambda: api.get(LEASE, "device-3", "kube-node-lease")):
+        eventually(lambda look=look: look()["metadata"]["ownerReferences"][0]["uid"] == uid, "what belongs to it", agent)
+    cluster.kubeconfig("kubernetes-admin")
+    admin = cluster.place / "kubernetes-admin.conf"
+    refused = agent.call("leave")
+    assert (refused.returncode, "an agent runs as process" in refused.stderr) == (4, True)
+    agent.end()
+    left = agent.call("leave", f"--kubeconfig={admin}")
+    assert (left.returncode, left.stderr) == (0, "")
+    assert "delete node device-3" in left.stdout
+    for resource, namespace in ((NODE, None), (CSI_NODE, None), (LEASE, "kube-node-lease")):
+        with pytest.raises(NotFound):
+            api.get(resource, "device-3", namespace)
+    assert [path.name for path in agent.place.rglob("kubelet*")] == []
 
 
 def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approves_it(

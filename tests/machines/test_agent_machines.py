@@ -211,3 +211,32 @@ def test_a_runtime_that_is_stopped_and_started_shows_alike_at_the_same_time(work
     eventually(all_are("True"), "both to be ready")
     assert seconds["three False"] < seconds["two False"] + 12  # a round of the kubelet's
     assert seconds["three True"] < seconds["two True"] + 12
+
+
+def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, Worker]) -> None:
+    _, three = workers
+    machine = three.machine
+    three.end()
+    three.kubelet()
+    refused = kubewright(machine, "agent", "install", *three.flags, check=False)
+    assert (refused.code, "a kubelet runs on this machine" in refused.err) == (4, True)
+    three.end()
+    machine.run("systemctl", "disable", "kubelet")
+    machine.run("mkdir", "-p", f"/etc/systemd/system/{UNIT}.service.d")
+    settings = "".join(f"Environment={name}={value}\n" for name, value in ENVIRONMENT.items())
+    write(machine, f"/etc/systemd/system/{UNIT}.service.d/test.conf", f"[Service]\n{settings}")
+    moved = three.condition("Ready")["lastHeartbeatTime"]
+    assert "service kubewright-agent" in kubewright(machine, "agent", "install", *three.flags).out
+    three.ready(since=moved)
+    assert kubewright(machine, "agent", "install", *three.flags).out == ""
+    pid = machine.run("systemctl", "show", "-P", "MainPID", UNIT).out
+    machine.run("systemctl", "reload", UNIT)
+    eventually(lambda: "is reloaded" in three.said(), "the reload")
+    assert machine.run("systemctl", "show", "-P", "MainPID", UNIT).out == pid
+    assert "Ready" in machine.run("systemctl", "show", "-P", "StatusText", UNIT).out
+    machine.run("rm", "-r", f"/etc/systemd/system/{UNIT}.service.d")
+    left = kubewright(machine, "agent", "leave", "-o", "json")
+    assert "kubectl delete node three" in left.err
+    assert (three.get("lease"), three.get("csinode")) == ({}, {})
+    assert machine.run("systemctl", "is-enabled", UNIT, check=False).code != 0
+    assert machine.run("sh", "-c", "ls /var/lib/kubelet/pki/kubelet-client* /etc/kubernetes/kubelet.conf", check=False).out == ""

@@ -1,6 +1,6 @@
-"""An agent on the machine that it runs on: its options, the machine, and one `NodeAgent` put together; its status file and its health.
+"""An agent on the machine that it runs on: its options, the machine, and one `NodeAgent` put together; its status file, health and metrics.
 
-made ── run() ──> locked ──> serving health, the node agent runs ── (cancelled) ──> the node agent ended, the status says so
+made ── run() ──> locked ──> serving, the node agent runs ⇄ (reload: another node agent, the same Node) ── (cancelled) ──> ended, the status says so
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from kubewright.agent import status_file
+from kubewright.agent import status_file, telemetry
 from kubewright.agent.certificates.bootstrap import KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
 from kubewright.agent.configuration.options import AgentOptions
@@ -21,15 +22,16 @@ from kubewright.agent.observation.observer import Machine, MachineObserver
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.seams import Connect, Seams
 from kubewright.agent.status_file import StatusFile
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.host.cri.runtime import CRIRuntime
+from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import look_up
 from kubewright.host.real import RealHost
-from kubewright.http.messages import Response
+from kubewright.http.metrics import Registry
 from kubewright.http.proxies import Proxies
-from kubewright.http.serving import Request, Route, Server, serve
+from kubewright.http.serving import Server, serve
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 
@@ -37,7 +39,8 @@ _log = logging.getLogger(__name__)
 
 RUNS_NOTHING: Final = SimulationRules(plays=False)
 _LOCK: Final = "kubewright-agent.lock"
-_TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
+_FIXED: Final = ("name", "root", "pki", "kubeconfig", "health")
+"""Options that a reload cannot change: they are what this process is."""
 
 
 class AgentDaemon:
@@ -48,39 +51,50 @@ class AgentDaemon:
         self._host = host
         self._seams = seams or Seams(connect=_connect(environment))
         self._started = self._seams.clock.now()
-        self._runtime = CRIRuntime(options.runtime, timeout=options.runtime_timeout) if options.runtime else None
         self._lock = Lock(options.root / _LOCK, doing=f"agent of node {options.name}")
-        self._bootstrap = (
-            KubeconfigBootstrap(options.bootstrap, read=host.read, connect=self._seams.connect) if options.bootstrap is not None else None
-        )
+        self._reload = asyncio.Event()
         self._stopped = False
         self.agent: NodeAgent | None = None
 
     async def run(self) -> None:
         """Be a node until cancelled. Raises Locked where another agent runs in this directory, PortInUse where a kubelet has the health port."""
-        options = self._options
+        self._host.ensure(Directory(path=self._options.root, mode=0o750))  # the kubelet's
         with self._lock:
-            self.agent = self._agent()
-            server = await self._serve_health()
-            status = StatusFile(Files(), options.root, self.record)
+            server = await self._serve()
+            status = StatusFile(Files(), self._options.root, self.record)
+            kept = asyncio.create_task(_kept(status), name="status file")
             try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(_kept(status), name="status file")
-                    await self.agent.run()
+                while True:
+                    await self._run_once()
             finally:
                 self._stopped = True
+                kept.cancel()
                 if server is not None:
                     await server.stop()
-                if self._bootstrap is not None:
-                    await self._bootstrap.close()
-                if self._runtime is not None:
-                    self._runtime.close()
-                status.write()
+                with suppress(HostError):
+                    status.write()
+
+    def reload(self, options: AgentOptions) -> None:
+        """Go on with other options: the node agent ends and another one takes its Node over. Raises UsageError for what cannot change."""
+        changed = [name for name in _FIXED if getattr(options, name) != getattr(self._options, name)]
+        if changed:
+            raise UsageError(f"a reload cannot change {', '.join(changed)}", remedy="restart the agent")
+        self._options = options
+        self._reload.set()
 
     def record(self) -> dict[str, Any]:
-        """Return what the status file says now."""
-        assert self.agent is not None
-        return status_file.record(self.agent.view(), pid=os.getpid(), started=self._started, taints=self._missing_taints())
+        """Return what the status file says now; nothing before there is an agent."""
+        if self.agent is None:
+            return {}
+        options = self._options
+        return status_file.record(
+            self.agent.view(),
+            pid=os.getpid(),
+            started=self._started,
+            kubeconfig=options.kubeconfig,
+            pki=options.pki,
+            taints=missing_taints(self.agent),
+        )
 
     def summary(self) -> str:
         """Return in one line what is done now."""
@@ -93,42 +107,58 @@ class AgentDaemon:
 
     def unhealthy(self) -> str:
         """Say why `/healthz` should not be ok, '' if it should: like a kubelet, an agent that has to wait for others is healthy."""
-        return "" if self.agent is not None and not self._stopped else "it is stopping"
+        return "it is stopping" if self._stopped else ""
 
-    def _missing_taints(self) -> list[str]:
-        """Return the configured taints that the Node does not have. A node that exists already keeps its own: NodeRestriction lets it change none."""
-        node = self.agent.node if self.agent is not None else None
-        if node is None:
-            return []
-        there = {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
-        missing = [taint for taint in self.agent.facts.taints if (taint[0], taint[2]) not in there] if self.agent is not None else []
-        return [f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in missing]
-
-    def _agent(self) -> NodeAgent:
-        options, host = self._options, self._host
-        machine = Machine(files=host.files, network=host.network, look_up=look_up, root=options.root, runtime=self._runtime)
-        return NodeAgent(
+    async def _run_once(self) -> None:
+        """Run one node agent until the options change, or until cancelled."""
+        options, host, seams = self._options, self._host, self._seams
+        self._reload.clear()
+        runtime = CRIRuntime(options.runtime, timeout=options.runtime_timeout) if options.runtime else None
+        bootstrap = None
+        if options.bootstrap is not None:
+            bootstrap = KubeconfigBootstrap(options.bootstrap, read=host.read, connect=seams.connect)
+        machine = Machine(files=host.files, network=host.network, look_up=look_up, root=options.root, runtime=runtime)
+        self.agent = NodeAgent(
             options.facts(host.facts.machine, storage=host.files.space(options.root).capacity),
-            store=FileCredentialStore(Path(options.pki), Path(options.kubeconfig), clock=self._seams.clock),
-            seams=self._seams,
-            bootstrap=self._bootstrap,
+            store=FileCredentialStore(Path(options.pki), Path(options.kubeconfig), clock=seams.clock),
+            seams=seams,
+            bootstrap=bootstrap,
             timings=options.timings,
             rules=RUNS_NOTHING,
             source=MachineObserver(machine, options.looks),
             duties=options.duties,
             pending=PendingKey(Path(options.pki)),
         )
+        tasks = [asyncio.create_task(self.agent.run(), name=f"node {options.name}"), asyncio.create_task(self._reload.wait())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()  # an agent ends by an error only, which is ours then
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if bootstrap is not None:
+                await bootstrap.close()
+            if runtime is not None:
+                runtime.close()
 
-    async def _serve_health(self) -> Server | None:
+    async def _serve(self) -> Server | None:
         address, port = self._options.health
         if not port:
             return None
+        registry = Registry()
+        telemetry.follow(registry, lambda: self.agent.view() if self.agent is not None else None, clock=self._seams.clock)
+        return await serve(telemetry.routes(self.unhealthy, registry), host=address, port=port)
 
-        async def health(_: Request) -> Response:
-            reason = self.unhealthy()
-            return Response(status=500 if reason else 200, headers=_TEXT, body=(reason or "ok").encode())
 
-        return await serve([Route(method="GET", pattern="/healthz", handler=health)], host=address, port=port)
+def missing_taints(agent: NodeAgent) -> list[str]:
+    """Return the configured taints that the Node does not have. A node that exists already keeps its own: NodeRestriction lets it change none."""
+    if agent.node is None:
+        return []
+    there = {(taint["key"], taint["effect"]) for taint in agent.node["spec"].get("taints") or ()}
+    missing = [taint for taint in agent.facts.taints if (taint[0], taint[2]) not in there]
+    return [f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in missing]
 
 
 async def _kept(status: StatusFile) -> None:

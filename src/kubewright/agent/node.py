@@ -59,6 +59,8 @@ class NodeView:
     trouble: str = ""
     """Why the last attempt at something failed; '' if none did since."""
     rotates_at: datetime | None = None
+    certificate_errors: int = 0
+    """Attempts at a certificate that failed since the start."""
     request: WaitingRequest | None = None
     """The certificate request that somebody has to approve and sign."""
     reported_at: datetime | None = None
@@ -216,6 +218,7 @@ class NodeAgent:
             trouble=self.trouble,
             rotates_at=self._certificates.rotate_at,
             request=self._certificates.waiting,
+            certificate_errors=self._certificates.errors,
             reported_at=self._node_status.reported_at,
             renewed_at=self._lease.renewed_at,
             failures=dict(self._node_status.failures),

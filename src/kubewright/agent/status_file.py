@@ -14,12 +14,13 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.agent.node import NodeView
+from kubewright.agent.node import NodePhase, NodeView
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DocumentError
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.readers import FileReader
+from kubewright.host.seam import Processes
 
 API_VERSION: Final = "agent.kubewright.dev/v1alpha1"
 KIND: Final = "AgentStatus"
@@ -33,7 +34,9 @@ def path_of(root: PurePosixPath) -> PurePosixPath:
     return root / NAME
 
 
-def record(view: NodeView, *, pid: int, started: datetime, taints: Sequence[str] = ()) -> dict[str, Any]:
+def record(
+    view: NodeView, *, pid: int, started: datetime, kubeconfig: PurePosixPath, pki: PurePosixPath, taints: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return what is written. `taints` are those that were configured and that an existing Node does not have: a node may not add them."""
     request = view.request
     return {
@@ -42,6 +45,8 @@ def record(view: NodeView, *, pid: int, started: datetime, taints: Sequence[str]
         "node": view.name,
         "pid": pid,
         "started": rfc3339(started),
+        "kubeconfig": str(kubeconfig),
+        "pki": str(pki),
         "phase": view.phase.value,
         "ready": view.ready,
         "trouble": view.trouble,
@@ -76,6 +81,11 @@ def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
     return found
 
 
+def runs(status: Mapping[str, Any], processes: Processes) -> bool:
+    """Whether the agent that wrote a status still runs."""
+    return status["phase"] != NodePhase.STOPPED.value and processes.of(int(status["pid"])) is not None
+
+
 class StatusFile:
     """Keeps the file up to date for as long as `run` lasts, and says at its end that the agent has stopped."""
 
@@ -94,7 +104,7 @@ class StatusFile:
     def write(self) -> None:
         """Write what is now, if it is not what was written last. Raises HostError."""
         found = self._current()
-        if found != self._written:
+        if found and found != self._written:
             content = json.dumps(found, indent=2).encode() + b"\n"
             self._files.write(File(path=self._path, content=content, mode=0o644, durable=False))
             self._written = found

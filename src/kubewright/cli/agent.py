@@ -14,7 +14,7 @@ from kubewright.agent.configuration.flags import FLAGS
 from kubewright.agent.configuration.options import AgentOptions, Own
 from kubewright.apis.machine import Layout
 from kubewright.base import logs, yaml
-from kubewright.base.errors import DocumentError
+from kubewright.base.errors import DocumentError, KubewrightError
 from kubewright.base.yaml import Document
 from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.inputs import absolute
@@ -40,7 +40,7 @@ def run(parsed: Parsed) -> int:
         _log.warning("%s", note)
     from kubewright.http import loop
 
-    return loop.run(lambda: _serve(chosen, host))
+    return loop.run(lambda: _serve(parsed, chosen, host))
 
 
 def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration:
@@ -83,7 +83,7 @@ def _document(path: PurePosixPath, files: FileReader) -> Document:
     return yaml.load_one(content, source=str(path))
 
 
-async def _serve(chosen: AgentOptions, host: RealHost) -> int:
+async def _serve(parsed: Parsed, chosen: AgentOptions, host: RealHost) -> int:
     from kubewright.agent.daemon import AgentDaemon
 
     notifier = Notifier(os.environ)
@@ -92,7 +92,17 @@ async def _serve(chosen: AgentOptions, host: RealHost) -> int:
     async def beside() -> None:
         await keep_told(notifier, ready=lambda: daemon.agent is not None, status=daemon.summary)
 
-    await until_stopped(daemon.run, beside=beside, stopping=notifier.stopping)
+    def reload() -> None:
+        """Read the files again; what cannot be used is told, and changes nothing."""
+        try:
+            read = configuration_of(parsed, host)
+            daemon.reload(options_of(parsed, read, host_name=host.facts.detected.host_name))
+        except KubewrightError as error:
+            _log.error("the configuration is not reloaded: %s", error)
+        else:
+            _log.info("the configuration is reloaded")
+
+    await until_stopped(daemon.run, beside=beside, stopping=notifier.stopping, reload=reload)
     return 0
 
 
@@ -102,7 +112,7 @@ def status(parsed: Parsed) -> int:
     from kubewright.host.processes import RealProcesses
 
     found = dict(status_file.read(Files(), PurePosixPath(absolute(parsed.text("root-dir")))))
-    alive = RealProcesses().of(int(found["pid"])) is not None and found["phase"] != "Stopped"
+    alive = status_file.runs(found, RealProcesses())
     shown = {**found, "running": alive}
     form = parsed.text("output")
     if form == "text":

@@ -6,7 +6,7 @@ from kubewright.agent.configuration import fields
 from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
 from kubewright.apis.kubelet import KUBELET
 from kubewright.cli.commands import summary
-from kubewright.cli.model import BOOL, DURATION, INT32, LIST, STRING, Command, Flag, output
+from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, STRING, Command, Flag
 
 _KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING, "less": STRING}
 """How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
@@ -41,9 +41,29 @@ ROWS = (
         examples=("agent run --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
     ),
     Command(
+        "agent install",
+        "Have this machine run it as a service",
+        handler="kubewright.cli.agent_service:install",
+        flags=(*RUN_FLAGS, ALL_FORMATS),
+        description="Takes the flags of agent run, checks them and the files that they name, writes the unit kubewright-agent.service with those that have"
+        " an effect, and starts it, now and after each boot.",
+        examples=("agent install --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
+    ),
+    Command(
+        "agent leave",
+        "Take this machine out of its cluster for good",
+        handler="kubewright.cli.agent_service:leave",
+        flags=(
+            _ROOT_DIR,
+            Flag("kubeconfig", "kubeconfig that may delete the Node; without one only its Lease and CSINode are", metavar="file"),
+            ALL_FORMATS,
+        ),
+        description="Ends the service, deletes what the node has in the cluster, and removes its certificates, its kubeconfig and its unit.",
+    ),
+    Command(
         "agent status",
         "Show how the agent of this machine is, or was when it ended",
         handler="kubewright.cli.agent:status",
-        flags=(_ROOT_DIR, output("text", "json", "yaml")),
+        flags=(_ROOT_DIR, ALL_FORMATS),
     ),
 )

@@ -17,9 +17,13 @@ _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 async def until_stopped(
-    work: Callable[[], Awaitable[None]], *, beside: Callable[[], Coroutine[None, None, None]], stopping: Callable[[], None]
+    work: Callable[[], Awaitable[None]],
+    *,
+    beside: Callable[[], Coroutine[None, None, None]],
+    stopping: Callable[[], None],
+    reload: Callable[[], None] | None = None,
 ) -> None:
-    """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised."""
+    """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised. SIGHUP means `reload`, where it is given."""
     running = asyncio.get_running_loop()
     task = asyncio.ensure_future(work())
     other = asyncio.create_task(beside(), name="beside the work")
@@ -34,6 +38,8 @@ async def until_stopped(
 
     for number in _STOPPING:
         running.add_signal_handler(number, stop, number)
+    if reload is not None:
+        running.add_signal_handler(signal.SIGHUP, reload)
     try:
         await task
     except asyncio.CancelledError:

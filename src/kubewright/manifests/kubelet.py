@@ -6,7 +6,6 @@ machines where no package brought them, in meaning what Kubernetes' own packages
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -16,8 +15,7 @@ from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
-from kubewright.base.errors import HostError
-from kubewright.base.patterns import Pattern
+from kubewright.manifests import units
 
 ENVIRONMENT: Final = "KUBELET_KUBEADM_ARGS"
 _ESCAPES: Final = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v", "\\": "\\\\", '"': '\\"'}
@@ -29,8 +27,6 @@ UNIT: Final = PurePosixPath("/etc/systemd/system/kubelet.service")
 DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
 UNIT_FILES: Final = (UNIT, DROP_IN)
 UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."
-_SPECIAL: Final = Pattern(r"[\s\"'\\]")
-_UNSPEAKABLE: Final = Pattern(r"[\x00-\x1f\x7f\"'\\\ud800-\udfff]")
 _UNIT: Final = """\
 {header}
 [Unit]
@@ -138,17 +134,17 @@ def _escaped(code: int) -> str:
 
 def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath, str]:
     """Return the unit and its drop-in, by path, for the kubelet at `program`. Raises HostError for a path that no unit can name."""
-    command = _program(program)
+    command = units.program(program)
     drop_in = _DROP_IN.format(
         header=UNIT_HEADER,
         program=command,
-        kubeconfigs=_variable(
+        kubeconfigs=units.variable(
             "KUBELET_KUBECONFIG_ARGS",
             f"--bootstrap-kubeconfig={layout.kubeconfig('bootstrap-kubelet')}",
             f"--kubeconfig={layout.kubeconfig('kubelet')}",
         ),
-        config=_variable("KUBELET_CONFIG_ARGS", f"--config={layout.kubelet_config}"),
-        flags=_file(layout.kubelet_flags),
+        config=units.variable("KUBELET_CONFIG_ARGS", f"--config={layout.kubelet_config}"),
+        flags=units.pattern(layout.kubelet_flags),
     )
     return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}
 
@@ -157,48 +153,11 @@ def joined_unit_files(
     program: PurePosixPath, *, kubeconfig: PurePosixPath, config: PurePosixPath, node: str
 ) -> Mapping[PurePosixPath, str]:
     """Return the unit and its drop-in, by path, of a kubelet that was given its certificates by a hub. Raises HostError as `unit_files` does."""
-    command = _program(program)
+    command = units.program(program)
     given = (f"--kubeconfig={kubeconfig}", f"--config={config}", f"--hostname-override={node}")
-    arguments = " ".join(_plain(_quoted(one)) if _SPECIAL.search(one) else _plain(one) for one in given)
+    arguments = units.arguments(*given)
     drop_in = _JOINED_DROP_IN.format(header=UNIT_HEADER, program=command, arguments=arguments)
     return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}
-
-
-def _program(path: PurePosixPath) -> str:
-    """Return the path of a program as the first word of ExecStart=: `%` begins a specifier, blanks end a word, `$` means nothing there.
-
-    systemd takes no program whose path has quotes, backslashes or control characters in it (string_is_safe in src/basic/string-util.c).
-    """
-    text = str(path)
-    if _UNSPEAKABLE.search(text):
-        raise HostError(
-            f"no unit can start {text!r}",
-            detail="systemd takes no path with quotes, backslashes, control characters or bytes that are no UTF-8",
-            remedy="install the kubelet in another directory",
-        )
-    escaped = _plain(text)
-    return f'"{escaped}"' if any(character.isspace() for character in text) else escaped
-
-
-def _variable(name: str, *arguments: str) -> str:
-    """Return an assignment for Environment=, whose value systemd takes to pieces again: each argument is quoted, and then all of them."""
-    value = " ".join(_quoted(argument) if _SPECIAL.search(argument) else argument for argument in arguments)
-    return _plain(_quoted(f"{name}={value}"))
-
-
-def _file(path: PurePosixPath) -> str:
-    """Return a path for EnvironmentFile=, which is the rest of its line and a pattern."""
-    return _plain(glob.escape(str(path)))
-
-
-def _quoted(text: str) -> str:
-    inner = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{inner}"'
-
-
-def _plain(text: str) -> str:
-    """Return a text in which `%` means itself (systemd.unit(5), specifiers)."""
-    return text.replace("%", "%%")
 
 
 def is_ours(content: bytes | None) -> bool:

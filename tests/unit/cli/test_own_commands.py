@@ -36,6 +36,8 @@ OWN = {
     "config diff": "config kubeconfig output",
     "agent": "",
     "agent run": " ".join(flag.name for flag in FLAGS),  # which are the kubelet's: tests/compat/test_kubelet_flags.py
+    "agent install": " ".join(sorted(["output", *(flag.name for flag in FLAGS)])),
+    "agent leave": "kubeconfig output root-dir",
     "agent status": "output root-dir",
     "controllers": "",
     "controllers manifest": "ca-secret controllers image output replicas",

@@ -90,6 +90,8 @@ class CertificateManager:
         self.expires: datetime | None = None
         self.rotate_at: datetime | None = None
         self.trouble = ""
+        self.errors = 0
+        """Attempts at a certificate that failed since the start."""
         self.waiting: WaitingRequest | None = None
         """The request that somebody has to approve and sign."""
 
@@ -197,6 +199,7 @@ class CertificateManager:
             try:
                 return await attempt()
             except KubewrightError as error:
+                self.errors += 1
                 self.trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
                 _log.info("node %s has no new certificate yet: %s", self._node_name, error)
             await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random))

@@ -1,0 +1,91 @@
+"""The agent as a service of its machine: its unit, and leaving the cluster for good.
+
+Both can be repeated: what is so already is left alone, and what is gone already is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.agent import leases
+from kubewright.agent.status_file import path_of
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import CheckFailed, NotFound
+from kubewright.host.desired import File, Service
+from kubewright.host.files import Files
+from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import CSI_NODE, LEASE, NODE, Resource
+from kubewright.manifests import units
+
+SERVICE: Final = "kubewright-agent"
+UNIT: Final = PurePosixPath(f"/etc/systemd/system/{SERVICE}.service")
+KUBELET: Final = "kubelet"
+_UNIT: Final = """\
+# Installed by `kubewright agent install`. `kubewright agent leave` removes it.
+[Unit]
+Description=kubewright agent: this machine as a node of Kubernetes, without a kubelet
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=notify
+ExecStart={program} {arguments}
+ExecReload=/bin/kill -HUP $MAINPID
+Restart=always
+RestartSec=10
+WatchdogSec=60
+LimitCORE=0
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit(command: Sequence[str]) -> str:
+    """Return the unit that runs a command. Raises HostError for a program that no unit can name."""
+    return _UNIT.format(program=units.program(PurePosixPath(command[0])), arguments=units.arguments(*command[1:]))
+
+
+def install(host: Host, command: Sequence[str]) -> list[Change]:
+    """Have the machine run a command as its agent, now and after each boot. Raises CheckFailed where a kubelet runs: there is one node in a machine."""
+    kubelet = host.service(KUBELET)
+    if kubelet is not None and kubelet.running:
+        raise CheckFailed(
+            "a kubelet runs on this machine", remedy="stop and disable it first: `systemctl disable --now kubelet`; its pods go on running"
+        )
+    content = unit(command).encode()
+    return [host.ensure(Service(name=SERVICE, enabled=True, units=(File(path=UNIT, content=content, mode=0o644),)))]
+
+
+def stop(host: Host) -> list[Change]:
+    """End the service and remove its unit."""
+    found = host.service(SERVICE)
+    ended = [host.ensure(Service(name=SERVICE, running=False))] if found is not None and found.running else []
+    return [*ended, host.remove_units(SERVICE, units=[UNIT])]
+
+
+def remove_objects(api: KubeAPI, name: str, *, node: bool) -> Iterator[Change]:
+    """Delete the objects of a node from its cluster; `node`: the Node too, which a node itself has no right to. Raises APIError."""
+    rows: tuple[tuple[Resource, str | None], ...] = ((LEASE, leases.NAMESPACE), (CSI_NODE, None), *(((NODE, None),) if node else ()))
+    for resource, namespace in rows:
+        target = f"{resource.singular} {f'{namespace}/' if namespace else ''}{name}"
+        try:
+            api.delete(resource, name, namespace)
+        except NotFound:
+            yield Change(target=target, action=Action.NONE)
+        else:
+            yield Change(target=target, action=Action.DELETE)
+
+
+def remove_files(files: Files, status: Mapping[str, Any], root: PurePosixPath) -> Iterator[Change]:
+    """Remove the node's certificates with their keys, its kubeconfig, and its status: without them nothing of it comes back by itself."""
+    pki = PurePosixPath(status["pki"])
+    pairs = [path for path in files.entries(pki) if path.name.startswith("kubelet-client")]
+    for path in (*pairs, PurePosixPath(status["kubeconfig"]), path_of(root)):
+        there = files.state(path) is not None
+        if there:
+            files.remove(path, below=[path.parent])
+        yield Change(target=f"file {path}", action=Action.DELETE if there else Action.NONE)

@@ -1,0 +1,94 @@
+"""What `agent run` serves at its health port: whether it works, and metrics, the kubelet's by the kubelet's names (spec/node.md 11).
+
+As with the kubelet's health port nobody is asked who he is: it listens on loopback unless told otherwise, and nothing that it says is secret.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kubewright.agent.node import NodePhase, NodeView
+from kubewright.agent.status.setters import SETTERS
+from kubewright.base.clock import Clock
+from kubewright.http.messages import Response
+from kubewright.http.serving import Request, Route
+
+if TYPE_CHECKING:
+    from kubewright.http.metrics import Registry
+
+_TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
+
+
+def routes(unhealthy: Callable[[], str], registry: Registry) -> list[Route]:
+    """Return what is answered. `unhealthy` says why `/healthz` is not ok, '' if it is."""
+
+    async def health(_: Request) -> Response:
+        reason = unhealthy()
+        return Response(status=500 if reason else 200, headers=_TEXT, body=(reason or "ok").encode())
+
+    async def metrics(request: Request) -> Response:
+        return registry.read(request.headers.get("accept", ""))
+
+    return [Route(method="GET", pattern="/healthz", handler=health), Route(method="GET", pattern="/metrics", handler=metrics)]
+
+
+def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Clock) -> None:
+    """Have the registry show how an agent is whenever it is read; None before there is one."""
+
+    def seen(value: Callable[[NodeView], float]) -> Callable[[], float]:
+        def look() -> float:
+            found = view()
+            return 0.0 if found is None else value(found)
+
+        return look
+
+    def left(moment: datetime | None) -> float:
+        return math.inf if moment is None else max(0.0, (moment - clock.now()).total_seconds())
+
+    def since(moment: datetime | None) -> float:
+        return math.inf if moment is None else (clock.now() - moment).total_seconds()
+
+    rows: tuple[tuple[str, str, Callable[[NodeView], float]], ...] = (
+        (
+            "kubelet_certificate_manager_client_ttl_seconds",
+            "Seconds until the client certificate expires; +Inf without one.",
+            lambda node: left(node.certificate_expires),
+        ),
+        (
+            "kubelet_certificate_manager_client_expiration_renew_errors",
+            "Attempts at a client certificate that failed.",
+            lambda node: float(node.certificate_errors),
+        ),
+        ("kubewright_agent_ready", "Whether the Node is Ready, and because of this agent.", lambda node: float(node.ready)),
+        (
+            "kubewright_agent_waiting_for_certificate",
+            "Whether a certificate request is open.",
+            lambda node: float(node.request is not None),
+        ),
+        ("kubewright_agent_status_age_seconds", "Seconds since the API accepted a status.", lambda node: since(node.reported_at)),
+        (
+            "kubewright_agent_lease_age_seconds",
+            "Seconds since the API accepted a renewal of the lease.",
+            lambda node: since(node.renewed_at),
+        ),
+    )
+    for name, text, value in rows:
+        registry.gauge(name, text).follow(seen(value))
+    phases = registry.gauge("kubewright_agent_phase", "1 for the phase that the agent is in.", labels=("phase",))
+    for phase in NodePhase:
+        phases.follow(seen(partial(_is_in, phase)), phase.value)
+    failed = registry.gauge("kubewright_agent_setter_failed", "Whether a part of the status could not be told.", labels=("setter",))
+    for name in SETTERS:
+        failed.follow(seen(partial(_has_failed, name)), name)
+
+
+def _is_in(phase: NodePhase, view: NodeView) -> float:
+    return float(view.phase is phase)
+
+
+def _has_failed(setter: str, view: NodeView) -> float:
+    return float(setter in view.failures)

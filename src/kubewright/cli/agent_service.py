@@ -1,0 +1,97 @@
+"""`agent install` and `agent leave`: the agent as a service of this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from kubewright.agent import installation, status_file
+from kubewright.agent.configuration.flags import FLAGS, reason_ignored
+from kubewright.apis.machine import Layout
+from kubewright.base.change import Change
+from kubewright.base.errors import APIError, CertificateError, CheckFailed
+from kubewright.cli.agent import configuration_of, options_of
+from kubewright.cli.inputs import absolute
+from kubewright.cli.output import write_result
+from kubewright.cli.parser import Parsed
+from kubewright.host.files import Files
+from kubewright.host.processes import RealProcesses
+from kubewright.host.real import RealHost
+from kubewright.kube.client import KubeClient
+from kubewright.kube.kubeconfigs import load_access
+
+_PATHS = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", "kubeconfig", "root-dir"})
+
+
+def install(parsed: Parsed) -> int:
+    """Check the flags as `agent run` would, then have systemd run it with those that have an effect."""
+    host = RealHost(layout=Layout(), looks_for_services=True)
+    read = configuration_of(parsed, host)
+    options_of(parsed, read, host_name=host.facts.detected.host_name)
+    for note in read.notes:
+        sys.stderr.write(f"{note}\n")
+    changes = installation.install(host, [*_program(), "agent", "run", *given_words(parsed)])
+    _write(changes, form=parsed.text("output"))
+    return 0
+
+
+def given_words(parsed: Parsed) -> list[str]:
+    """Return the flags of `agent run` that were given and have an effect, as words; paths from the root."""
+    given = (flag.name for flag in FLAGS if flag.name in parsed.given and not reason_ignored(flag))
+    return [f"--{name}={_text(name, parsed[name])}" for name in given]
+
+
+def leave(parsed: Parsed) -> int:
+    """End the service and take away what the node has: in its cluster, and on this machine. What the cluster refuses is told at the end."""
+    host, files = RealHost(layout=Layout(), looks_for_services=True), Files()
+    root = PurePosixPath(absolute(parsed.text("root-dir")))
+    status_file.read(files, root)  # where nothing is known, nothing is ended
+    changes = installation.stop(host)
+    status = status_file.read(files, root)
+    if status_file.runs(status, RealProcesses()):
+        raise CheckFailed(f"an agent runs as process {status['pid']}", remedy=f"end it first: `kill {status['pid']}`")
+    refused = ""
+    named = absolute(parsed.text("kubeconfig"))
+    try:
+        changes += _leave_cluster(PurePosixPath(named or status["kubeconfig"]), status["node"], node=bool(named))
+    except (APIError, CertificateError) as error:
+        refused = str(error)
+    changes += installation.remove_files(files, status, root)
+    _write(changes, form=parsed.text("output"))
+    if refused or not named:
+        why = f" ({refused})" if refused else ""
+        sys.stderr.write(f"the Node {status['node']} is still in the cluster{why}: delete it with `kubectl delete node {status['node']}`\n")
+    return 1 if refused else 0
+
+
+def _leave_cluster(kubeconfig: PurePosixPath, name: str, *, node: bool) -> list[Change]:
+    api = KubeClient(load_access(kubeconfig, read=Files().read))
+    try:
+        return list(installation.remove_objects(api, name, node=node))
+    finally:
+        api.close()
+
+
+def _program() -> list[str]:
+    """Return what we were called as, so that systemd calls the same: a script or an archive, or a module of this interpreter."""
+    called = Path(sys.argv[0])
+    return [sys.executable, "-m", "kubewright"] if called.name == "__main__.py" else [os.path.abspath(called)]  # noqa: PTH100 (links stay)
+
+
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return absolute(str(value)) if name in _PATHS else str(value)
+
+
+def _write(changes: Sequence[Change], *, form: str) -> None:
+    """Print what was changed."""
+    made: Iterable[Change] = [change for change in changes if change]
+    if form == "text":
+        sys.stdout.write("".join(f"{change.action.value} {change.target}\n" for change in made))
+    else:
+        write_result([change.as_map() for change in made], form=form)

@@ -1,0 +1,186 @@
+"""The agent as a service: its unit, its status file, what it shows of itself, and leaving."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+from fake_controllers import START, LoopClock
+
+from kubewright.agent import installation, status_file, telemetry
+from kubewright.agent.certificates.manager import WaitingRequest
+from kubewright.agent.daemon import missing_taints
+from kubewright.agent.node import NodePhase, NodeView
+from kubewright.base.change import Action
+from kubewright.base.errors import CheckFailed, DocumentError, HostError, NotFound
+from kubewright.base.records import replace
+from kubewright.cli import agent_service, parser
+from kubewright.host.desired import File, Service
+from kubewright.host.files import Files
+from kubewright.host.states import ServiceState
+from kubewright.http.metrics import Registry
+from kubewright.kube.core import Call, Object
+
+VIEW = NodeView(
+    name="n",
+    phase=NodePhase.JOINING,
+    ready=False,
+    certificate_expires=None,
+    pods=0,
+    reached={},
+    trouble="no answer",
+    request=WaitingRequest(name="node-csr-x", since=START),
+    failures={"images": "no runtime"},
+    certificate_errors=3,
+)
+
+
+class FakeHost:
+    def __init__(self, **running: bool) -> None:
+        self.running = running
+        self.desired: list[Any] = []
+
+    def service(self, name: str, /) -> ServiceState | None:
+        return ServiceState(running=self.running[name]) if name in self.running else None
+
+    def ensure(self, desired: Any, /) -> Any:
+        self.desired.append(desired)
+        return desired
+
+    def remove_units(self, service: str, /, *, units: Any) -> Any:
+        self.desired.append((service, tuple(units)))
+
+
+def test_the_unit_runs_the_command_and_means_every_word_as_it_is():
+    text = installation.unit(["/opt/k w/kubewright", "agent", "run", "--node-labels=a=50%", "--config=/a b", "--x=$HOME"])
+    assert 'ExecStart="/opt/k w/kubewright" agent run --node-labels=a=50%% "--config=/a b" --x=$$HOME\n' in text
+    for line in ("Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "Restart=always", "WatchdogSec=60", "LimitCORE=0"):
+        assert f"\n{line}\n" in text
+    with pytest.raises(HostError, match="no unit can start"):
+        installation.unit(['/a"b'])
+
+
+def test_installing_writes_the_unit_and_starts_it_but_not_beside_a_kubelet():
+    host = FakeHost(kubelet=False)
+    installation.install(host, ["/k", "agent", "run"])  # type: ignore[arg-type]
+    [service] = host.desired
+    assert isinstance(service, Service)
+    assert (service.name, service.running, service.enabled) == ("kubewright-agent", True, True)
+    [file] = service.units
+    assert isinstance(file, File)
+    assert (str(file.path), file.mode) == ("/etc/systemd/system/kubewright-agent.service", 0o644)
+    with pytest.raises(CheckFailed, match="a kubelet runs"):
+        installation.install(FakeHost(kubelet=True), ["/k"])  # type: ignore[arg-type]
+
+
+def test_the_words_of_the_unit_are_the_flags_that_have_an_effect_with_paths_from_the_root(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--kubeconfig=k.conf",
+        "--node-labels=a=b,c=d",
+        "--rotate-certificates",
+        "--storage-driver-password=secret",
+        "--cluster-dns=10.0.0.1",
+    ]
+    parsed = parser.parse(["agent", "install", *words], program="kubewright")
+    assert agent_service.given_words(parsed) == [f"--kubeconfig={tmp_path}/k.conf", "--node-labels=a=b,c=d", "--rotate-certificates=true"]
+
+
+def record(view: NodeView = VIEW, **changes: Any) -> dict[str, Any]:
+    return status_file.record(view, pid=7, started=START, kubeconfig=PurePosixPath("/k.conf"), pki=PurePosixPath("/pki"), **changes)
+
+
+def test_the_status_file_is_replaced_whole_and_only_when_something_changed(tmp_path: Path):
+    root, current = PurePosixPath(tmp_path), [record()]
+    kept = status_file.StatusFile(Files(), root, lambda: current[0])
+    kept.write()
+    path = Path(status_file.path_of(root))
+    first = path.stat().st_ino
+    kept.write()
+    assert path.stat().st_ino == first
+    current[0] = record(replace(VIEW, phase=NodePhase.READY))
+    kept.write()
+    assert path.stat().st_ino != first
+    assert path.stat().st_mode & 0o777 == 0o644
+    found = status_file.read(Files(), root)
+    assert (found["phase"], found["failedSetters"]) == ("Ready", {"images": "no runtime"})
+    assert found["waiting"] == {"request": "node-csr-x", "since": "2026-01-02T03:04:05Z"}
+    assert found["certificate"] == {"expires": None, "rotates": None}
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"kind": "Other"}'])
+def test_a_status_that_is_not_one_is_said_to_be_none(tmp_path: Path, content: bytes | None):
+    if content is not None:
+        Path(status_file.path_of(PurePosixPath(tmp_path))).write_bytes(content)
+    with pytest.raises(DocumentError, match="kubewright-agent"):
+        status_file.read(Files(), PurePosixPath(tmp_path))
+
+
+def test_metrics_show_the_agent_by_the_kubelets_names():
+    registry, view = Registry(), [VIEW]
+    telemetry.follow(registry, lambda: view[0], clock=LoopClock())
+    text = registry.read().body.decode()
+    for line in (
+        "kubelet_certificate_manager_client_ttl_seconds +Inf",
+        "kubelet_certificate_manager_client_expiration_renew_errors 3.0",
+        "kubewright_agent_ready 0.0",
+        "kubewright_agent_waiting_for_certificate 1.0",
+        'kubewright_agent_phase{phase="Joining"} 1.0',
+        'kubewright_agent_phase{phase="Ready"} 0.0',
+        'kubewright_agent_setter_failed{setter="images"} 1.0',
+        "kubewright_agent_status_age_seconds +Inf",
+        "kubewright_agent_lease_age_seconds +Inf",
+    ):
+        assert f"\n{line}\n" in text
+    view[0] = replace(VIEW, certificate_expires=START, reported_at=START)
+    assert "\nkubelet_certificate_manager_client_ttl_seconds 0.0\n" in registry.read().body.decode()
+
+
+class FakeAPI:
+    def __init__(self) -> None:
+        self.deleted: list[str] = []
+
+    def delete(self, resource: Any, name: str, namespace: str | None = None) -> Object:
+        self.deleted.append(resource.kind)
+        if resource.kind == "CSINode":
+            raise NotFound("none", code=404)
+        return {}
+
+    def send(self, call: Call, /) -> Object:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(("node", "kinds"), [(False, ["Lease", "CSINode"]), (True, ["Lease", "CSINode", "Node"])])
+def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(node, kinds):
+    api = FakeAPI()
+    changes = list(installation.remove_objects(api, "n", node=node))  # type: ignore[arg-type]
+    assert api.deleted == kinds
+    assert [change.action for change in changes][:2] == [Action.DELETE, Action.NONE]
+    assert changes[0].target == "lease kube-node-lease/n"
+
+
+def test_leaving_removes_keys_kubeconfig_and_status_and_nothing_else(tmp_path: Path):
+    pki = tmp_path / "pki"
+    pki.mkdir()
+    for name in ("kubelet-client-2026.pem", "kubelet-client.key.tmp", "kubelet.crt"):
+        (pki / name).write_text("x")
+    (pki / "kubelet-client-current.pem").symlink_to(pki / "kubelet-client-2026.pem")
+    (tmp_path / "kubelet.conf").write_text("x")
+    Path(status_file.path_of(PurePosixPath(tmp_path))).write_text("x")
+    status = {"pki": str(pki), "kubeconfig": str(tmp_path / "kubelet.conf")}
+    changes = list(installation.remove_files(Files(), status, PurePosixPath(tmp_path)))
+    assert [change.action for change in changes] == [Action.DELETE] * 5
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["kubelet.crt", "pki"]
+    again = list(installation.remove_files(Files(), status, PurePosixPath(tmp_path)))
+    assert {change.action for change in again} == {Action.NONE}
+
+
+def test_taints_that_an_existing_node_lacks_are_named():
+    class Agent:
+        facts = type("Facts", (), {"taints": (("a", "", "NoSchedule"), ("b", "c", "NoExecute"))})
+        node: Any = None
+
+    assert missing_taints(Agent()) == []  # type: ignore[arg-type]
+    Agent.node = {"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}
+    assert missing_taints(Agent()) == ["b=c:NoExecute"]  # type: ignore[arg-type]
