@@ -25,6 +25,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_decision_records_are_numbered_without_a_gap_and_by_their_titles():
+    records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [int(page.name[:4]) for page in records]
+    assert numbers == list(range(1, len(records) + 1))
+    assert [page.read_text().split(".")[0] for page in records] == [f"# {number}" for number in numbers]
+
+
 def test_every_link_leads_somewhere():
     broken, seen = [], 0
     for page in PAGES:
