@@ -112,7 +112,7 @@ class AgentCluster:
 
 
 @contextlib.contextmanager
-def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool = False) -> Iterator[AgentCluster]:
+def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool = False, grace: str = "50s") -> Iterator[AgentCluster]:
     """Start everything, wait until nodes can join, and end everything."""
     authority, address = trustme.CA(), free_address((2379, 2380, 6443, 10250, 10257, 10259))
     cluster = AgentCluster(place, address, authority)
@@ -128,7 +128,7 @@ def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool =
     try:
         start_api(cluster, audit=audit)
         grant(cluster)
-        start_controllers(cluster, signing_duration)
+        start_controllers(cluster, signing_duration, grace)
         wait_for(lambda: b"jws-kubeconfig" in _get(cluster, "/api/v1/namespaces/kube-public/configmaps/cluster-info"), cluster)
         wait_for(lambda: b'"default"' in _get(cluster, "/api/v1/namespaces/default/serviceaccounts/default"), cluster)
         yield cluster
@@ -200,7 +200,7 @@ def binding(kind: str, name: str, *, role: dict[str, str], subject: dict[str, st
     }
 
 
-def start_controllers(cluster: AgentCluster, signing_duration: str) -> None:
+def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str) -> None:
     place, address = cluster.place, cluster.address
     manager = cluster.kubeconfig("system:kube-controller-manager")
     start(
@@ -215,7 +215,7 @@ def start_controllers(cluster: AgentCluster, signing_duration: str) -> None:
             "--use-service-account-credentials=true",
         ),
         *(f"--cluster-signing-cert-file={place / 'ca.crt'}", f"--cluster-signing-key-file={place / 'ca.key'}"),
-        *(f"--cluster-signing-duration={signing_duration}", f"--root-ca-file={place / 'ca.crt'}"),
+        *(f"--cluster-signing-duration={signing_duration}", f"--root-ca-file={place / 'ca.crt'}", f"--node-monitor-grace-period={grace}"),
         *(f"--service-account-private-key-file={place / 'sa.key'}", "--kube-api-qps=1000", "--kube-api-burst=2000"),
     )
     scheduler = cluster.kubeconfig("system:kube-scheduler")

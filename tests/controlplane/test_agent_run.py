@@ -28,13 +28,20 @@ from kubewright.base.errors import NotFound
 from kubewright.base.randomness import SystemRandom
 from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, LEASE, NODE
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, EVENT, LEASE, NODE
 from kubewright.pki import csr
 from kubewright.tokens import secrets, strings
 from kubewright.tokens.strings import BootstrapTokenString
 from loopback import free_address
 
 ADDRESS = "10.88.0.11"
+GRACE = "12s"
+DROP_IN = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+nodeLeaseDurationSeconds: 8
+"""
+"""So short that nobody has to wait long until a node that is silent is noticed."""
 MANUAL = "system:bootstrappers:manual"
 """A group whose requests nobody approves by himself."""
 
@@ -51,12 +58,14 @@ class Agent:
         )
         (place / "bootstrap.conf").write_text(yaml.dump(document))
         (place / "bootstrap.conf").chmod(0o600)
-        (place / "root").mkdir()
+        (place / "conf.d").mkdir()
+        (place / "conf.d" / "10-lease.conf").write_text(DROP_IN)
 
     def start(self, *flags: str) -> None:
         argv = [
             *(sys.executable, "-m", "kubewright", "agent", "run", f"--kubeconfig={self.place / 'kubelet.conf'}"),
             *(f"--bootstrap-kubeconfig={self.place / 'bootstrap.conf'}", f"--root-dir={self.place / 'root'}"),
+            f"--config-dir={self.place / 'conf.d'}",
             *(f"--hostname-override={self.name}", f"--healthz-bind-address={self.health}", "--rotate-certificates", *flags),
         ]
         with (self.place / "log").open("ab") as log:
@@ -90,7 +99,7 @@ class Agent:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentCluster]:
-    with agent_cluster(tmp_path_factory.mktemp("agent-run")) as running:
+    with agent_cluster(tmp_path_factory.mktemp("agent-run"), grace=GRACE) as running:
         yield running
 
 
@@ -129,6 +138,15 @@ def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:
     rows = api.list(CERTIFICATE_SIGNING_REQUEST)
     asked = [csr.parse(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
     return [row for row, user in zip(rows, asked, strict=True) if user == csr.node_user(name)]
+
+
+EVENTS = {"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"}
+
+
+def events_of(api: KubeClient, name: str) -> set[str]:
+    """The reasons of what its agent told about a node."""
+    rows = api.list(EVENT, "default")
+    return {row["reason"] for row in rows if row["involvedObject"]["name"] == name and row["source"]["component"] == "kubelet"}
 
 
 def ready_node(api: KubeClient, agent: Agent) -> dict[str, Any]:
@@ -178,6 +196,8 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
     assert (status["phase"], status["ready"], status["waiting"], status["failedSetters"]) == ("Ready", True, None, {})
     assert "ignored, because it runs no pods: clusterDNS" in agent.log()
 
+    told = eventually(lambda: (found := events_of(api, "device-1")) >= EVENTS and found, "the events", agent)
+    assert told == EVENTS
     assert _answer(agent, "/healthz") == "ok"
     assert "\nkubewright_agent_ready 1.0\n" in _answer(agent, "/metrics")
     (tmp_path / "config.yaml").write_text(yaml.dump({**configuration, "maxPods": 43}))
@@ -212,6 +232,23 @@ def _heartbeat(conditions: list[dict[str, Any]]) -> str:
     ready = find(conditions, "Ready")
     assert ready is not None
     return str(ready["lastHeartbeatTime"])
+
+
+def test_an_agent_that_was_stopped_is_missed_and_ready_again_when_it_goes_on(make: Callable[..., Agent], api: KubeClient) -> None:
+    agent = make("device-4")
+    agent.start()
+    ready_node(api, agent)
+    agent.send(signal.SIGSTOP)
+
+    def missed() -> bool:
+        row = find(api.get(NODE, "device-4")["status"]["conditions"], "Ready")
+        return row is not None and row["status"] == "Unknown" and row["reason"] == "NodeStatusUnknown"
+
+    eventually(missed, "the Node to be Unknown", agent)
+    agent.send(signal.SIGCONT)
+    node = ready_node(api, agent)
+    assert {row["status"] for row in node["status"]["conditions"] if row["type"] != "Ready"} == {"False"}
+    assert agent.end() == 0
 
 
 def test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_does_not(

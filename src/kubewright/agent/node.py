@@ -19,12 +19,14 @@ from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
 from kubewright.agent.rounds import Rounds, Tasks
 from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.status.events import NodeEvent, starting
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.events import State
 from kubewright.base.records import dataclass, field
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
+from kubewright.kube.recorder import EventRecorder
 
 __all__ = ["NodeAgent", "NodePhase", "NodeView", "Seams"]
 
@@ -81,6 +83,8 @@ class Duties:
     """Publish the CSINode; the node is ready only with it."""
     rotates: bool = True
     """Renew the client certificate before it ends."""
+    events: bool = False
+    """Tell of its start, and of conditions that flip, in events about the Node."""
     returns: bool = False
     """Register again when somebody has deleted the Node; a kubelet does that at its start only."""
 
@@ -126,6 +130,7 @@ class NodeAgent:
         self._phase = NodePhase.NEW
         self._started_at = 0.0
         self._renewed = self._returning = False
+        self._recorder: EventRecorder | None = None
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
@@ -141,6 +146,7 @@ class NodeAgent:
             source=self._source,
             registers=self._duties.registers,
             absent=self._node_absent,
+            told=self._tell,
         )
         self._lease = self._lease_controller()
         self.pods = self._pod_manager(rules or SimulationRules(), static_pods)
@@ -237,6 +243,8 @@ class NodeAgent:
     async def _join(self) -> None:
         self._enter(NodePhase.JOINING)
         await self._certificates.establish()
+        if self._duties.events:
+            self._begin_events()
         await self._source.begin()
         self._node_status.storage = csi_node.NOT_YET if self._duties.csi_node else ""
         self._enter(NodePhase.REGISTERING)
@@ -258,6 +266,18 @@ class NodeAgent:
         if self._duties.csi_node:
             self._tasks.start(self._publish_csi_node())
         self._source.watch(self._status_rounds.soon)
+
+    def _begin_events(self) -> None:
+        seams = self._seams
+        self._recorder = EventRecorder(self._api(), component="kubelet", instance=self.name, clock=seams.clock, random=seams.random)
+        self._tasks.start(self._recorder.run())
+        self._tell(starting())
+
+    def _tell(self, event: NodeEvent) -> None:
+        """Have an event sent, if events are. As the kubelet's, it names the Node without its UID: it may be told before there is one."""
+        if self._recorder is not None:
+            about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}}
+            self._recorder.event(about, kind=event.kind, reason=event.reason, message=event.message)
 
     def _node_absent(self) -> None:
         if self._duties.returns and self._duties.registers and not self._returning:
@@ -302,6 +322,7 @@ class NodeAgent:
         """Follow what the API says about the Node."""
         if self._node_status.pod_cidrs:
             self.pods.give_ranges(self._node_status.pod_cidrs)
+            self._source.give_pod_range(self._node_status.pod_cidrs)
         if self._node_status.is_ready:
             self._enter(NodePhase.READY)
             self.ready.set()

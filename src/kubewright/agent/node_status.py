@@ -9,6 +9,7 @@ from datetime import datetime
 
 from kubewright.agent import registration
 from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.status.events import NodeEvent, events_between
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.report import ReportSchedule, labels_changed, status_changed
 from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
@@ -50,11 +51,12 @@ class NodeStatusManager:
         source: SnapshotSource | None = None,
         registers: bool = True,
         absent: Callable[[], None] = lambda: None,
+        told: Callable[[NodeEvent], None] = lambda _: None,
     ) -> None:
         """Keep the arguments; nothing happens yet.
 
         `source` tells how the machine is; without one it is as the facts say. With `registers` off no Node is made: somebody else does that.
-        `absent` is called when there is no Node any more.
+        `absent` is called when there is no Node any more, `told` with what is worth an event.
         """
         self._api = api
         self._facts = facts
@@ -64,6 +66,7 @@ class NodeStatusManager:
         self._source = source or Unchanging(Snapshot(addresses=facts.addresses))
         self._registers = registers
         self._absent = absent
+        self._told = told
         self._computed_from: Snapshot | None = None
         self._report = ReportSchedule()
         self._fresh = False
@@ -175,6 +178,7 @@ class NodeStatusManager:
             existing = await self._api().get(NODE, self._facts.name)
         else:
             self.is_new = True
+            self._tell(None, created)
             return created
         corrected = registration.reconcile(existing, first)
         return existing if corrected is None else await self._send(existing, corrected)
@@ -186,7 +190,9 @@ class NodeStatusManager:
         new, changed = self._computed(old)
         if changed or self._is_due():
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
-            old = await self._send(old, new)
+            answer = await self._send(old, new)
+            self._tell(old, answer)
+            old = answer
             self._report = self._report.sent(self._loop_time())
             self.reported_at = self._seams.clock.now()
             self.heartbeat_accepted()
@@ -208,6 +214,10 @@ class NodeStatusManager:
         self._fresh = False
         self.trouble = ""
         self._changed()
+
+    def _tell(self, old: Object | None, new: Object) -> None:
+        for event in events_between(old, new):
+            self._told(event)
 
     def _setter_failed(self, setter: str, reason: str) -> None:
         self.failures[setter] = reason

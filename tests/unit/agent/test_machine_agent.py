@@ -44,6 +44,9 @@ class Source:
     def watch(self, changed: Callable[[], None], /) -> None:
         self._changed = changed
 
+    def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
+        self.given = cidrs
+
     async def stop(self) -> None:
         return
 
@@ -109,6 +112,16 @@ async def test_a_change_of_the_machine_is_reported_at_once_and_an_unchanged_one_
         await asyncio.sleep(0.1)
         assert is_true(api.get(NODE, "node-1"), "MemoryPressure")
         assert is_true(api.get(NODE, "node-1"), "Ready")
+
+
+async def test_a_pod_range_that_comes_later_is_given_to_the_machine():
+    api, source = FakeAPI(), Source()
+    async with running(made(api, source)) as agent:
+        await agent.ready.wait()
+        node = api.get(NODE, "node-1")
+        api.put({**node, "spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}})
+        await asyncio.sleep(3)
+    assert source.given == ("10.1.0.0/24",)
 
 
 async def test_setters_that_failed_are_in_the_view():

@@ -73,6 +73,7 @@ class FakeRuntime:
         self.ready = self.network = True
         self.broken = False
         self.found: list[Image] = []
+        self.ranges: list[str] = []
 
     def health(self) -> RuntimeStatus:
         self._check()
@@ -87,6 +88,11 @@ class FakeRuntime:
 
     def image_directories(self) -> list[PurePosixPath]:
         return [PurePosixPath("/images")]
+
+    def give_pod_range(self, cidrs: str, /) -> None:
+        self.ranges.append(cidrs)
+        if len(self.ranges) == 1:
+            raise HostError("not now")
 
     def _check(self) -> None:
         if self.broken:
@@ -253,3 +259,15 @@ async def test_a_runtime_that_comes_back_is_seen_soon_and_an_unchanged_machine_c
     same = observer.snapshot
     await asyncio.sleep(60)
     assert observer.snapshot is same
+
+
+async def test_a_runtime_is_told_a_pod_range_until_it_takes_it_and_not_again():
+    runtime = FakeRuntime()
+    observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))
+    observer.watch(lambda: None)
+    observer.give_pod_range(("10.1.0.0/24", "fd00::/64"))
+    await asyncio.sleep(30)
+    observer.give_pod_range(("10.1.0.0/24", "fd00::/64"))
+    await asyncio.sleep(30)
+    await observer.stop()
+    assert runtime.ranges == ["10.1.0.0/24,fd00::/64"] * 2

@@ -20,10 +20,10 @@ CALLS = {
     f"/runtime.v1.{service}/{name}": (name, getattr(api, f"{name}Request"))
     for service, names in {
         "RuntimeService": (
-            *("Version", "Status", "RuntimeConfig", "ListPodSandbox", "StopPodSandbox", "RemovePodSandbox"),
+            *("Version", "Status", "RuntimeConfig", "UpdateRuntimeConfig", "ListPodSandbox", "StopPodSandbox", "RemovePodSandbox"),
             *("ListContainers", "ContainerStatus"),
         ),
-        "ImageService": ("ImageStatus", "ListImages", "PullImage", "RemoveImage"),
+        "ImageService": ("ImageFsInfo", "ImageStatus", "ListImages", "PullImage", "RemoveImage"),
     }.items()
     for name in names
 }
@@ -41,6 +41,7 @@ class FakeRuntime(grpc.GenericRpcHandler):
         self.ends: dict[str, api.ContainerStatus] = {}
         self.conditions = [("RuntimeReady", True), ("NetworkReady", False)]
         self.info: dict[str, str] = {}
+        self.handlers: list[str] = []
         self.driver: str | None = "CGROUPFS"
         self.fails: dict[str, list[tuple[str, str]]] = {}
         self.told: Counter[str] = Counter()
@@ -70,12 +71,23 @@ class FakeRuntime(grpc.GenericRpcHandler):
 
     def Status(self, request):
         status = api.RuntimeStatus(conditions=[api.RuntimeCondition(type=kind, status=on, reason="r") for kind, on in self.conditions])
-        return api.StatusResponse(status=status, info=self.info if request.verbose else {})
+        handlers = [api.RuntimeHandler(name=name, features=api.RuntimeHandlerFeatures(user_namespaces=True)) for name in self.handlers]
+        features = api.RuntimeFeatures(supplemental_groups_policy=True) if self.handlers else None
+        info = self.info if request.verbose else {}
+        return api.StatusResponse(status=status, info=info, runtime_handlers=handlers, features=features)
 
     def RuntimeConfig(self, _):
         if self.driver is None:
             return api.RuntimeConfigResponse()
         return api.RuntimeConfigResponse(linux=api.LinuxRuntimeConfiguration(cgroup_driver=self.driver))
+
+    def UpdateRuntimeConfig(self, request):
+        self.pod_range = request.runtime_config.network_config.pod_cidr
+        return api.UpdateRuntimeConfigResponse()
+
+    def ImageFsInfo(self, _):
+        usage = api.FilesystemUsage(fs_id=api.FilesystemIdentifier(mountpoint="/var/lib/images"))
+        return api.ImageFsInfoResponse(image_filesystems=[usage])
 
     def ImageStatus(self, request):
         found = self.images.get(request.image.image)

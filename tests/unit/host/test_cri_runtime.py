@@ -24,7 +24,7 @@ from kubewright.host.cri import failures
 from kubewright.host.cri.client import Client
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.seam import RuntimeVersion
-from kubewright.host.states import Condition, Container, ContainerState, Image, Sandbox
+from kubewright.host.states import Condition, Container, ContainerState, Image, RuntimeHandler, Sandbox
 
 
 @pytest.fixture
@@ -75,6 +75,23 @@ def test_a_runtime_that_does_not_tell_its_cgroup_driver_is_no_error(runtime, fak
     fake.fails["RuntimeConfig"] = [("INTERNAL", "boom")]
     with pytest.raises(HostError, match="boom"):
         runtime.cgroup_driver()
+
+
+def test_what_a_kubelet_asks_every_few_seconds_has_handlers_and_features_and_no_configuration(runtime, fake):
+    fake.info = {"config": '{"sandboxImage": "pause:1"}'}
+    assert (runtime.health().handlers, runtime.health().supplemental_groups_policy, runtime.health().sandbox_image) == ((), None, "")
+    fake.handlers = ["", "runc"]
+    found = runtime.health()
+    assert found.handlers == (RuntimeHandler(name="", user_namespaces=True), RuntimeHandler(name="runc", user_namespaces=True))
+    assert found.supplemental_groups_policy is True
+    assert found.unmet("NetworkReady").reason == "r"
+    assert found.unready is None
+
+
+def test_a_runtime_takes_a_range_of_pod_addresses_and_tells_where_its_images_are(runtime, fake):
+    runtime.give_pod_range("10.1.0.0/24,fd00::/64")
+    assert fake.pod_range == "10.1.0.0/24,fd00::/64"
+    assert runtime.image_directories() == [PurePosixPath("/var/lib/images")]
 
 
 def test_a_pull_tells_whether_the_image_is_another_one(runtime, fake):
@@ -151,7 +168,7 @@ def test_a_life_that_has_said_nothing_yet_does_not_hide_the_one_before_it(runtim
 def test_only_the_interfaces_own_calls_are_made(runtime, fake):
     used = {path for path in vars(client_module).values() if isinstance(path, str) and path.startswith("/runtime.v1")}
     assert used == {"/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"}
-    assert len(CALLS) == 12
+    assert len(CALLS) == 14
 
 
 def test_a_socket_that_is_not_there_is_named_with_the_remedy(place):

@@ -112,7 +112,9 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
         runtime=kubelet["containerRuntimeEndpoint"],
         runtime_timeout=kubelet["runtimeRequestTimeout"].seconds or 120.0,
         looks=Looks(name=name, node_ips=own.node_ips, thresholds=watched, hold=hold),
-        duties=Duties(registers=_or(kubelet["registerNode"], True), csi_node=True, rotates=kubelet["rotateCertificates"], returns=True),
+        duties=Duties(
+            registers=_or(kubelet["registerNode"], True), csi_node=True, rotates=kubelet["rotateCertificates"], events=True, returns=True
+        ),
         timings=_timings(kubelet),
         health=(kubelet["healthzBindAddress"] or "127.0.0.1", _or(kubelet["healthzPort"], 10248)),
         labels=_labels(own.node_labels),

@@ -86,6 +86,7 @@ class MachineObserver:
         self._pressures = PressureState()
         self._began = 0.0
         self._changed: Callable[[], None] = lambda: None
+        self._pod_range = self._told_range = ""
         self._rounds = (
             Rounds(self._look_at_runtime, wait=self._runtime_wait),
             Rounds(self._look_at_machine, wait=lambda: USAGE_EVERY),
@@ -107,6 +108,10 @@ class MachineObserver:
         for rounds, after in zip(self._rounds, first, strict=True):
             rounds.start(after)
 
+    def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
+        """Tell the container runtime with the next look at it (kubelet: updatePodCIDR)."""
+        self._pod_range = ",".join(cidrs)
+
     async def stop(self) -> None:
         await asyncio.gather(*(rounds.stop() for rounds in self._rounds))
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -127,6 +132,7 @@ class MachineObserver:
             version = self.snapshot.runtime
         else:
             self._health = self._health.told(status, now=_now())
+            await self._tell_pod_range(runtime)
         health = self._health
         self._see(
             replace(
@@ -138,6 +144,18 @@ class MachineObserver:
                 network_errors=(health.network,) if health.network else (),
             )
         )
+
+    async def _tell_pod_range(self, runtime: NodeRuntime) -> None:
+        """Tell the runtime the range that it was not told yet. What fails is tried again with the next look."""
+        wanted = self._pod_range
+        if wanted == self._told_range:
+            return
+        try:
+            await self._ask(lambda: runtime.give_pod_range(wanted))
+        except HostError as error:
+            _log.warning("the container runtime does not take the range of pod addresses: %s", error)
+        else:
+            self._told_range = wanted
 
     async def _look_at_machine(self) -> None:
         """Look at addresses and at what is used up."""

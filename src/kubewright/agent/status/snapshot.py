@@ -52,6 +52,10 @@ class SnapshotSource(Protocol):
         """Keep looking, and call `changed` after each new snapshot."""
         ...
 
+    def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
+        """Let the machine know the addresses of its pods. Called with each new range, and again with the same one."""
+        ...
+
     async def stop(self) -> None:
         """Stop looking. Idempotent."""
         ...
@@ -71,6 +75,9 @@ class Unchanging:
         return
 
     def watch(self, changed: Callable[[], None], /) -> None:
+        return
+
+    def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
         return
 
     async def stop(self) -> None:

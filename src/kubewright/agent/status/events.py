@@ -1,0 +1,54 @@
+"""What is worth an event between two statuses of a Node (kubelet v1.36: nodestatus setters; spec/node.md 4.7). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from kubewright.agent.status.setters import PRESSURES, READY, find
+from kubewright.base.records import dataclass
+
+_READY: Final = {"True": "NodeReady", "False": "NodeNotReady"}
+
+
+@dataclass(frozen=True)
+class NodeEvent:
+    """One event about a Node."""
+
+    reason: str
+    message: str
+    kind: Literal["Normal", "Warning"] = "Normal"
+
+
+def starting() -> NodeEvent:
+    """Return the event of an agent that begins."""
+    return NodeEvent("Starting", "Starting the kubewright agent.")
+
+
+def events_between(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[NodeEvent]:
+    """Yield the events of a Node that became `new`; without `old` it was made just now.
+
+    Pressure conditions are told when they flip, and the first time; Ready only when it flips; another boot of the machine always.
+    """
+    name = new["metadata"]["name"]
+    before = {} if old is None else old.get("status") or {}
+    for row in PRESSURES:
+        status = _status(new["status"], row.type)
+        if status in _READY and status != _status(before, row.type):
+            reason, _ = row.bad if status == "True" else row.good
+            yield _status_event(name, f"Node{reason.removeprefix('Kubelet')}")
+    ready, was_ready = _status(new["status"], READY), _status(before, READY)
+    if was_ready and ready in _READY and ready != was_ready:
+        yield _status_event(name, _READY[ready])
+    boot, earlier = (holder.get("nodeInfo", {}).get("bootID", "") for holder in (new["status"], before))
+    if earlier and boot != earlier:
+        yield NodeEvent("Rebooted", f"Node {name} has been rebooted, boot id: {boot}", "Warning")
+
+
+def _status_event(name: str, reason: str) -> NodeEvent:
+    return NodeEvent(reason, f"Node {name} status is now: {reason}")
+
+
+def _status(status: Mapping[str, Any], kind: str) -> str:
+    found = find(status.get("conditions") or (), kind)
+    return "" if found is None else str(found.get("status", ""))

@@ -1,0 +1,74 @@
+"""Events about a Node: which flips are told, and what is not worth one."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from agent_running import agent_of, joined, running
+from agent_values import NOW, facts, stored
+from fake_api import FakeAPI
+from fake_controllers import START
+
+from kubewright.agent import registration
+from kubewright.agent.node import Duties
+from kubewright.agent.status.events import NodeEvent, events_between
+from kubewright.agent.status.setters import find
+
+SUBJECT = facts(needs_pod_range=False)
+
+
+def node(**statuses: str) -> dict[str, Any]:
+    """A stored Node whose conditions have these statuses."""
+    found = copy.deepcopy(stored(registration.first_node(SUBJECT, now=NOW)))
+    for kind, status in statuses.items():
+        find(found["status"]["conditions"], kind)["status"] = status
+    return found
+
+
+def reasons(old: dict[str, Any] | None, new: dict[str, Any]) -> list[str]:
+    return [event.reason for event in events_between(old, new)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "bad", "good"),
+    [
+        ("MemoryPressure", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"),
+        ("DiskPressure", "NodeHasDiskPressure", "NodeHasNoDiskPressure"),
+        ("PIDPressure", "NodeHasInsufficientPID", "NodeHasSufficientPID"),
+        ("Ready", "NodeReady", "NodeNotReady"),
+    ],
+)
+def test_a_condition_that_flips_is_told(kind, bad, good):
+    true, false = node(**{kind: "True"}), node(**{kind: "False"})
+    assert reasons(false, true) == [bad]
+    assert reasons(true, false) == [good]
+    assert reasons(true, true) == []
+    assert reasons(node(**{kind: "Unknown"}), true) == [bad]
+
+
+def test_pressures_are_told_the_first_time_and_ready_is_not():
+    assert reasons(None, node()) == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]
+
+
+def test_another_boot_is_a_warning():
+    new = node()
+    new["status"]["nodeInfo"]["bootID"] = "other"
+    [event] = events_between(node(), new)
+    assert event == NodeEvent("Rebooted", "Node node-1 has been rebooted, boot id: other", "Warning")
+    old = node()
+    old["status"]["nodeInfo"]["bootID"] = ""
+    assert reasons(old, new) == []
+
+
+@pytest.mark.looptime
+async def test_an_agent_tells_of_its_start_and_of_flips_and_others_do_not():
+    for events, count in ((True, 5), (False, 0)):
+        api = FakeAPI()
+        subject = agent_of(api, store=joined(now=START), facts=SUBJECT, duties=Duties(csi_node=True, events=events))
+        async with running(subject) as agent:
+            await agent.ready.wait()
+        sent = [call.body for call in api.made("create", "events")]
+        assert len(sent) == count
+        assert {one["involvedObject"]["name"] for one in sent} == ({"node-1"} if events else set())
