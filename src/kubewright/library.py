@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kubewright.apis.kubeadm.loading import Loaded
+from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.machine import Detected
+from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.randomness import SystemRandom
 from kubewright.kube.client import KubeClient
 from kubewright.tokens.strings import BootstrapTokenString, generate
@@ -38,7 +38,6 @@ def load_configuration(text: str | bytes = "", *, source: str = "configuration",
     alone are the configuration.
     Raises DocumentError for what cannot be told apart, and ValidationError with every field error at once.
     """
-    from kubewright.apis.kubeadm.loading import load_init
     from kubewright.base import yaml
 
     documents = yaml.load_all(text, source=source, recognise_json=True) if text else []
@@ -51,7 +50,6 @@ def render_static_pods(configuration: Configuration, *, detected: Detected | Non
     `detected` as for `load_configuration`. There is no etcd where the configuration names an external one. Write one with `dump_yaml`
     to get the bytes of kubeadm's file.
     """
-    from kubewright.apis.machine import Addresses, Layout
     from kubewright.manifests import static_pods
 
     cluster, endpoint = configuration.cluster, configuration.init.local_api_endpoint
@@ -64,7 +62,6 @@ def render_static_pods(configuration: Configuration, *, detected: Detected | Non
 
 
 def _this_machine() -> Detected:
-    from kubewright.apis.machine import Layout
     from kubewright.host.real import RealHost
 
     return RealHost(layout=Layout()).facts.detected

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from kubewright.agent import status_file
 from kubewright.agent.configuration import options, reading
 from kubewright.agent.configuration.flags import FLAGS
 from kubewright.agent.configuration.options import AgentOptions, Own
@@ -22,6 +23,7 @@ from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.files import Files
 from kubewright.host.notify import Notifier
+from kubewright.host.processes import RealProcesses
 from kubewright.host.readers import FileReader
 from kubewright.host.real import RealHost
 
@@ -108,9 +110,6 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: RealHost) -> int:
 
 def status(parsed: Parsed) -> int:
     """Print what the agent left in its directory, and whether it still runs. Exits 1 where it does not, or its node is not ready."""
-    from kubewright.agent import status_file
-    from kubewright.host.processes import RealProcesses
-
     found = dict(status_file.read(Files(), PurePosixPath(absolute(parsed.text("root-dir")))))
     alive = status_file.runs(found, RealProcesses())
     shown = {**found, "running": alive}

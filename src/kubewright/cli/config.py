@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.findings import closest
+from kubewright.apis.kubeadm import codec
 from kubewright.apis.kubeadm.arguments import of_control_plane, of_node
 from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.machine import Detected, Layout
@@ -34,8 +35,6 @@ DIFFERS = 1
 
 def print_init(parsed: Parsed) -> int:
     """Print example documents for `init`, and those of components that are asked for."""
-    from kubewright.apis.kubeadm import codec
-
     kinds = parsed.strings("component-configs")
     for kind in kinds:
         if kind not in codec.COMPONENTS:
@@ -45,22 +44,16 @@ def print_init(parsed: Parsed) -> int:
 
 def print_join(parsed: Parsed) -> int:
     """Print an example document for `join`."""
-    from kubewright.apis.kubeadm import codec
-
     return _print([codec.join_example(machine.detected().host_name)], parsed)
 
 
 def print_reset(parsed: Parsed) -> int:
     """Print an example document for `reset`."""
-    from kubewright.apis.kubeadm import codec
-
     return _print([codec.reset_example()], parsed)
 
 
 def print_upgrade(parsed: Parsed) -> int:
     """Print an example document for the upgrade commands."""
-    from kubewright.apis.kubeadm import codec
-
     return _print([codec.upgrade_example()], parsed)
 
 

@@ -24,6 +24,7 @@ from kubewright.cli.parser import Parsed
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
+from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.host.files import Files
 from kubewright.host.notify import Notifier
 from kubewright.http.proxies import Proxies
@@ -107,7 +108,6 @@ def _rate(parsed: Parsed) -> float:
 
 
 async def _serve(parsed: Parsed, chosen: Options) -> int:
-    from kubewright.controllers.telemetry import ControllerMetrics
     from kubewright.http.metrics import Registry
 
     files, clock, random = Files(), SystemClock(), SystemRandom()

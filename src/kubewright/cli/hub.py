@@ -15,6 +15,7 @@ from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.hub import Hub
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.host.files import Files
 from kubewright.host.notify import Notifier
 from kubewright.http.messages import Limits
@@ -39,7 +40,6 @@ def run(parsed: Parsed) -> int:
 
 
 async def _serve(parsed: Parsed, store: SQLiteStore) -> int:
-    from kubewright.enrollment.telemetry import HubMetrics
     from kubewright.http.metrics import Registry
 
     registry, thread, notifier = Registry(), StoreThread(store), Notifier(os.environ)

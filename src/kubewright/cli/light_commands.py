@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import kubewright
@@ -48,8 +49,6 @@ def _details() -> dict[str, str]:
 
 
 def _machine() -> str:
-    import os
-
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
 
 

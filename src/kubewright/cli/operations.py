@@ -25,6 +25,7 @@ from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import nothing
+from kubewright.workflow.runner import Plan
 
 if TYPE_CHECKING:
     from kubewright.base.events import Reporter
@@ -70,8 +71,6 @@ def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:
         write_plan(result.plan, form=form)
         return 0
     if form != "text":
-        from kubewright.workflow.runner import Plan
-
         write_result(Plan(changes=result.changes).as_list(), form=form)
     sys.stdout.flush()
     result.require_complete()

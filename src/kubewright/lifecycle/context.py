@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, Timeouts
 from kubewright.apis.machine import Addresses, Detected
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
     from kubewright.lifecycle.steps import static_pods
     from kubewright.lifecycle.steps.health import ComponentWaiter
-    from kubewright.manifests.patches import Patches
     from kubewright.pki.ensure import Sources
 
 
@@ -118,21 +117,13 @@ class MachineContext:
         return HostCertificateStore(self.host, directory=self.layout.kubernetes)
 
     @functools.cached_property
-    def patches(self) -> Patches:
-        """The user's patches, read at first use. Raises as `patching.read` does."""
-        from kubewright.lifecycle import patch_directory
-
-        return patch_directory.read(
-            self.host, self.configuration, say=lambda text: self.say(patch_directory.TOPIC, text), user=self.host.facts.user
-        )
-
-    def patched(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a body with the user's patches for it. Raises DocumentError for one that does not fit."""
+    def patched(self) -> static_pods.Patched:
+        """What applies the user's patches to the body of a target; they are read at first use. Raises as `patch_directory` does."""
         if not self.configuration.init.patches_directory:
-            return dict(body)
-        from kubewright.lifecycle import patch_directory
+            return lambda _, body: dict(body)
+        from kubewright.lifecycle import patch_directory  # few have any
 
-        return patch_directory.apply(self.patches, target, body, say=lambda text: self.say(patch_directory.TOPIC, text))
+        return patch_directory.applying(self.host, self.configuration, reporter=self.reporter)
 
     @functools.cached_property
     def external_ca(self) -> bool:

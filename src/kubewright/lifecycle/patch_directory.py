@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
@@ -9,7 +10,9 @@ from typing import Any, Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.events import Line, Reporter
 from kubewright.host.readers import FileReader
+from kubewright.host.seam import Host
 from kubewright.host.states import FileState, Kind
 from kubewright.manifests import patches
 from kubewright.manifests.patches import NONE, Patch, Patches
@@ -54,11 +57,22 @@ def read(files: FileReader, configuration: Configuration, *, say: Say, user: int
     return Patches(tuple(items))
 
 
-def apply(found: Patches, target: str, body: Mapping[str, Any], *, say: Say) -> dict[str, Any]:
-    """Apply the patches of a target, and say so for each."""
-    patched = found.apply(target, body)
-    for patch in found.of(target):
-        say(f'Applied a patch of type "{patch.media_type}" to "{target}"')
+def applying(host: Host, configuration: Configuration, *, reporter: Reporter) -> Callable[[str, Mapping[str, Any]], dict[str, Any]]:
+    """Return what applies the patches of a target to a body, and says so for each. It reads them at its first call, and raises as `read` does."""
+
+    def say(text: str) -> None:
+        reporter.emit(Line(topic=TOPIC, text=text))
+
+    @functools.cache
+    def found() -> Patches:
+        return read(host, configuration, say=say, user=host.facts.user)
+
+    def patched(target: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        result = found().apply(target, body)
+        for patch in found().of(target):
+            say(f'Applied a patch of type "{patch.media_type}" to "{target}"')
+        return result
+
     return patched
 
 

@@ -25,6 +25,7 @@ from kubewright.base.errors import KubewrightError, Locked
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http import loop
+from kubewright.http.tls import serves_async
 from kubewright.local import daemon_process, record
 from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
@@ -102,8 +103,6 @@ async def _serve(paths: ClusterPaths) -> None:
 
 async def _head_start(machine: record.MachineRecord) -> None:
     """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second."""
-    from kubewright.http.tls import serves_async
-
     end = asyncio.get_running_loop().time() + HEAD_START
     while (left := end - asyncio.get_running_loop().time()) > 0:
         if await serves_async(machine.address, machine.ports["api_server"], within=left):

@@ -9,7 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.serialization import load_der_private_key, load_der_public_key
 
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
@@ -19,9 +25,6 @@ from kubewright.pki.certificates import Certificate
 from kubewright.pki.keys import public_der
 from kubewright.pki.pem import reading
 from kubewright.pki.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives import hashes
 
 BACKDATED: Final = timedelta(minutes=5)
 """How far notBefore lies back."""
@@ -110,8 +113,6 @@ class Period:
 
 def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> SigningAuthority:
     """Read a pair. Raises SeveralCertificates, CertificateMismatch for a key of another certificate, CertificateError for unreadable files."""
-    from cryptography import x509
-
     found = certificates.parse(certificate_pem, source=source)
     key = _private_key(key_pem, source=source)
     certificate = found[0]
@@ -134,8 +135,6 @@ def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Si
 
 
 def _private_key(text: bytes, *, source: str) -> Any:
-    from cryptography.hazmat.primitives.serialization import load_der_private_key
-
     block = next((one for one in pem.blocks(text, source=source) if one.private), None)
     if block is None:
         raise CertificateError(f"{source} has no private key", remedy="name the file that holds it")
@@ -145,9 +144,6 @@ def _private_key(text: bytes, *, source: str) -> Any:
 
 def _signing(key: Any) -> tuple[bytes, Callable[[bytes], bytes]]:
     """Return the algorithm that Go chooses for a key, and what signs with it."""
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
-
     if isinstance(key, rsa.RSAPrivateKey):
         rsa_key = key
         return _algorithm("1.2.840.113549.1.1.11", _NULL), lambda data: rsa_key.sign(data, padding.PKCS1v15(), hashes.SHA256())
@@ -283,9 +279,6 @@ def _extension(oid: str, value: bytes, *, critical: bool = False) -> bytes:
 
 def verified(request: RequestDetails) -> VerifiedRequest:
     """Check that the maker of a request has its key. Raises CertificateError for a wrong signature and for kinds of key that Go does not verify."""
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_der_public_key
-
     try:
         key = load_der_public_key(request.public_key)
         _verify(key, request)
@@ -306,9 +299,6 @@ def signature_valid(request: RequestDetails) -> bool:
 
 
 def _verify(key: Any, request: RequestDetails) -> None:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-
     kind, digest = _digests().get(request.signature_algorithm, ("", None))
     if kind == "RSA" and isinstance(key, rsa.RSAPublicKey) and digest is not None:
         key.verify(request.signature, request.signed, padding.PKCS1v15(), digest)
@@ -324,9 +314,6 @@ def _verify(key: Any, request: RequestDetails) -> None:
 
 def _verify_pss(request: RequestDetails) -> None:
     """RSA-PSS has its digest among its parameters, which the library reads."""
-    from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
-
     if not x509.load_der_x509_csr(request.der).is_signature_valid:
         raise InvalidSignature("")
 
@@ -334,8 +321,6 @@ def _verify_pss(request: RequestDetails) -> None:
 @functools.cache
 def _digests() -> dict[str, tuple[str, hashes.HashAlgorithm | None]]:
     """The signature algorithms that Go verifies in requests: SHA-1 is among them, MD5 is not."""
-    from cryptography.hazmat.primitives import hashes
-
     return {
         "1.2.840.113549.1.1.5": ("RSA", hashes.SHA1()),  # noqa: S303 (Go takes it in requests)
         "1.3.14.3.2.29": ("RSA", hashes.SHA1()),  # noqa: S303 (Go takes it in requests)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.errors import HostError
 from kubewright.base.randomness import token_bytes
 from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import Identity, RealProcesses
@@ -70,7 +71,6 @@ def abandoned(state_dir: str) -> Iterator[ClusterPaths]:
 
 def _has_ended(where: ClusterPaths, pid: int) -> bool:
     """Whether the run of a cluster has ended; where it was killed before it noted its identity, its process id must do."""
-    from kubewright.base.errors import HostError
     from kubewright.local.daemon_process import read_settings
 
     try:

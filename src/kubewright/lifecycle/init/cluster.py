@@ -173,6 +173,4 @@ def _certificate_key(ctx: InitContext) -> str:
 
 def short_lived(token: str, *, seconds: int) -> BootstrapToken:
     """Return a token for joins that are about to happen."""
-    from kubewright.base.durations import Duration
-
     return replace(BootstrapToken(), token=token, ttl=Duration.of_seconds(seconds))

@@ -10,7 +10,11 @@ from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration, Timeouts
 from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, field, replace
+from kubewright.kube.credentials import Anonymous, ClientCertificate
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle.context import MachineContext
+from kubewright.lifecycle.steps import stand_ins
 
 if TYPE_CHECKING:
     from kubewright.base.yaml import Document
@@ -50,9 +54,6 @@ class JoinContext(MachineContext):
 
     def connect(self, access: Access) -> KubeAPI:
         """Make a client for an access. Administrators come after the kubelet: in a plan its Node is there for them."""
-        from kubewright.kube.credentials import ClientCertificate
-        from kubewright.lifecycle.steps import stand_ins
-
         late = isinstance(access.identity, ClientCertificate)
         node = stand_ins.node(self.join.node_registration.name)
         return self.bound.connections.kube(access, stand_ins=[node] if late else ())
@@ -99,8 +100,6 @@ class JoinContext(MachineContext):
     @functools.cached_property
     def anonymous(self) -> KubeAPI:
         """A client of the same server as nobody: it may ask what `bootstrap` is not told whose token is refused."""
-        from kubewright.kube.credentials import Anonymous
-
         return self.connect(replace(self.found, identity=Anonymous(), impersonation=None))
 
     @functools.cached_property
@@ -121,8 +120,6 @@ class JoinContext(MachineContext):
     @functools.cached_property
     def api(self) -> KubeAPI:
         """The client that join writes with: the administrator's, which tries again what time may mend."""
-        from kubewright.kube.retrying import RetryingKube
-
         within = self.timeouts.kubernetes_api_call.seconds
         return RetryingKube(self.admin, clock=self.clock, within=within, look=self.bound.machine.look)
 
@@ -138,8 +135,6 @@ class JoinContext(MachineContext):
 
     @property
     def _administrator(self) -> Access:
-        from kubewright.kube.kubeconfigs import load_access
-
         return load_access(self.layout.kubeconfig("admin"), read=self.host.read)
 
 

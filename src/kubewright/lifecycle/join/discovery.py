@@ -15,8 +15,17 @@ from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery
 from kubewright.base.errors import HostError, KubewrightError, TrustError
 from kubewright.base.events import Warned
 from kubewright.base.messages import shown_url
+from kubewright.discovery import file as by_file
+from kubewright.discovery import token as by_token
 from kubewright.host.seam import Host
+from kubewright.http.proxies import Proxies
+from kubewright.http.tls import SYSTEM_BUNDLES
 from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle import adoption
+from kubewright.pki import certificates, pins
+from kubewright.pki.pins import Pin
+from kubewright.tokens import strings
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -43,8 +52,6 @@ def find_anew(ctx: JoinContext) -> Access:
 
 def _known(ctx: JoinContext) -> Access | None:
     """Return what a machine of the cluster talks with."""
-    from kubewright.lifecycle import adoption
-
     admin = ctx.host.layout.kubeconfig("admin")
     if ctx.control_plane and ctx.host.state(admin) is not None:
         return _pinned(ctx, adoption.load_administrator(ctx.host, admin, now=ctx.clock.now()), source=str(admin))
@@ -53,8 +60,6 @@ def _known(ctx: JoinContext) -> Access | None:
 
 def _pinned(ctx: JoinContext, known: Access, *, source: str) -> Access:
     """Require that the cluster is the one that was asked for, where its authority is pinned: a kubeconfig of an older cluster may lie there."""
-    from kubewright.pki import pins
-
     asked = ctx.join.discovery.bootstrap_token
     if asked is not None and asked.ca_cert_hashes and known.ca_pem is not None:
         wanted = [pins.Pin.parse(text) for text in asked.ca_cert_hashes]
@@ -68,10 +73,6 @@ def _pinned(ctx: JoinContext, known: Access, *, source: str) -> Access:
 
 
 def _by_token(ctx: JoinContext, asked: BootstrapTokenDiscovery) -> Access:
-    from kubewright.discovery import token as by_token
-    from kubewright.pki.pins import Pin
-    from kubewright.tokens import strings
-
     question = by_token.Question(
         server=by_token.server_url(asked.api_server_endpoint),
         token=strings.parse(asked.token),
@@ -82,8 +83,6 @@ def _by_token(ctx: JoinContext, asked: BootstrapTokenDiscovery) -> Access:
 
 
 def _by_file(ctx: JoinContext, place: str) -> Access:
-    from kubewright.discovery import file as by_file
-
     access = (
         _fetched(place, within=ctx.join.timeouts.discovery.seconds)
         if by_file.is_url(place)
@@ -104,9 +103,7 @@ def _by_file(ctx: JoinContext, place: str) -> Access:
 
 
 def _fetched(url: str, *, within: float) -> Access:
-    from kubewright.discovery import file as by_file
     from kubewright.http import tls
-    from kubewright.http.proxies import Proxies
     from kubewright.http.sync import Downloads
 
     downloads = Downloads(tls.host_context(), proxies=Proxies.from_environment(os.environ))
@@ -118,8 +115,6 @@ def _fetched(url: str, *, within: float) -> Access:
 
 def _host_trust(ctx: JoinContext) -> bytes | None:
     """Return the CA certificates that this machine trusts."""
-    from kubewright.http.tls import SYSTEM_BUNDLES
-
     return next((content for path in SYSTEM_BUNDLES if (content := ctx.host.read(PurePosixPath(path)))), None)
 
 
@@ -133,9 +128,6 @@ def node_access(host: Host, *, now: datetime) -> Access | None:
 
 def require_node_access(host: Host, *, now: datetime) -> Access:
     """Read kubelet.conf and what it names. Raises what reading raises, and HostError without a certificate that is valid now."""
-    from kubewright.kube.kubeconfigs import load_access
-    from kubewright.pki import certificates
-
     path = host.layout.kubeconfig("kubelet")
     access = load_access(path, read=host.read)
     if not isinstance(access.identity, ClientCertificate):

@@ -10,20 +10,21 @@ from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base.durations import Duration
 from kubewright.base.records import replace
-from kubewright.lifecycle import machine_record
+from kubewright.kube.credentials import Access, Anonymous, BearerToken
+from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.deferred_manifests import StartCondition
+from kubewright.lifecycle.join import configuration as cluster_configuration
+from kubewright.lifecycle.join import discovery, kubelet
 from kubewright.lifecycle.join.context import JoinContext, Sources
 from kubewright.lifecycle.join.phases import PHASES
 from kubewright.lifecycle.join.request import JoinRequest, addresses, configure
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
+from kubewright.lifecycle.steps import stand_ins
 
 if TYPE_CHECKING:
-    from kubewright.apis.kubeadm.types import Configuration
     from kubewright.etcd.api import Etcd
-    from kubewright.kube.core import Object
-    from kubewright.kube.credentials import Access
 
 _GET_NODES = "Run 'kubectl get nodes' on a control plane to see it."
 _STARTING: Final = frozenset({"control-plane-prepare/control-plane", "kubelet-start", "etcd-join", "wait-control-plane"})
@@ -61,8 +62,6 @@ def context(_: JoinRequest, configuration: JoinConfiguration, bound: Bound) -> J
 
 def _opening(ctx: JoinContext) -> None:
     """Require, before a plan, that the cluster of a control plane which something else made can be asked. Raises as `administrators.load_administrator` does."""
-    from kubewright.lifecycle import adoption
-
     host, layout = ctx.bound.base, ctx.bound.base.layout
     if ctx.bound.mode is Mode.PLAN and adoption.traces(host) and host.state(layout.manifest("kube-apiserver")) is not None:
         adoption.load_administrator(host, layout.kubeconfig("admin"), now=ctx.clock.now())
@@ -82,33 +81,16 @@ def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
 
 def _discover(ctx: JoinContext) -> Access:
     """Find the cluster as the configuration says. A dry run to which none answers goes on with stand-ins (spec/kubeadm.md 2.5)."""
-    from kubewright.lifecycle.join import discovery
-
     return ctx.bound.connections.find(lambda: discovery.find(ctx), instead=lambda: _nobody(ctx))
 
 
 def _nobody(ctx: JoinContext) -> tuple[Access, list[Mapping[str, Any]]]:
     """Return kubeadm's stand-ins: whatever token and pin are given, because there is nobody to prove anything."""
-    from kubewright.kube.credentials import Access, Anonymous, BearerToken
-    from kubewright.lifecycle.steps import stand_ins
-
     plane, token = ctx.join.control_plane, ctx.join.discovery.tls_bootstrap_token
     key = plane.certificate_key if plane is not None else ""
     shared = [stand_ins.shared_certificates(key, clock=ctx.clock, random=ctx.random)] if key else []
     access = Access(server=stand_ins.SERVER, ca_pem=stand_ins.cluster_authority(), identity=BearerToken(token) if token else Anonymous())
     return access, [*stand_ins.cluster_objects(), stand_ins.node(ctx.join.node_registration.name), *shared]
-
-
-def _configuration(ctx: JoinContext) -> Configuration:
-    from kubewright.lifecycle.join import configuration
-
-    return configuration.configuration(ctx)
-
-
-def _node(ctx: JoinContext) -> Object | None:
-    from kubewright.lifecycle.join import kubelet
-
-    return kubelet.find_node(ctx)
 
 
 def _etcd(ctx: JoinContext) -> Etcd:
@@ -126,7 +108,7 @@ def _etcd(ctx: JoinContext) -> Etcd:
     )
 
 
-SOURCES: Final = Sources(discover=_discover, configuration=_configuration, node=_node, etcd=_etcd)
+SOURCES: Final = Sources(discover=_discover, configuration=cluster_configuration.configuration, node=kubelet.find_node, etcd=_etcd)
 
 
 def _bootstrap_kubeconfig(layout: Layout) -> list[PurePosixPath]:

@@ -113,7 +113,6 @@ class DetectedCluster:
         """The documents, by kind, that we made this machine of; none where we did not."""
         if self._host.state(self._layout.machine_record) is None:
             return {}
-        from kubewright.base import yaml
         from kubewright.lifecycle import machine_record
 
         try:

@@ -58,7 +58,7 @@ class Inputs:
         )
 
 
-Patched = Callable[[str, Body], Body]
+Patched = Callable[[str, Mapping[str, Any]], Body]
 """Returns the pod of a component with the user's patches for it."""
 
 
