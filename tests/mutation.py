@@ -56,6 +56,11 @@ _STATIC_PODS: Final = ("manifests/static_pods.py",)
 TABLES: Final = {
     "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "Phase"}), _TREE),
     "flags": Table((*_KUBEADMS_ROWS, "cli/model.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
+    "kubelet-flags": Table(
+        ("agent/configuration/flags.py",),
+        frozenset({"KubeletFlag"}),
+        ("tests/unit/agent/test_kubelet_configuration.py", "tests/compat/test_kubelet_flags.py"),
+    ),
     "certificates": Table(
         ("pki/table.py",),
         frozenset({"Authority", "Leaf", "KeyPair", "Kubeconfig"}),

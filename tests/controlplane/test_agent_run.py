@@ -53,13 +53,17 @@ class Agent:
         self.place, self.name, self._cluster = place, name, cluster
         self._process: subprocess.Popen[bytes] | None = None
         self.health = free_address((10248,))
-        document = kubeconfig_document(
-            server=cluster.url, cluster_name="c", user="u", credentials=BearerToken(token=token.text), ca_pem=cluster.ca_pem
-        )
-        (place / "bootstrap.conf").write_text(yaml.dump(document))
-        (place / "bootstrap.conf").chmod(0o600)
+        self.invite(token)
         (place / "conf.d").mkdir()
         (place / "conf.d" / "10-lease.conf").write_text(DROP_IN)
+
+    def invite(self, token: BootstrapTokenString) -> None:
+        """Write a token into the file of bootstrap credentials."""
+        document = kubeconfig_document(
+            server=self._cluster.url, cluster_name="c", user="u", credentials=BearerToken(token=token.text), ca_pem=self._cluster.ca_pem
+        )
+        (self.place / "bootstrap.conf").write_text(yaml.dump(document))
+        (self.place / "bootstrap.conf").chmod(0o600)
 
     def start(self, *flags: str) -> None:
         argv = [
@@ -274,6 +278,18 @@ def test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_doe
         with pytest.raises(NotFound):
             api.get(resource, "device-3", namespace)
     assert [path.name for path in agent.place.rglob("kubelet*")] == []
+
+
+def test_a_token_that_nobody_knows_is_said_and_another_one_in_its_place_is_enough(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster
+) -> None:
+    agent = make("device-5", strings.generate(SystemRandom()))
+    agent.start()
+    eventually(lambda: "Unauthorized" in agent.status()[1].get("trouble", ""), "the refusal", agent)
+    agent.invite(cluster.token)
+    ready_node(api, agent)
+    assert len(requests_of(api, "device-5")) == 1
+    assert cluster.token.secret not in agent.log() + agent.call("status", "-o", "json").stdout
 
 
 def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approves_it(

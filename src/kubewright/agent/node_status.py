@@ -11,7 +11,7 @@ from kubewright.agent import registration
 from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.events import NodeEvent, events_between
 from kubewright.agent.status.facts import NodeFacts
-from kubewright.agent.status.report import ReportSchedule, labels_changed, status_changed
+from kubewright.agent.status.report import ReportSchedule, metadata_changed, status_changed
 from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.clock import rfc3339
@@ -204,7 +204,7 @@ class NodeStatusManager:
         """Return the Node as it should be now, and whether that differs in more than heartbeats."""
         self._computed_from, self.failures = self._source.snapshot, {}
         new = compute(old, self._facts, now=self._now(), snapshot=self._computed_from, storage=self._storage, failed=self._setter_failed)
-        return new, labels_changed(old, new) or status_changed(old["status"], new["status"])
+        return new, metadata_changed(old, new) or status_changed(old["status"], new["status"])
 
     async def _send(self, old: Object, new: Object) -> Object:
         return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")

@@ -215,7 +215,9 @@ def test_the_machine_becomes_the_profile_of_the_node():
 
 
 def test_an_external_cloud_is_one_more_taint_and_others_are_refused():
-    assert facts(chosen(own={"cloud_provider": "external"})).taints == (UNINITIALIZED, NO_PODS)
+    found = facts(chosen(own={"cloud_provider": "external", "node_ips": ("10.0.0.1",)}))
+    assert (found.taints, found.external_cloud, found.specified_ips) == ((UNINITIALIZED, NO_PODS), True, ("10.0.0.1",))
+    assert facts(chosen()).external_cloud is False
     with pytest.raises(UsageError, match="cloud-provider"):
         chosen(own={"cloud_provider": "aws"})
 

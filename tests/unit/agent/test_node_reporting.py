@@ -108,6 +108,6 @@ def test_a_corrected_label_is_a_change_of_labels_only():
     old = ready_node()
     old["metadata"]["labels"]["kubernetes.io/arch"] = "wrong"
     new = setters.compute(old, facts(), now=NOW)
-    assert report.labels_changed(old, new)
+    assert report.metadata_changed(old, new)
     assert not report.status_changed(old["status"], new["status"])
     assert node_status_patch(old, new)["metadata"] == {"labels": {"kubernetes.io/arch": "amd64"}}

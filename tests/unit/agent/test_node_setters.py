@@ -104,6 +104,34 @@ def test_an_image_has_five_names_at_most():
     assert status(seen)["images"][0]["names"] == list("abcde")
 
 
+def of_cloud(node: dict[str, Any], *, given: tuple[str, ...] = (), cloud: bool = True) -> dict[str, Any]:
+    return setters.compute(node, facts(**REAL, external_cloud=cloud, node_ips=given), now=LATER, snapshot=SEEN)
+
+
+def addresses(node: dict[str, Any]) -> list[str]:
+    return [row["address"] for row in node["status"]["addresses"]]
+
+
+PROVIDED = "alpha.kubernetes.io/provided-node-ip"
+
+
+def test_addresses_of_an_external_cloud_are_the_clouds():
+    bare: dict[str, Any] = {"metadata": {"name": "node-1"}, "spec": {}, "status": {}}
+    assert addresses(of_cloud(bare)) == ["node-1"]
+    assert addresses(of_cloud(bare, given=("0.0.0.0",))) == ["10.0.0.2", "fd00::2", "node-1"]
+    assert addresses(of_cloud(bare, given=("10.0.0.2",))) == ["10.0.0.2", "fd00::2", "node-1"]
+    known = {**bare, "status": {"addresses": [{"type": "ExternalIP", "address": "192.0.2.1"}]}}
+    assert addresses(of_cloud(known, given=("10.0.0.2",))) == ["192.0.2.1"]
+    assert addresses(of_cloud(known, cloud=False)) == ["10.0.0.2", "fd00::2", "node-1"]
+
+
+def test_an_external_cloud_is_told_the_addresses_that_were_given_and_nobody_else():
+    bare: dict[str, Any] = {"metadata": {"name": "node-1", "annotations": {PROVIDED: "old", "theirs": "x"}}, "spec": {}, "status": {}}
+    assert of_cloud(bare, given=("10.0.0.2", "fd00::2"))["metadata"]["annotations"] == {PROVIDED: "10.0.0.2,fd00::2", "theirs": "x"}
+    for given, cloud in (((), True), (("0.0.0.0",), True), (("10.0.0.2",), False)):
+        assert of_cloud(bare, given=given, cloud=cloud)["metadata"]["annotations"] == {"theirs": "x"}
+
+
 def test_the_reasons_against_ready_are_in_the_kubelets_order():
     seen = Snapshot(runtime_errors=("runtime",), network_errors=("network",), shutting_down=True)
     ready = status(seen, storage="storage")["conditions"][3]

@@ -77,6 +77,8 @@ class AgentOptions:
             attach_detach=_or(kubelet["enableControllerAttachDetach"], True),
             max_images=_or(kubelet["nodeStatusMaxImages"], 50),
             needs_pod_range=False,
+            external_cloud=self.external_cloud,
+            node_ips=self.looks.node_ips,
             isolates_storage=_or(kubelet["localStorageCapacityIsolation"], True),
         )
 

@@ -112,6 +112,7 @@ def _is_subdomain(text: str) -> bool:
 
 
 GIB: Final = 1 << 30
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 (what a family is named by)
 SIMULATED: Final = "kubewright.dev/simulated"
 """The annotation of a Node that says what of it is not real: `machine` and `pods`, or `pods` alone."""
 
@@ -182,11 +183,20 @@ class NodeFacts:
     """How many images the status lists; -1: all."""
     needs_pod_range: bool = True
     """Whether the node is ready only with `spec.podCIDR`: its agent itself gives pods their addresses."""
+    external_cloud: bool = False
+    """Whether a cloud controller knows the node's addresses."""
+    node_ips: tuple[str, ...] = ()
+    """What `--node-ip` says: an unspecified address stands for its family."""
     isolates_storage: bool = True
     """Whether a node without ephemeral-storage in its capacity is not ready."""
 
     def __post_init__(self) -> None:
         check_labels(dict(self.labels))
+
+    @property
+    def specified_ips(self) -> tuple[str, ...]:
+        """The addresses among `node_ips` that are of one machine."""
+        return tuple(one for one in self.node_ips if one not in _ANY)
 
 
 def simulated_machine(

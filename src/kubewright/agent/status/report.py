@@ -48,9 +48,9 @@ def status_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     return _others(old) != _others(new)
 
 
-def labels_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether two Nodes have different labels."""
-    return (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {})
+def metadata_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether two Nodes have different labels or annotations."""
+    return any((old["metadata"].get(name) or {}) != (new["metadata"].get(name) or {}) for name in ("labels", "annotations"))
 
 
 def _settled_conditions(status: Mapping[str, Any]) -> list[str]:

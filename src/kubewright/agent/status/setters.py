@@ -47,6 +47,7 @@ PRESSURES: Final = (
 READY: Final = "Ready"
 _STORAGE: Final = "ephemeral-storage"
 _REQUIRED_CAPACITY: Final = ("cpu", "memory", "pods", _STORAGE)
+PROVIDED_IPS: Final = "alpha.kubernetes.io/provided-node-ip"
 SHUTTING_DOWN: Final = "node is shutting down"
 _MOST_NAMES: Final = 5
 """Names that are reported of one image."""
@@ -154,6 +155,7 @@ def compute(
     own = new.setdefault("metadata", {}).setdefault("labels", {})
     own[OPERATING_SYSTEM] = facts.profile.operating_system
     own[ARCHITECTURE] = facts.profile.architecture
+    _set_provided_ips(new["metadata"], facts)
     draft = Draft(
         status=new.setdefault("status", {}),
         facts=facts,
@@ -168,6 +170,14 @@ def compute(
         except HostError as error:
             failed(name, str(error))
     return new
+
+
+def _set_provided_ips(metadata: Object, facts: NodeFacts) -> None:
+    """Tell an external cloud which addresses were given. In every other case the annotation is taken away."""
+    if facts.external_cloud and facts.specified_ips:
+        metadata.setdefault("annotations", {})[PROVIDED_IPS] = ",".join(facts.specified_ips)
+    elif PROVIDED_IPS in metadata.get("annotations", {}):
+        del metadata["annotations"][PROVIDED_IPS]
 
 
 def copied(value: Any) -> Any:
@@ -185,11 +195,18 @@ def pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def set_addresses(draft: Draft) -> None:
-    """Write the InternalIPs and the host name. Raises HostError, and leaves what is there, where no address was found."""
+    """Write the InternalIPs and the host name. Raises HostError, and leaves what is there, where no address was found.
+
+    With an external cloud they are the cloud controller's: until it has written some, they are what was given, or the host name alone.
+    """
+    facts, name = draft.facts, {"type": "Hostname", "address": draft.facts.name}
+    if facts.external_cloud and (draft.status.get("addresses") or not facts.node_ips):
+        draft.status.setdefault("addresses", [name])
+        return
     if draft.snapshot.address_trouble:
         raise HostError(draft.snapshot.address_trouble)
     rows = [{"type": "InternalIP", "address": address} for address in draft.snapshot.addresses]
-    draft.status["addresses"] = [*rows, {"type": "Hostname", "address": draft.facts.name}]
+    draft.status["addresses"] = [*rows, name]
 
 
 def set_machine(draft: Draft) -> None:
