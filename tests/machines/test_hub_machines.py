@@ -111,9 +111,19 @@ def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> N
     eventually(lambda: tenant.one.run("systemctl", "is-active", "hub", check=False).out.strip() == "active", "the hub to come back")
 
 
+def _pods(tenant: Tenant, node: str) -> int:
+    found = kubectl(tenant.one, "-n", "default", "get", "pods", f"--field-selector=spec.nodeName={node}")
+    return len(found.get("items", []))
+
+
 def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> None:
     two = tenant.bed["two"]
-    left = kubewright(two, "node", "leave").out
+    busy = ("kubectl", "create", "deployment", "busy", "--image=docker.io/library/busybox:test", "--replicas=2", "--", "sleep", "1000")
+    tenant.one.run(*busy, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+    eventually(lambda: _pods(tenant, "two") >= 2, "pods to be placed on two")
+    left = kubewright(two, "node", "leave", "--drain").out
+    assert "Evicting the pods of the node two" in left
+    assert _pods(tenant, "two") == 0
     assert "Asked the hub to let the node two go" in left
     assert kubectl(tenant.one, "get", "node", "two") == {}
     assert kubectl(tenant.one, "get", "nodejoinrequest", "two") == {}

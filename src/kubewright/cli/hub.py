@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from kubewright.apis.kubeconfig import parse
-from kubewright.base import logs, yaml
+from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import daemon_serving, daemons, hub_state
@@ -22,7 +21,6 @@ from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.kubeconfigs import access_from_kubeconfig
 
 FIELD_MANAGER: Final = "kubewright-hub"
 _LIMITS: Final = Limits(connections=32)
@@ -58,5 +56,5 @@ async def _serve(parsed: Parsed, store: SQLiteStore) -> int:
 
 
 def _connect(cluster: TenantCluster) -> AsyncKubeAPI:
-    access = access_from_kubeconfig(parse(yaml.load_one(cluster.kubeconfig, source=f"the kubeconfig of {cluster.name}")))
+    access = hub_state.access(cluster)
     return AsyncKubeClient(access, field_manager=FIELD_MANAGER, proxies=Proxies.from_environment(os.environ), limits=_LIMITS)

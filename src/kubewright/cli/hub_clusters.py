@@ -119,6 +119,7 @@ def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
         "kubelet_client_ca": _file(parsed, "kubelet-client-ca-file") if parsed.text("kubelet-client-ca-file") else client_ca,
         "kubelet_config": _fields(parsed.text("kubelet-config")),
         "approval": parsed.text("approval"),
+        "key_algorithm": parsed.text("key-algorithm"),
         "reserved": parsed.strings("reserved-names"),
         "node_names": parsed.strings("allow-node-names"),
         "names": parsed.strings("allow-names"),

@@ -8,19 +8,15 @@ from contextlib import closing, suppress
 from typing import Final
 
 from kubewright.apis import node_join_requests
-from kubewright.apis.kubeconfig import parse
-from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, NotFound, UsageError
 from kubewright.base.messages import printable, quoted
-from kubewright.cli import cluster_access, hub_state, inputs
+from kubewright.cli import hub_state, inputs
 from kubewright.cli.output import human_duration, table, write_result
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.kube import core
-from kubewright.kube.client import KubeClient
 from kubewright.kube.core import Object
-from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.tokens.secrets import parse_moment
 
@@ -64,7 +60,7 @@ def forget(parsed: Parsed) -> int:
             raise UsageError(
                 f"no node {quoted(node)} has joined {quoted(name)}", remedy="`kubewright hub requests` and `hub journal` tell who has"
             )
-        with closing(_client(cluster)) as client, suppress(NotFound):
+        with closing(hub_state.client(cluster)) as client, suppress(NotFound):
             client.delete(NODE_JOIN_REQUEST, node)
         store.forget(name, node, done)  # last: whoever is killed before it can say the same again
     return hub_state.tell(parsed, done)
@@ -86,7 +82,7 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
     name, node = parsed.strings("which")
     with hub_state.store(parsed) as store:
         cluster = hub_state.cluster(store, name)
-        with closing(_client(cluster)) as client:
+        with closing(hub_state.client(cluster)) as client:
             try:
                 request = client.get(NODE_JOIN_REQUEST, node)
             except NotFound as error:
@@ -106,7 +102,7 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
 
 def _rows(cluster: TenantCluster) -> Iterator[dict[str, object]]:
     try:
-        with closing(_client(cluster)) as client:
+        with closing(hub_state.client(cluster)) as client:
             found = client.list(NODE_JOIN_REQUEST)
     except APIError as error:
         inputs.warn([f"{cluster.name}: {error}"])
@@ -125,8 +121,3 @@ def _row(cluster: str, request: Object) -> dict[str, object]:
         "state": (condition.reason or condition.status) if condition is not None else "Received",
         "message": printable(condition.message) if condition is not None else "",
     }
-
-
-def _client(cluster: TenantCluster) -> KubeClient:
-    source = f"the kubeconfig of {cluster.name}"
-    return cluster_access.client(access_from_kubeconfig(parse(yaml.load_one(cluster.kubeconfig, source=source))))

@@ -48,6 +48,7 @@ _ADD_FLAGS = (
     Flag("allow-names", "patterns of further DNS names that nodes may serve under", kind=LIST, metavar="patterns"),
     Flag("allow-ranges", "ranges that addresses of nodes have to be in; none: any that is not reserved", kind=LIST, metavar="cidrs"),
     Flag("kubelet-config", "file with further fields for the configuration of kubelets, YAML", default="", metavar="file"),
+    Flag("key-algorithm", "kind of the keys that nodes are given", default="RSA-2048", choices=("RSA-2048", "ECDSA-P256")),
     Flag("keep-requests", "how long a request stays after its end", kind=DURATION, default="1h0m0s"),
 )
 

@@ -9,11 +9,14 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from kubewright.apis.kubeconfig import parse
 from kubewright.apis.machine import Layout
+from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
+from kubewright.cli import cluster_access
 from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.hub_rows import RUN_FLAGS
 from kubewright.cli.inputs import absolute
@@ -24,6 +27,9 @@ from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import Event, HubStore
 from kubewright.host.desired import Directory, File, Show
 from kubewright.host.real import RealHost
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.pki import sealing
 
 if TYPE_CHECKING:
@@ -96,3 +102,13 @@ def tell(parsed: Parsed, done: Event) -> int:
         about = " ".join(word for word in (done.cluster, done.node) if word)
         sys.stdout.write(f"{about}: {done.event}\n" if about else f"{done.event}\n")
     return 0
+
+
+def access(cluster: TenantCluster) -> Access:
+    """Return how the hub reaches a cluster. Raises ValidationError for a kubeconfig that cannot be used."""
+    return access_from_kubeconfig(parse(yaml.load_one(cluster.kubeconfig, source=f"the kubeconfig of {cluster.name}")))
+
+
+def client(cluster: TenantCluster) -> KubeClient:
+    """Return a client of a cluster, as the hub's own user there."""
+    return cluster_access.client(access(cluster))

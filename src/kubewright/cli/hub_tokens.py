@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from typing import Final
 
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.durations import Duration
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import APIError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import hub_state
+from kubewright.cli import hub_state, inputs
 from kubewright.cli.output import table, write_result
 from kubewright.cli.parser import Parsed
-from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment import tenant_objects
+from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.store import JoinToken
-from kubewright.tokens import strings
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.objects import DesiredObject, ensure_object, remove_object
+from kubewright.kube.resources import SECRET
+from kubewright.tokens import secrets, strings
 
 _COLUMNS: Final = (("cluster", "CLUSTER"), ("id", "TOKEN"), ("expires", "EXPIRES"), ("description", "DESCRIPTION"))
 
@@ -35,6 +41,7 @@ def create(parsed: Parsed) -> int:
             description=parsed.text("description"),
         )
         store.save_token(token, hub_state.event(name, "token created", token=token.token.id, expires=token.expires))
+    _at_once(loaded.cluster, lambda api: ensure_object(api, DesiredObject(tenant_objects.token_secret(token))))
     form = parsed.text("output")
     if form == "text":
         sys.stdout.write(f"{token.token.text}\n")
@@ -62,9 +69,20 @@ def revoke(parsed: Parsed) -> int:
     token_id = strings.parse_id(text)
     done = hub_state.event(name, "token revoked", token=token_id)
     with hub_state.store(parsed) as store:
+        cluster = hub_state.cluster(store, name)
         if not store.remove_token(name, token_id, done):
             raise UsageError(f"{quoted(name)} has no token {token_id}", remedy="`kubewright hub token list` shows them")
+    _at_once(cluster, lambda api: remove_object(api, SECRET, secrets.name_of(token_id), secrets.NAMESPACE))
     return hub_state.tell(parsed, done)
+
+
+def _at_once(cluster: TenantCluster, work: Callable[[KubeAPI], object]) -> None:
+    """Do in the cluster what the hub would do a moment later. Where that fails, the hub does it when it can."""
+    try:
+        with closing(hub_state.client(cluster)) as api:
+            work(api)
+    except APIError as error:
+        inputs.warn([f"{cluster.name} does not know it yet, and will when the hub reaches it: {error}"])
 
 
 def _row(token: JoinToken) -> dict[str, object]:

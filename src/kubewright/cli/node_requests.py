@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
-from kubewright.cli.inputs import absolute, given_names, given_secret, given_text
+from kubewright.cli.inputs import absolute, given_names, given_secret, given_text, is_on
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.node.leaving import NodeLeaveRequest
 from kubewright.enrollment.node.request import NodeJoinRequest
@@ -42,4 +43,5 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinRequest:
 
 def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeLeaveRequest:
     """Turn the flags into a request."""
-    return NodeLeaveRequest(only=only, skip=given_names(parsed, "skip-phases"))
+    within = Duration.parse(parsed.text("drain-timeout")).seconds if is_on(parsed, "drain") else None
+    return NodeLeaveRequest(drain=within, only=only, skip=given_names(parsed, "skip-phases"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, BOOL, LIST, Command, Flag, Workflow
+from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, LIST, Command, Flag, Workflow
 
 _FLAGS = {
     flag.name: flag
@@ -39,6 +39,8 @@ _WORKFLOW = Workflow(
 _LEAVE_FLAGS = {
     flag.name: flag
     for flag in (
+        Flag("drain", "evict the pods of this node first", kind=BOOL, default=False),
+        Flag("drain-timeout", "how long pods have to go", kind=DURATION, default="5m0s"),
         _FLAGS["skip-phases"],
         Flag("plan", "show what would be removed, and remove nothing", kind=BOOL, default=False),
         ALL_FORMATS,
@@ -68,8 +70,8 @@ ROWS = (
         "Take this machine out of its cluster, and free its name",
         flags=tuple(_LEAVE_FLAGS.values()),
         workflow=_LEAVING,
-        description="Stops the kubelet, asks the hub to forget the node and to delete its Node and its request, waits for that, and removes pods, keys"
+        description="With --drain, evicts its pods. Stops the kubelet, asks the hub to forget the node and to delete its Node and its request, waits for that, and removes pods, keys"
         " and files as reset does. Without a hub that answers nothing is removed, unless the phase depart is left out.",
-        examples=("node leave",),
+        examples=("node leave --drain",),
     ),
 )

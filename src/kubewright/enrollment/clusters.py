@@ -16,7 +16,7 @@ from kubewright.base.masking import remember
 from kubewright.base.records import dataclass, field, shallow
 from kubewright.enrollment.decisions import Approval, Policy
 from kubewright.pki import keys, node_names, oaep, store
-from kubewright.pki.keys import PrivateKey
+from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.oaep import RecipientKey
 from kubewright.pki.store import LoadedAuthority, MemoryStore
@@ -33,6 +33,7 @@ class TenantCluster:
     - `client_ca` and `client_key` sign the certificates of kubelets for the API server, `serving_ca` and `serving_key` those that kubelets serve
       with; `kubelet_client_ca` is whom kubelets believe. A cluster that kubeadm made has one authority for all of these.
     - `reserved`, `node_names`, `names`, `ranges` and `open_addresses` are those of `NamePolicy`.
+    - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes look into none.
     - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds.
 
     All authorities are PEM, `kubeconfig` is YAML, with which the hub acts in the cluster.
@@ -55,6 +56,7 @@ class TenantCluster:
     names: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
     open_addresses: bool = True
+    key_algorithm: str = Algorithm.RSA_2048.value
     kept: int = 3600
     waits: int = 86400
     kubeconfig: str = field(repr=False)

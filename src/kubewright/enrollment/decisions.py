@@ -71,6 +71,11 @@ class Seen:
     approved: bool | None = None
     registered: bool = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has been answered: nothing is asked about it any more."""
+        return self.condition is not None and self.condition.status in {"True", "False"}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
@@ -123,9 +128,8 @@ def look(request: Mapping[str, Any]) -> Seen:
 
 def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime) -> Outcome:
     """Say what is to be done with a request. `record` is that of the node's name."""
-    condition = seen.condition
-    if condition is not None and condition.status in {"True", "False"}:
-        return _after_the_end(condition, seen, policy.kept, now)
+    if seen.condition is not None and seen.ended:
+        return _after_the_end(seen.condition, seen, policy.kept, now)
     refused = node_names.node_name_refused(seen.name, policy.names)
     if refused is not None:
         return Refuse(reason=refused.rule, message=refused.message)

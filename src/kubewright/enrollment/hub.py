@@ -17,11 +17,10 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Backoff
-from kubewright.enrollment import issuing
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
-from kubewright.enrollment.tenants import AHEAD, Tenant
+from kubewright.enrollment.tenants import Tenant
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.pki.keys import KeyPool
 
@@ -53,7 +52,7 @@ class Hub:
         self._clock = clock
         self._random = random
         self._metrics = metrics
-        self._keys = KeyPool(threads=1)  # what is made ahead has time; what is needed now is made by who needs it
+        self._keys = KeyPool()
         self._served: dict[str, _Served] = {}
         self._read = False
         if metrics is not None:
@@ -67,7 +66,6 @@ class Hub:
     async def run(self) -> None:
         """Work until cancelled. Raises HostError or TrustError for a state that cannot be read at the start."""
         version: int | None = None
-        self._keys.have((issuing.ALGORITHM,) * AHEAD)
         try:
             while True:
                 found = await self._store.ask(lambda store: store.version())

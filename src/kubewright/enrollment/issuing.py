@@ -21,8 +21,8 @@ from kubewright.base.records import dataclass
 from kubewright.enrollment.answers import CERTIFICATE_FILE, CLIENT_CA_FILE, KEY_FILE, Answer
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.requests import JoinRequest
-from kubewright.pki import issuing, names
-from kubewright.pki.certificates import Pair, pair_of
+from kubewright.pki import certificates, issuing, names
+from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm, KeySource
 from kubewright.pki.names import Names
 from kubewright.pki.node_names import LOOPBACKS
@@ -31,7 +31,6 @@ from kubewright.pki.store import LoadedAuthority
 from kubewright.pki.table import CLIENT, SERVER
 
 LIFETIME: Final = timedelta(days=365)
-ALGORITHM: Final = Algorithm.RSA_2048
 NODES: Final = "system:nodes"
 
 
@@ -112,6 +111,7 @@ def _certificate(
     row: Row, loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source: KeySource, started: datetime, random: Random
 ) -> Pair:
     authority = row.authority(loaded)
+    algorithm = Algorithm(loaded.cluster.key_algorithm)
     words = {"node": node, "cluster": loaded.cluster.name}
     spec = CertificateSpec(
         name=f"the {row.purpose} certificate of {node}",
@@ -121,11 +121,12 @@ def _certificate(
         usages=row.usages,
         names=row.names(node, request),
         lifetime=_lifetime(authority, started),
-        algorithm=ALGORITHM,
+        algorithm=algorithm,
         signer=authority.base,
     )
-    key = key_source.take(ALGORITHM)
-    return pair_of(issuing.signed(spec, key, authority, started=started, random=random), key.pem(), source=spec.name)
+    key = key_source.take(algorithm)
+    text = issuing.signed(spec, key, authority, started=started, random=random)
+    return Pair(certificates=tuple(certificates.parse(text, source=spec.name)), key=key)
 
 
 def _lifetime(authority: LoadedAuthority, started: datetime) -> timedelta:

@@ -25,6 +25,7 @@ from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.issuing import Issued
+from kubewright.enrollment.requests import JoinRequest
 from kubewright.enrollment.store import Event, Taken
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
@@ -37,7 +38,7 @@ from kubewright.kube.informers import Informer
 from kubewright.kube.objects import DesiredObject, ensure_object_async
 from kubewright.kube.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST, SECRET
-from kubewright.pki.keys import KeyPool
+from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.tokens import secrets
 
 _log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class Tenant:
         watched = [self._watch_object(one) for one in self._desired]
         self._queue.add(_OBJECTS)
         self._queue.add(_TOKENS)
+        self._make_keys()
         async with asyncio.TaskGroup() as group:
             for informer in (self._requests, self._leaving, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self.name}")
@@ -169,12 +171,14 @@ class Tenant:
         request = self._requests.get(name)
         if request is None:
             return None
-        seen = await self._with_verdict(decisions.look(request))
-        record = await self._store.ask(lambda store: store.record(self.name, name))
+        seen = decisions.look(request)
+        record: JoinRecord | None = None
+        if not seen.ended:
+            kept = await self._store.ask(lambda store: (store.verdict(self.name, seen.uid), store.record(self.name, name)))
+            seen, record = replace(seen, approved=kept[0]), kept[1]
         outcome = self._decide(seen, record, {})
         if isinstance(outcome, Open):
-            seen = await self._opened(seen, request)
-            foreign = await self._foreign(seen)
+            seen, foreign = await self._opened(seen, request)
             outcome = self._decide(seen, record, foreign)
         match outcome:
             case Issue(request=wanted):
@@ -209,18 +213,16 @@ class Tenant:
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
         return decisions.decide(seen, record, self.cluster.policy(foreign=foreign), self._clock.now())
 
-    async def _with_verdict(self, seen: Seen) -> Seen:
-        if seen.condition is not None and seen.condition.status != "Unknown":
-            return seen
-        return replace(seen, approved=await self._store.ask(lambda store: store.verdict(self.name, seen.uid)))
-
-    async def _opened(self, seen: Seen, request: Object) -> Seen:
+    async def _opened(self, seen: Seen, request: Object) -> tuple[Seen, Mapping[str, str]]:
+        """Decrypt a request, and look up what is known about what it asks for; returns as well which names are other nodes'."""
         try:
-            contents: Any = await asyncio.to_thread(requests.read, request, join_key=self._loaded.join_key)
+            contents = await asyncio.to_thread(requests.read, request, join_key=self._loaded.join_key)
         except MalformedField as error:
-            contents = error
-        first = await self._store.ask(lambda store: store.first_request(self.name, seen.digest))
-        return replace(seen, contents=contents, first=first, registered=await self._is_node(seen.name))
+            return replace(seen, contents=error), {}
+        first, foreign = await self._store.ask(
+            lambda store: (store.first_request(self.name, seen.digest), store.owners(self.name, contents.names) if contents.names else {})
+        )
+        return replace(seen, contents=contents, first=first, registered=await self._is_node(seen.name)), foreign
 
     async def _is_node(self, name: str) -> bool:
         try:
@@ -229,18 +231,15 @@ class Tenant:
             return False
         return True
 
-    async def _foreign(self, seen: Seen) -> dict[str, str]:
-        names = () if seen.contents is None or isinstance(seen.contents, MalformedField) else seen.contents.names
-        return await self._store.ask(lambda store: store.owners(self.name, names)) if names else {}
-
-    async def _issue(self, request: Object, seen: Seen, wanted: requests.JoinRequest) -> Again | None:
+    async def _issue(self, request: Object, seen: Seen, wanted: JoinRequest) -> Again | None:
         now = self._clock.now()
 
-        def make() -> Issued:
-            return issuing.issue(self._loaded, seen.name, wanted, key_source=self._keys, started=now, random=self._random)
+        def make() -> tuple[Issued, Mapping[str, Any]]:
+            made = issuing.issue(self._loaded, seen.name, wanted, key_source=self._keys, started=now, random=self._random)
+            return made, answers.write(made.answer, wanted.key, random=self._random)
 
-        made = await asyncio.to_thread(make)
-        self._keys.have((issuing.ALGORITHM,) * AHEAD)
+        made, status = await asyncio.to_thread(make)
+        self._make_keys()
         record = JoinRecord(
             cluster=self.name,
             node=seen.name,
@@ -261,10 +260,12 @@ class Tenant:
         except Taken as error:
             _log.debug("%s: %s is decided again: %s", self.name, seen.name, error)
             return 0.0
-        status = answers.write(made.answer, wanted.key, random=self._random)
         await self._write(request, Condition(status="True", reason=decisions.ISSUED), status)
         _log.info("%s: %s has been answered", self.name, seen.name)
         return None
+
+    def _make_keys(self) -> None:
+        self._keys.have((Algorithm(self.cluster.key_algorithm),) * AHEAD)
 
     async def _refuse(self, request: Object, condition: Condition) -> None:
         name, _ = core.identity_of(request)

@@ -55,7 +55,7 @@ OWN = {
     "hub": "",
     "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config key-file secure-port state tls-cert-file tls-private-key-file",
     "hub cluster": "",
-    "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-file"
+    "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
     " kubeconfig kubelet-client-ca-file kubelet-config kubernetes-version output pod-network-cidr reserved-names server service-cidr"
     " service-dns-domain serving-ca-cert-file serving-ca-key-file state",
     "hub cluster list": _HUB,
@@ -77,8 +77,9 @@ OWN = {
         f"node join phase {name}": _NODE.format("")
         for name in ("request", "answer", "kubelet-install", "files", "forget-key", "kubelet-start", "node-ready")
     },
-    "node leave": "output plan skip-phases",
+    "node leave": "drain drain-timeout output plan skip-phases",
     "node leave phase": "",
+    "node leave phase drain": "drain drain-timeout output plan",
     **{f"node leave phase {name}": "output plan" for name in ("kubelet-stop", "depart", "cleanup-node")},
     "help": "",
     "alpha": "",

@@ -136,6 +136,14 @@ def test_an_authority_that_ends_soon_shortens_certificates_and_one_that_has_ende
         issuing.issue(loaded, "w", WANTED, key_source=FreshKeys(), started=CLOCK.now() + timedelta(days=4), random=SeededRandom(1))
 
 
+def test_a_cluster_may_give_keys_that_are_quick_to_make():
+    loaded = LoadedCluster(cluster(key_algorithm="ECDSA-P256"))
+    answer = issued(loaded=loaded).answer
+    require(answer)
+    assert answer.serving_key.startswith("-----BEGIN EC PRIVATE KEY-----")
+    assert GOOD.answer.serving_key.startswith("-----BEGIN RSA PRIVATE KEY-----")
+
+
 def test_a_cluster_with_keys_that_do_not_fit_is_refused():
     with pytest.raises(CertificateError, match="do not fit"):
         LoadedCluster(cluster(client_key=SERVING_CA[1]))

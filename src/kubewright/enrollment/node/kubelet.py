@@ -57,8 +57,9 @@ def files(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Remove the key of the join, which is of no use any more; a phase of its own, because whoever was killed before it has all files."""
-    yield ctx.host.remove(ctx.key_path)
+    """Remove the key of the join once it is of no use any more; a phase of its own, because whoever was killed before it has all files."""
+    if ctx.host.state(ctx.kubeconfig) is not None:
+        yield ctx.host.remove(ctx.key_path)
 
 
 def configuration(ctx: NodeJoinContext) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, NotFound
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass
+from kubewright.enrollment.node import draining
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.credentials import ClientCertificate
@@ -36,18 +37,20 @@ TOPIC: Final = "node-leave"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeaveRequest:
-    """One call of `node leave` or of one of its phases."""
+    """One call of `node leave` or of one of its phases. `drain` are the seconds that pods have to go before it, None where they are not asked to."""
 
+    drain: float | None = None
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeaveContext:
-    """One run. `cleaning` is what the steps of `reset` work with."""
+    """One run. `cleaning` is what the steps of `reset` work with, `within` the seconds that pods have to go, None where they stay."""
 
     bound: Bound
     cleaning: ResetContext
+    within: float | None
 
     @property
     def kubeconfig(self) -> PurePosixPath:
@@ -75,6 +78,17 @@ class NodeLeaveContext:
     def say(self, text: str) -> None:
         """Report one line of progress."""
         self.bound.reporter.emit(Line(topic=TOPIC, text=text))
+
+
+def drain(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
+    """Have the pods of this node go elsewhere."""
+    ctx.say(f"Evicting the pods of the node {ctx.node}")
+    yield from draining.drain(ctx.api, ctx.node, waiter=ctx.bound.waiter, within=ctx.within or 0.0)
+
+
+def only_drained(ctx: NodeLeaveContext) -> str | None:
+    """Leave the phase out where pods were not to be evicted."""
+    return only_joined(ctx) if ctx.within is not None else "--drain was not given"
 
 
 def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
@@ -124,6 +138,7 @@ def clean(ctx: NodeLeaveContext) -> Iterable[Change]:
 
 _HERE: Final = f"{__name__}:"
 PHASES: Final[Phases[NodeLeaveContext]] = Phases(
+    Phase("drain", "Evict the pods of this node", run=f"{_HERE}drain", condition=f"{_HERE}only_drained", flags="drain drain-timeout"),
     Phase("kubelet-stop", "Stop the kubelet", run=f"{_HERE}stop"),
     Phase("depart", "Have the hub free the name and delete the Node", run=f"{_HERE}depart", condition=f"{_HERE}only_joined"),
     Phase("cleanup-node", "Remove pods, keys and files from this machine", run=f"{_HERE}clean"),
@@ -140,9 +155,9 @@ def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[reset.Res
     )
 
 
-def context(_: NodeLeaveRequest, task: reset.ResetTask, bound: Bound) -> NodeLeaveContext:
+def context(request: NodeLeaveRequest, task: reset.ResetTask, bound: Bound) -> NodeLeaveContext:
     """Make what the phases work with."""
-    return NodeLeaveContext(bound=bound, cleaning=reset.context(_RESET, task, bound))
+    return NodeLeaveContext(bound=bound, cleaning=reset.context(_RESET, task, bound), within=request.drain)
 
 
 NODE_LEAVE: Final = Operation(

@@ -1,0 +1,82 @@
+"""Emptying a node before it leaves: no new pods, and those that are there are evicted, as `kubectl drain --force --delete-emptydir-data` does.
+
+The kubelet's own identity is enough: it may mark its Node and evict its own pods (NodeRestriction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import APIError, NotFound, TooManyRequests
+from kubewright.base.events import Waited
+from kubewright.base.wait import Waiter
+from kubewright.kube import core
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import NODE, POD
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_LOOK, _LONGEST_LOOK = 0.2, 2.0
+
+
+def evictable(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the pods that have to go: neither static ones nor a DaemonSet's, which come back, nor what has ended. Pure."""
+    return [pod for pod in pods if not _stays(pod)]
+
+
+def _stays(pod: Mapping[str, Any]) -> bool:
+    metadata = core.metadata(pod)
+    owners = metadata.get("ownerReferences") or ()
+    daemon = any(owner.get("kind") == "DaemonSet" and owner.get("controller") for owner in owners)
+    return daemon or _MIRROR in (metadata.get("annotations") or {}) or (pod.get("status") or {}).get("phase") in _ENDED
+
+
+def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator[Change | Waited]:
+    """Keep new pods away from a node, then evict its pods and wait until they are gone. Raises WaitTimeout, naming those that are left."""
+    found = api.get(NODE, node)
+    if (found.get("spec") or {}).get("unschedulable"):
+        yield Change(target=f"node {node}", action=Action.NONE)
+    else:
+        api.patch(NODE, node, {"spec": {"unschedulable": True}}, type="merge")
+        yield Change(target=f"node {node}", action=Action.UPDATE, reason="no new pods")
+    for pod in evictable(_pods(api, node)):
+        yield Change(target=core.about_object({**pod, "kind": POD.kind}), action=Action.DELETE, reason="evicted")
+    yield waiter.until(
+        lambda: _left(api, node),
+        within=within,
+        saying="the pods of this node to go",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        remedy="see what keeps them (kubectl get poddisruptionbudget -A); or leave without --drain",
+    )
+
+
+def _pods(api: KubeAPI, node: str) -> Sequence[Object]:
+    return api.list(POD, field_selector=f"spec.nodeName={node}")
+
+
+def _left(api: KubeAPI, node: str) -> str | None:
+    """Evict what is there, and say what is left. Budgets may hold pods back for a while."""
+    try:
+        left = evictable(_pods(api, node))
+    except APIError as error:
+        return str(error)
+    reasons = [_evicted(api, pod) for pod in left]
+    return ", ".join(reasons) or None
+
+
+def _evicted(api: KubeAPI, pod: Mapping[str, Any]) -> str:
+    name, namespace = core.identity_of(pod)
+    if core.metadata(pod).get("deletionTimestamp"):
+        return f"{namespace}/{name} is ending"
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    try:
+        api.create(body, resource=POD, subresource="eviction")
+    except NotFound:
+        return f"{namespace}/{name} has gone"
+    except TooManyRequests as error:
+        return f"{namespace}/{name} may not go yet: {error}"
+    return f"{namespace}/{name} is evicted"

@@ -1,0 +1,87 @@
+"""Draining a node: which pods have to go, budgets that hold them back, and what is told when they do not go."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import TooManyRequests, WaitTimeout
+from kubewright.base.events import SilentReporter
+from kubewright.base.wait import PollingWaiter
+from kubewright.enrollment.node import draining
+from kubewright.kube.recording import RecordingKube
+from kubewright.kube.resources import NODE, POD
+
+
+def pod(name: str, *, phase: str = "Running", **metadata: object) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "spec": {"nodeName": "two"},
+        "status": {"phase": phase},
+    }
+
+
+DAEMON = [{"kind": "DaemonSet", "name": "d", "controller": True}]
+OWNED = [{"kind": "ReplicaSet", "name": "r", "controller": True}]
+
+
+class Cluster(RecordingKube):
+    """Evicts a pod when its budget allows it: after so many attempts."""
+
+    def __init__(self, *pods: dict, held: int = 0) -> None:
+        super().__init__()
+        self.pods = {one["metadata"]["name"]: one for one in pods}
+        self.held = held
+        self.evicted: list[str] = []
+        super().create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "two"}, "spec": {}})
+
+    def list(self, resource, namespace=None, **selectors: str):
+        assert (resource, selectors["field_selector"]) == (POD, "spec.nodeName=two")
+        return list(self.pods.values())
+
+    def create(self, obj, *, resource=None, subresource=""):
+        name = obj["metadata"]["name"]
+        if self.held > 0:
+            self.held -= 1
+            raise TooManyRequests("the budget is used up", code=429)
+        self.evicted.append(name)
+        del self.pods[name]
+        return obj
+
+
+def drain(cluster: Cluster, *, within: float = 60.0):
+    waiter = PollingWaiter(clock=FakeClock(), reporter=SilentReporter())
+    return [step for step in draining.drain(cluster, "two", waiter=waiter, within=within) if hasattr(step, "target")]
+
+
+def test_static_pods_those_of_daemon_sets_and_what_has_ended_stay():
+    pods = [
+        pod("owned", ownerReferences=OWNED),
+        pod("alone"),
+        pod("daemon", ownerReferences=DAEMON),
+        pod("static", annotations={"kubernetes.io/config.mirror": "x"}),
+        pod("done", phase="Succeeded"),
+        pod("failed", phase="Failed"),
+    ]
+    cluster = Cluster(*pods)
+    steps = drain(cluster)
+    assert [step.target for step in steps] == ["node two", "pod default/owned", "pod default/alone"]
+    assert cluster.evicted == ["owned", "alone"]
+    assert cluster.get(NODE, "two")["spec"]["unschedulable"] is True
+
+
+def test_a_budget_is_waited_for_and_a_second_time_nothing_is_left():
+    cluster = Cluster(pod("one"), pod("two"), held=5)
+    drain(cluster)
+    assert sorted(cluster.evicted) == ["one", "two"]
+    [node] = drain(cluster)
+    assert (node.target, bool(node)) == ("node two", False)
+
+
+def test_pods_that_do_not_go_are_named():
+    with pytest.raises(WaitTimeout) as told:
+        drain(Cluster(pod("one"), held=1000), within=10.0)
+    assert "default/one may not go yet: the budget is used up" in told.value.detail
+    assert "poddisruptionbudget" in told.value.remedy
