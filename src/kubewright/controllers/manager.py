@@ -25,7 +25,7 @@ from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import SharedInformer
+from kubewright.kube.controller import SharedInformer, first_error
 from kubewright.kube.core import Call, Object
 from kubewright.kube.electing import FencedKube, LeaderElector
 from kubewright.kube.informers import Informer
@@ -100,7 +100,7 @@ class Manager:
                 for watch in watches:
                     watch.cancel()
         except* KubewrightError as errors:
-            failure = _first(errors)
+            failure = first_error(errors)
         if failure is not None:  # what is raised inside of `except*` comes out as a group
             raise failure
 
@@ -207,10 +207,3 @@ class LimitedKube(AsyncKubeAPI):
         pause = self._bucket.delay("")
         if pause > 0:
             await asyncio.sleep(pause)
-
-
-def _first(errors: BaseExceptionGroup[KubewrightError]) -> KubewrightError:
-    """Return the first error of a group, which may hold groups."""
-    for error in errors.exceptions:
-        return _first(error) if isinstance(error, BaseExceptionGroup) else error
-    raise AssertionError("an empty group")

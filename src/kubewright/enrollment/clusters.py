@@ -73,8 +73,8 @@ class TenantCluster:
         """Return what is secret, by the names of the fields."""
         return {name: getattr(self, name) for name in _SECRET}
 
-    def policy(self, *, foreign: Mapping[str, str]) -> Policy:
-        """Return what it asks of those who join; `foreign` tells which names belong to other nodes."""
+    def policy(self, *, foreign: Mapping[str, str], crowded: bool = False) -> Policy:
+        """Return what it asks of those who join; `foreign` tells which names belong to other nodes, `crowded` that there are too many requests."""
         endpoint = urlsplit(self.server).hostname or ""
         networks = [network for text in (self.service_subnet, *self.pod_subnets) for network in formats.subnets(text)]
         names = NamePolicy(
@@ -88,7 +88,7 @@ class TenantCluster:
             open_addresses=self.open_addresses,
         )
         kept, waits = timedelta(seconds=self.kept), timedelta(seconds=self.waits)
-        return Policy(names=names, approval=Approval(self.approval), kept=kept, waits=waits)
+        return Policy(names=names, approval=Approval(self.approval), kept=kept, waits=waits, crowded=crowded)
 
 
 def read(document: Mapping[str, Any], secrets: Mapping[str, str]) -> TenantCluster:

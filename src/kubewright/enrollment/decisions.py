@@ -45,12 +45,16 @@ class Approval(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What a cluster asks of those who join. `kept` is how long a request stays after its end, `waits` how long it may wait for a person."""
+    """What a cluster asks of those who join. `kept` is how long a request stays after its end, `waits` how long it may wait for a person.
+
+    `crowded`: there are so many requests that those which were refused go at once.
+    """
 
     names: NamePolicy = field(default_factory=NamePolicy)
     approval: Approval = Approval.AUTOMATIC
     kept: timedelta = timedelta(hours=1)
     waits: timedelta = timedelta(hours=24)
+    crowded: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +133,8 @@ def look(request: Mapping[str, Any]) -> Seen:
 def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime) -> Outcome:
     """Say what is to be done with a request. `record` is that of the node's name."""
     if seen.condition is not None and seen.ended:
-        return _after_the_end(seen.condition, seen, policy.kept, now)
+        crowded = policy.crowded and seen.condition.status == "False"
+        return Forget() if crowded else _after_the_end(seen.condition, seen, policy.kept, now)
     refused = node_names.node_name_refused(seen.name, policy.names)
     if refused is not None:
         return Refuse(reason=refused.rule, message=refused.message)

@@ -22,6 +22,7 @@ from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.enrollment.tenants import Tenant
 from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import first_error
 from kubewright.pki.keys import KeyPool
 
 _log = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class Hub:
             try:
                 await self._serve_once(cluster)
             except* KubewrightError as errors:
-                _log.warning("%s cannot be served: %s", cluster.name, errors.exceptions[0])
+                _log.warning("%s cannot be served: %s", cluster.name, first_error(errors))
             except* Exception:
                 _log.exception("%s: a fault of ours", cluster.name)
             await asyncio.sleep(next(pauses))

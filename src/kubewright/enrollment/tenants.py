@@ -48,6 +48,8 @@ AHEAD: Final = 8
 """Keys that are made before they are needed: making one takes longer than everything else of an answer."""
 WORKERS: Final = 4
 """Requests of one tenant that are answered at a time."""
+CROWD: Final = 1000
+"""Requests of one tenant that are kept together: beyond that, those that were refused go at once, so that nobody fills the cluster with them."""
 LONGEST_SLEEP: Final = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
 _REQUEST, _LEAVING, _OBJECTS, _TOKENS = "request/", "leaving/", "objects", "tokens"
@@ -66,6 +68,7 @@ class Tenant:
         clock: Clock,
         random: Random,
         metrics: HubMetrics | None = None,
+        crowd: int = CROWD,
     ) -> None:
         self.cluster = loaded.cluster
         self._loaded = loaded
@@ -75,6 +78,7 @@ class Tenant:
         self._clock = clock
         self._random = random
         self._metrics = metrics
+        self._crowd = crowd
         self._desired = tenant_objects.desired(loaded.public_key)
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._requests = self._informer(NODE_JOIN_REQUEST)
@@ -211,7 +215,8 @@ class Tenant:
         _log.info("%s: %s has left", self.name, name)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
-        return decisions.decide(seen, record, self.cluster.policy(foreign=foreign), self._clock.now())
+        policy = self.cluster.policy(foreign=foreign, crowded=len(self._requests.objects) > self._crowd)
+        return decisions.decide(seen, record, policy, self._clock.now())
 
     async def _opened(self, seen: Seen, request: Object) -> tuple[Seen, Mapping[str, str]]:
         """Decrypt a request, and look up what is known about what it asks for; returns as well which names are other nodes'."""

@@ -140,3 +140,10 @@ def _level(error: KubewrightError) -> int:
     """Conflicts and the like are everyday events: the cache was behind."""
     quiet = isinstance(error, (Conflict, NotFound)) or (isinstance(error, NotNow) and error.quiet)
     return logging.DEBUG if quiet else logging.WARNING
+
+
+def first_error(errors: BaseExceptionGroup[KubewrightError]) -> KubewrightError:
+    """Return the first error of a group, which may hold groups."""
+    for error in errors.exceptions:
+        return first_error(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError("an empty group")

@@ -21,7 +21,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store_thread import StoreThread
-from kubewright.enrollment.tenants import Tenant
+from kubewright.enrollment.tenants import CROWD, Tenant
 from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.credentials import Access
@@ -124,14 +124,14 @@ class Bench:
         self.path = directory / "state.db"
         self.api = FakeAPI()
 
-    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 10.0) -> bool:
+    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 10.0, crowd: int = CROWD) -> bool:
         """Serve until a condition holds, or until the process is killed; returns whether it was."""
         chosen = killer or Killer()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked
         client = TenantClient(self.api, Access(server="https://api"))
         client.killer = chosen
         store = StoreThread(KilledStore(self.path, chosen))
-        tenant = Tenant(LOADED, client, store=store, keys=PreparedKeys(), clock=SystemClock(), random=SeededRandom(4))
+        tenant = Tenant(LOADED, client, store=store, keys=PreparedKeys(), clock=SystemClock(), random=SeededRandom(4), crowd=crowd)
         task = asyncio.create_task(tenant.run())
         try:
             async with asyncio.timeout(within):

@@ -49,6 +49,8 @@ def asks(**more: object) -> Seen:
         (seen(condition=ended("True", 61), contents=None), RECORD, Policy(), Forget()),
         (seen(condition=ended("False", 10)), None, Policy(), Wait(after=3000.0)),
         (seen(condition=ended("False", 60)), None, Policy(), Forget()),
+        (seen(condition=ended("False", 1)), None, Policy(crowded=True), Forget()),
+        (seen(condition=ended("True", 10)), RECORD, Policy(crowded=True), Wait(after=3000.0)),
         (seen(condition=Condition(status="True", since="soon"), created=NOW - timedelta(hours=2)), None, Policy(), Forget()),
         (seen(condition=Condition(status="Unknown", reason="AwaitingApproval")), None, Policy(), Issue(request=REQUEST)),
         (seen(registered=True), RECORD, Policy(), Issue(request=REQUEST)),

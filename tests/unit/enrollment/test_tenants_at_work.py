@@ -104,6 +104,19 @@ async def test_hundreds_of_malformed_requests_are_refused_once_each_and_a_good_o
     assert (done, len(bench.api.made("update", "nodejoinrequests"))) == (300, 301)
 
 
+async def test_a_crowd_of_refused_requests_does_not_stay(bench):
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    for number in range(60):
+        bench.api.put({**head, "metadata": {"name": f"bad-{number}", "uid": f"u{number}"}, "spec": {}})
+    bench.ask(OldNode("good", ENDPOINT))
+
+    def left() -> int:
+        return sum(kind == "nodejoinrequests" for kind, _, _ in bench.api.objects)
+
+    assert not await bench.serve(lambda: bench.status("good") == "True Issued" and left() <= 21, within=30, crowd=20)
+    assert 1 < left() <= 21
+
+
 async def test_two_nodes_that_ask_for_one_address_at_a_time_do_not_both_get_it(bench):
     for number in range(6):
         bench.ask(OldNode(f"w-{number}", ENDPOINT, ("10.0.0.5",)))

@@ -1,0 +1,107 @@
+"""A hub with several clusters: each is served apart from the others, and what commands change in the state counts at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from hub_kit import SERVING_CA, cluster, event, sqlite
+from old_peer import OldNode
+from tenants_kit import LOADED, FakeAPI, TenantClient
+
+from kubewright.apis import node_join_requests
+from kubewright.base.clock import SystemClock
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment.hub import Hub
+from kubewright.enrollment.store_thread import StoreThread
+from kubewright.kube.credentials import Access
+from kubewright.kube.resources import NODE_JOIN_REQUEST
+
+ENDPOINT = "https://10.0.0.1:6443"
+QUICK = {"key_algorithm": "ECDSA-P256"}
+
+
+class Hanging(TenantClient):
+    """A cluster that takes every request and never answers."""
+
+    async def send(self, call):
+        await asyncio.Event().wait()
+
+
+class Clusters:
+    """Clusters in memory by name, and the hub that serves them."""
+
+    def __init__(self, directory) -> None:
+        self.directory = directory
+        self.apis: dict[str, FakeAPI] = {}
+        self.hanging: set[str] = set()
+
+    def connect(self, found):
+        api = self.apis.setdefault(found.name, FakeAPI())
+        return (Hanging if found.name in self.hanging else TenantClient)(api, Access(server="https://api"))
+
+    def state(self, work: Callable) -> None:
+        store = sqlite(self.directory)
+        work(store)
+        store.close()
+
+    def ask(self, name: str, node: str) -> None:
+        request = OldNode(node, ENDPOINT).request(LOADED.public_key)
+        request["metadata"] |= {"uid": f"{name}-{node}"}
+        self.apis.setdefault(name, FakeAPI()).put(request)
+
+    def answered(self, name: str, node: str) -> str:
+        found = self.apis[name].objects.get((NODE_JOIN_REQUEST.plural, "", node)) if name in self.apis else None
+        condition = node_join_requests.condition_of(found) if found is not None else None
+        return condition.reason if condition is not None else ""
+
+
+@pytest.fixture
+async def clusters(tmp_path):
+    made = Clusters(tmp_path)
+    made.state(lambda store: store.save_cluster(cluster(**QUICK), event()))
+    store = StoreThread(sqlite(tmp_path))
+    hub = Hub(store, connect=made.connect, clock=SystemClock(), random=SeededRandom(1))
+    task = asyncio.create_task(hub.run())
+    made.hub = hub
+    yield made
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    store.close()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_cluster_that_hangs_and_one_that_cannot_sign_hold_up_nobody(clusters, caplog):
+    caplog.set_level(logging.INFO, logger="kubewright.enrollment")
+    clusters.hanging.add("hangs")
+    clusters.state(lambda store: store.save_cluster(cluster("hangs", **QUICK), event(cluster="hangs")))
+    clusters.state(lambda store: store.save_cluster(cluster("broken", client_key=SERVING_CA[1]), event(cluster="broken")))
+    await until(lambda: any("broken cannot be served" in record.getMessage() for record in caplog.records))
+    clusters.ask("a", "worker")
+    await until(lambda: clusters.answered("a", "worker") == "Issued")
+    [told] = {record.getMessage() for record in caplog.records if "cannot be served" in record.getMessage()}
+    assert "broken/client-ca.crt and broken/client-ca.key do not fit" in told
+
+
+async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
+    await until(lambda: not clusters.hub.unready)
+    clusters.state(lambda store: store.save_cluster(cluster("b", **QUICK), event(cluster="b")))
+    clusters.ask("b", "one")
+    await until(lambda: clusters.answered("b", "one") == "Issued")
+    clusters.state(lambda store: store.save_cluster(replace(cluster("b", **QUICK), approval="human"), event(cluster="b")))
+    await until(lambda: clusters.hub._served["b"].cluster.approval == "human")
+    clusters.ask("b", "two")
+    await until(lambda: clusters.answered("b", "two") == "AwaitingApproval")
+    clusters.state(lambda store: store.save_verdict("b", "b-two", approved=True, event=event(cluster="b")))
+    await until(lambda: clusters.answered("b", "two") == "Issued")
+    clusters.state(lambda store: store.remove_cluster("b", event(cluster="b")))
+    await until(lambda: "b" not in clusters.hub._served)
+    assert list(clusters.hub._served) == ["a"]
