@@ -24,13 +24,13 @@ ENSURE_MACHINES = PYTHONPATH=. $(BIN)/python -m testbed ensure
 FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; \
   for version in v1.35.4 v1.37.1; do KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version $$version; done
 
-# The archive that is tried on machines without Python, where there are such machines.
-MAKE_BUNDLE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE) --no-print-directory bundle; fi
+# The archive that is tried on machines without Python, and the image of it, where there are such machines.
+MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE) --no-print-directory image; fi
 
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines test-compat lint format bench soak fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines test-compat lint format bench soak soak-controllers fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -53,12 +53,8 @@ dist/.bundle: $(BUNDLED) | $(VENV)/.core
 	$(BIN)/python scripts/bundle.py
 	@touch $@
 
-image: dist/.image ## Build an OCI image of that archive without Docker (IMAGE=registry.example/kubewright:1)
-	@ls dist/kubewright-*-linux-*.oci.tar
-
-dist/.image: dist/.bundle scripts/image.py scripts/oci.py
+image: dist/.bundle ## Build an OCI image of that archive without Docker (IMAGE=registry.example/kubewright:1)
 	$(BIN)/python -m scripts.image $(IMAGE)
-	@touch $@
 
 # Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py. Style does not stop the
 # tests, so that one run shows everything that is wrong.
@@ -68,7 +64,7 @@ test: $(VENV)/.test ## Check style, types and layers, and run every test tier (J
 	$(FETCH_RUNTIME)
 	$(SHELLS)
 	$(ENSURE_MACHINES)
-	$(MAKE_BUNDLE)
+	$(MAKE_IMAGE)
 	@failed=; $(MAKE) --no-print-directory lint || failed=lint; \
 	$(BIN)/pytest -n $(JOBS) --durations 20 tests/controlplane tests/machines tests/compat tests/unit $(ARGS) || failed="$$failed tests"; \
 	if [ "$$failed" ]; then echo "make test: failed:" $$failed >&2; exit 1; fi
@@ -86,7 +82,7 @@ test-machines: $(VENV)/.test ## Run the tests on whole machines (root on Debian)
 	$(BIN)/kubewright binaries fetch
 	$(FETCH_ORACLES)
 	$(ENSURE_MACHINES)
-	$(MAKE_BUNDLE)
+	$(MAKE_IMAGE)
 	$(BIN)/pytest tests/machines $(ARGS)
 
 machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
@@ -119,6 +115,11 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 	$(BIN)/kubewright binaries fetch
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)
+
+# About 15 minutes on two quiet cores.
+soak-controllers: $(VENV)/.test ## Stop and kill controllers, cut them off, flood them, a million made-up requests; write docs/soak-controllers.md
+	$(BIN)/kubewright binaries fetch
+	PYTHONPATH=tests:tests/controlplane:tests/unit/controllers $(BIN)/python -m tests.soak.controllers $(ARGS)
 
 fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures go to build/fuzz
 	$(BIN)/kubewright binaries fetch kubeadm

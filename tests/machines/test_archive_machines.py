@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
-import tarfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from archive_kit import NAME, archive
 from machine_kit import CONFIG, INIT, eventually, kubectl, write
 from testbed.bed import Bed, Parts
 from testbed.kit import programs
 from testbed.machine import Ended, Machine
 
-import kubewright
-
-ROOT = Path(__file__).parents[2]
-ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
-NAME = f"kubewright-{kubewright.__version__}-linux-{ARCHITECTURE}"
 HOME = f"/opt/two words/{NAME}"
 PROGRAM = f"{HOME}/bin/kubewright"
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 
-@pytest.fixture(scope="session")
-def archive() -> Path:
-    """The archive, which must hold the sources that are tested."""
-    found = ROOT / "dist" / f"{NAME}.tar.gz"
-    if not found.exists():
-        pytest.skip(f"no {found.relative_to(ROOT)}: make bundle")
-    sources = ROOT / "src" / "kubewright"
-    here = {str(path.relative_to(sources)): path.read_bytes() for path in sources.rglob("*.py")}
-    packed = {}
-    with tarfile.open(found) as tar:
-        for entry in tar:
-            _, inside, name = entry.name.partition("-packages/kubewright/")
-            if inside and name.endswith(".py") and (file := tar.extractfile(entry)) is not None:
-                packed[name] = file.read()
-    assert len(here) > 100
-    assert [name for name in here if packed.get(name) != here[name]] == [], "the archive is of other sources: make bundle"
-    return found
-
-
 @pytest.fixture(scope="module")
-def bed(archive: Path, parts: Parts) -> Iterator[Bed]:
+def bed(parts: Parts) -> Iterator[Bed]:
     """Two machines without Python. What was unpacked on the second one cannot be written to."""
+    packed = archive()
     place = programs(COMPONENTS)["etcd"].parent
     with Bed("one", "two", bed="archive", parts=parts, shared={str(place): place}) as made:
         for machine in made.machines.values():
             machine.run("sh", "-c", "rm -rf /usr/bin/python3* /usr/lib/python3*; mkdir '/opt/two words'")
-            shutil.copyfile(archive, machine.root / "opt" / "archive.tar.gz")
+            shutil.copyfile(packed, machine.root / "opt" / "archive.tar.gz")
             machine.run("tar", "xzf", "/opt/archive.tar.gz", "-C", "/opt/two words")
         made["two"].run("mount", "--bind", "-o", "ro", "/opt/two words", "/opt/two words")
         yield made

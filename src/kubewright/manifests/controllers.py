@@ -71,7 +71,9 @@ def machine_static_pod(layout: Layout, *, image: str, controllers: str = CONTROL
         "leader-elect": "true",
         "secure-port": str(STATIC_POD_PORT),
     }
-    container = {"command": _command(flags), "image": image, **_probes("127.0.0.1"), "securityContext": _CONFINED}
+    # the image's own user may not read what belongs to root
+    context = {**_CONFINED, "runAsGroup": 0, "runAsUser": 0}
+    container = {"command": _command(flags), "image": image, **_probes("127.0.0.1"), "securityContext": context}
     return _static_pod(layout, container, kubeconfig="File")
 
 

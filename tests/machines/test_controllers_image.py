@@ -1,0 +1,125 @@
+"""The image of `make image` in a cluster of kubeadm's: machines join through our controllers, as a Deployment and as a static pod."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from archive_kit import image
+from cryptography import x509
+from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
+from testbed.bed import Bed, Parts
+from testbed.machine import Ended, Machine
+
+import kubewright as package
+from kubewright.manifests.controllers import NAME, STATIC_POD_PORT
+
+REFERENCE = f"localhost/kubewright:{package.__version__}"
+ADMINISTRATOR = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+OFF = "*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"
+CONTROLLERS_OFF = f"controllerManager: {{{{extraArgs: [{{{{name: controllers, value: '{OFF}'}}}}]}}}}\n"
+PKI = "/etc/kubernetes/pki"
+
+
+@pytest.fixture(scope="module")
+def bed(parts: Parts) -> Iterator[Bed]:
+    """A control plane of kubeadm's whose kube-controller-manager leaves the five alone, and a machine that is to join."""
+    found = image()
+    with Bed("one", "two", bed="controllers", parts=parts, shared=SHARED) as made:
+        one = made["one"]
+        shutil.copyfile(found, one.root / "opt" / "image.tar")
+        one.run("ctr", "-n", "k8s.io", "images", "import", "/opt/image.tar")
+        write(one, CONFIG, INIT.replace("networking:", CONTROLLERS_OFF + "networking:").format(address=one.address))
+        one.run("kubeadm", "init", "--config", CONFIG)
+        yield made
+
+
+def apply(one: Machine, documents: str) -> None:
+    one.run("kubectl", "apply", "-f", "-", env=ADMINISTRATOR, data=documents)
+
+
+def join(bed: Bed) -> Ended:
+    command = bed["one"].run("kubeadm", "token", "create", "--print-join-command").out.split()
+    return bed["two"].run(*command, "--ignore-preflight-errors=SystemVerification")
+
+
+def requests_of(one: Machine, node: str) -> list[dict[str, Any]]:
+    found = kubectl(one, "get", "csr", "--show-managed-fields")["items"]
+    return [csr for csr in found if _asked_for(csr) == f"system:node:{node}"]
+
+
+def _asked_for(csr: dict[str, Any]) -> str:
+    request = x509.load_pem_x509_csr(base64.b64decode(csr["spec"]["request"]))
+    [name] = request.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    return str(name.value)
+
+
+def require_joined_through_ours(one: Machine, count: int) -> None:
+    """Each request of the second machine was approved and signed by our controllers, and its Node is Ready."""
+    eventually(lambda: _ready(one, "two"), "the node to be ready")
+    found = requests_of(one, "two")
+    assert [[condition["reason"] for condition in csr["status"]["conditions"]] for csr in found] == [["AutoApproved"]] * count
+    writers = {entry["manager"] for csr in found for entry in csr["metadata"]["managedFields"] if entry.get("subresource")}
+    assert writers == {NAME}
+
+
+def _ready(one: Machine, name: str) -> bool:
+    conditions = kubectl(one, "get", "node", name).get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def leader(one: Machine) -> str:
+    """The pod that holds the lease: its name comes first in the identity."""
+    holder: str = kubectl(one, "-n", "kube-system", "get", "lease", NAME).get("spec", {}).get("holderIdentity", "")
+    return holder.partition("_")[0]
+
+
+def test_the_image_holds_nothing_but_the_archive_and_runs_as_nobody(bed: Bed) -> None:
+    one = bed["one"]
+    run = ("ctr", "-n", "k8s.io", "run", "--rm", "--snapshotter", "overlayfs", "--cgroup", "/tried")
+    assert one.run(*run, REFERENCE, "tried", "kubewright", "version", "-o", "short").out == "v1.36.3\n"
+    python = ("/opt/kubewright/libexec/python3", "-c", "import os; print(os.getuid(), os.getgid(), sorted(os.listdir('/')))")
+    directories = ["dev", "etc", "opt", "proc", "run", "sys", "tmp", "usr"]
+    assert one.run(*run, REFERENCE, "tried", *python).out == f"65532 65532 {directories}\n"
+
+
+def test_a_machine_joins_through_the_deployment_and_the_other_replica_goes_on(bed: Bed) -> None:
+    one = bed["one"]
+    one.run(
+        *("kubectl", "-n", "kube-system", "create", "secret", "tls", f"{NAME}-ca", "--cert", f"{PKI}/ca.crt", "--key", f"{PKI}/ca.key"),
+        env=ADMINISTRATOR,
+    )
+    apply(one, kubewright(one, "controllers", "manifest", "deployment", "--image", REFERENCE).out)
+    eventually(lambda: ready(one, "deployment", NAME), "both replicas")
+    join(bed)
+    require_joined_through_ours(one, 1)
+    first = leader(one)
+    one.run("kubectl", "-n", "kube-system", "delete", "pod", first, "--wait=false", env=ADMINISTRATOR)
+    eventually(lambda: leader(one) not in {"", first}, "the other replica to lead")
+    assert kubectl(one, "-n", "kube-system", "get", "pdb", NAME)["status"]["currentHealthy"] >= 1
+
+
+def test_a_machine_joins_through_the_static_pod(bed: Bed) -> None:
+    one, two = bed["one"], bed["two"]
+    one.run("kubectl", "-n", "kube-system", "delete", "deployment", NAME, env=ADMINISTRATOR)
+    two.run("kubeadm", "reset", "--force")
+    one.run("kubectl", "delete", "node", "two", env=ADMINISTRATOR)
+    apply(one, kubewright(one, "controllers", "manifest", "rbac").out)
+    write(one, f"/etc/kubernetes/{NAME}.conf", kubewright(one, "kubeconfig", "user", "--client-name", NAME).out)
+    one.run("chmod", "600", f"/etc/kubernetes/{NAME}.conf")
+    pod = kubewright(one, "controllers", "manifest", "static-pod", "--image", REFERENCE).out
+    write(one, f"/etc/kubernetes/manifests/{NAME}.yaml", pod)
+    eventually(lambda: _pod_ready(one), "the static pod")
+    join(bed)
+    require_joined_through_ours(one, 2)
+    address = f"https://127.0.0.1:{STATIC_POD_PORT}"
+    assert one.run("curl", "-sk", f"{address}/readyz").out.startswith("ok")
+    assert one.run("curl", "-sk", "-o", "/dev/null", "-w", "%{http_code}", f"{address}/metrics").out == "403"
+
+
+def _pod_ready(one: Machine) -> bool:
+    conditions = kubectl(one, "-n", "kube-system", "get", "pod", f"{NAME}-one").get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
