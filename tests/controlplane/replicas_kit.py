@@ -137,12 +137,12 @@ def issued(api: KubeClient) -> set[str]:
     return {one["metadata"]["name"] for one in found if (one.get("status") or {}).get("certificate")}
 
 
-def decisions(cluster: Bench) -> Counter[tuple[str, str]]:
-    """Count the writes that the API server took, by name and subresource: its audit log is the witness."""
+def decisions(cluster: Bench, *, code: int = 200) -> Counter[tuple[str, str]]:
+    """Count the writes that the API server took (or answered otherwise), by name and subresource: its audit log is the witness."""
     found: Counter[tuple[str, str]] = Counter()
     for line in (cluster.root / "audit" / "audit.log").read_text().splitlines():
         event = json.loads(line)
-        if event["responseStatus"]["code"] == 200 and event["user"]["username"] == NAME:
+        if event["responseStatus"]["code"] == code and event["user"]["username"] == NAME:
             found[event["objectRef"]["name"], event["objectRef"]["subresource"]] += 1
     return found
 
@@ -161,14 +161,14 @@ def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: in
     return found[0]
 
 
-def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, rounds: Sequence[signal.Signals]) -> None:
+def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, rounds: Sequence[signal.Signals], *, each: int = EACH) -> None:
     """Stop or kill the leader in the middle of each round of requests; each has to be decided once, and none lost."""
     names: list[str] = []
     by_leaders: list[int] = []
     for number, how in enumerate(rounds):
         while replicas.alive < 2:  # one that could not renew its lease in time, on a slow machine, has ended as well
             replicas.start("--secure-port=0")
-        mine = tuple(f"round-{number}-{index:03d}" for index in range(EACH))
+        mine = tuple(f"round-{number}-{index:03d}" for index in range(each))
         names += mine
         sender = threading.Thread(target=lambda made=mine: [api.create(body(name)) for name in made])
         sender.start()
@@ -184,11 +184,15 @@ def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, roun
         by_leaders.append(leader.signed(f"round-{number}"))
     eventually(lambda: issued(api) >= set(names), "every request to be signed")
     require_once(cluster, names)
-    assert len(names) == EACH * len(rounds)
-    assert min(by_leaders) < EACH, "no leader was interrupted"
+    assert len(names) == each * len(rounds)
+    assert min(by_leaders) < each, "no leader was interrupted"
 
 
-def require_once(cluster: Bench, names: Sequence[str]) -> None:
-    """Each was approved by one write and signed by one."""
+def require_once(cluster: Bench, names: Sequence[str], *, lost: int = 0) -> None:
+    """Each was approved by one write and signed by one. Of `lost` writes the audit log may not know: the connection or the server went meanwhile."""
     found = decisions(cluster)
-    assert {name: [found[name, part] for part in ("approval", "status")] for name in names} == {name: [1, 1] for name in names}
+    counts = {(name, part): found[name, part] for name in names for part in ("approval", "status")}
+    twice = {one: count for one, count in counts.items() if count > 1}
+    missing = [one for one, count in counts.items() if not count]
+    assert not twice, f"decided more than once: {twice}"
+    assert len(missing) <= lost, f"nobody decided {missing}"

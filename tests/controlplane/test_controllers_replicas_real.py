@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import controllers_faults
 import pytest
 from local_kit import Bench, eventually
 from replicas_kit import NAME, Replicas, audited_cluster, body, interrupted_rounds, issued
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
 
 from controllers_kit import request
 
-ROUNDS = (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP)
+ROUNDS = (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,21 @@ def test_a_leader_that_is_stopped_or_killed_in_the_middle_leaves_each_request_de
     audited: Bench, api: KubeClient, replicas: Replicas
 ) -> None:
     interrupted_rounds(audited, api, replicas, ROUNDS)
+
+
+def test_watches_that_are_cut_and_a_history_that_is_too_old_lose_nothing(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
+    controllers_faults.cut_off_and_restarted(audited, api, replicas, count=60)
+
+
+def test_writers_in_the_way_and_an_authority_that_is_replaced_leave_each_request_decided_once(
+    audited: Bench, api: KubeClient, replicas: Replicas
+) -> None:
+    controllers_faults.written_to_by_others(audited, api, replicas, count=80)
+
+
+def test_hostile_requests_of_one_maker_do_not_hold_up_another(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
+    found = controllers_faults.beset(audited, api, replicas, count=240, harmless=60)
+    assert found.hostile < 30, "one hangs; what it may take is measured by `make soak`"
 
 
 def test_a_replica_that_is_told_to_stop_gives_the_lease_back(api: KubeClient, replicas: Replicas) -> None:

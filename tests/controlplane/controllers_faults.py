@@ -1,0 +1,328 @@
+"""What may happen to the controllers on a real API server while they work: used by a test each, and by `make soak` with larger numbers."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography import x509
+from local_kit import Bench, eventually
+from replicas_kit import Replica, Replicas, body, decisions, issued, require_once
+
+from kubewright.base.errors import APIError, Conflict, KubewrightError
+from kubewright.base.records import replace
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Impersonation
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
+
+from controllers_kit import authority_files, request
+
+PATIENT = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s", "--secure-port=0")
+"""For replicas that are to survive an API server that is away for a while."""
+IN_FLIGHT = 8
+"""Requests that a replica has in flight at most, as many as connections: the audit log lacks those whose connection is cut, or whose server is killed."""
+
+
+class Relay:
+    """A door to the API server that can be shut: connections go through it, until `cut` ends them and lets no more in."""
+
+    def __init__(self, server: str) -> None:
+        place = urlsplit(server)
+        self._target = (place.hostname, place.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.host = place.hostname or ""
+        self._open: set[socket.socket] = set()
+        self._shut = False
+        self.let_in = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def cut(self, *, shut: bool = False) -> None:
+        """End all connections; with `shut` new ones end at once as well."""
+        self._shut = shut
+        for one in list(self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+    def open(self) -> None:
+        """Let connections in again."""
+        self._shut = False
+
+    def close(self) -> None:
+        self.cut(shut=True)
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                ours, _ = self._listener.accept()
+            except OSError:
+                return
+            if self._shut:
+                ours.close()
+                continue
+            try:
+                theirs = socket.create_connection(self._target)
+            except OSError:
+                ours.close()
+                continue
+            self.let_in += 1
+            self._open |= {ours, theirs}
+            for source, sink in ((ours, theirs), (theirs, ours)):
+                threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
+
+    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for one in (source, sink):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self._open.discard(source)
+        source.close()
+
+
+@contextlib.contextmanager
+def relayed(replicas: Replicas) -> Iterator[tuple[Relay, Replica]]:
+    """Start a replica that reaches the API server through a relay."""
+    text = replicas.kubeconfig.read_text()
+    [server] = [line.split()[1] for line in text.splitlines() if line.strip().startswith("server:")]
+    relay = Relay(server)
+    place = replicas.cluster.root / "relayed.conf"
+    place.touch(mode=0o600)
+    place.write_text(text.replace(f"server: {server}", f"server: https://127.0.0.1:{relay.port}\n    tls-server-name: {relay.host}"))
+    try:
+        yield relay, replicas.start(f"--kubeconfig={place}", *PATIENT)
+    finally:
+        relay.open()
+        replicas.stop()  # while it can give its lease back
+        relay.close()
+
+
+def cut_off_and_restarted(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, name: str = "cut") -> None:
+    """Cut the watches in the middle; then kill the API server while the replica cannot reach it, so that what it knew is too old (410)."""
+    names = [f"{name}-{number:03d}" for number in range(count)]
+    third = count // 3
+    with relayed(replicas) as (relay, replica):
+        eventually(lambda: replicas.leader(api) is replica, "the replica to lead")
+        for one in names[:third]:
+            api.create(body(one))
+        eventually(lambda: replica.signed(name) > third // 4, "the work to begin")
+        relay.cut()
+        for one in names[third : 2 * third]:
+            api.create(body(one))
+        eventually(lambda: replica.signed(name) > third, "the work to go on")
+        relay.cut(shut=True)
+        for one in names[2 * third :]:
+            api.create(body(one))
+        api_server = cluster.components()["kube-apiserver"]["pid"]
+        os.kill(api_server, signal.SIGKILL)
+        eventually(lambda: _answers(api) and cluster.components()["kube-apiserver"]["pid"] != api_server, "the API server to come back")
+        before = relay.let_in
+        relay.open()
+        eventually(lambda: issued(api) >= set(names), "every request to be signed")
+        assert relay.let_in > before
+        assert replica.process.poll() is None
+    require_once(cluster, names, lost=2 * IN_FLIGHT)
+
+
+def killed_in_flight(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, name: str = "restart") -> None:
+    """Kill the API server while the replica works: nothing is lost, and nothing decided twice."""
+    names = [f"{name}-{number:03d}" for number in range(count)]
+    replica = replicas.start(*PATIENT)
+    eventually(lambda: replicas.leader(api) is replica, "the replica to lead")
+    sender = threading.Thread(target=lambda: [_insisted(lambda one=one: api.create(body(one))) for one in names])
+    sender.start()
+    eventually(lambda: replica.signed(name) > count // 4, "the work to begin")
+    os.kill(cluster.components()["kube-apiserver"]["pid"], signal.SIGKILL)
+    sender.join()
+    eventually(lambda: _answers(api) and issued(api) >= set(names), "every request to be signed")
+    require_once(cluster, names, lost=IN_FLIGHT)
+    assert replica.process.poll() is None
+
+
+def written_to_by_others(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, name: str = "conflict") -> None:
+    """Somebody else changes requests all the time, and the authority is replaced: first half, then the certificate, then its key."""
+    names = [f"{name}-{number:03d}" for number in range(count)]
+    pki = cluster.root / f"{name}-pki"
+    shutil.copytree(replicas.kubeconfig.parent / "pki", pki)
+    old, new = (pki / "ca.crt").read_bytes(), authority_files(name="new")
+    replica = replicas.start(f"--cluster-signing-cert-file={pki / 'ca.crt'}", f"--cluster-signing-key-file={pki / 'ca.key'}", *PATIENT)
+    eventually(lambda: replicas.leader(api) is replica, "the replica to lead")
+    with _disturbed(cluster, names):
+        for number, one in enumerate(names):
+            if number == count // 4:
+                (pki / "ca.crt").write_bytes(new[0][: len(new[0]) // 2])
+            if number == count // 2:
+                (pki / "ca.crt").write_bytes(new[0])
+            if number == 3 * count // 4:
+                (pki / "ca.key").write_bytes(new[1])
+            api.create(body(one))
+            time.sleep(3.0 / count)  # over three seconds: the files are looked at each second
+        eventually(lambda: issued(api) >= set(names), "every request to be signed")
+    eventually(lambda: f"{pki / 'ca.crt'} was read again" in replica.log.read_text(), "the new authority to be taken up")
+    api.create(body(f"{name}-last"))
+    eventually(lambda: issued(api) >= {f"{name}-last"}, "the last request to be signed")
+    require_once(cluster, [*names, f"{name}-last"])
+    issuers = [_issuer(api, one, old, new[0]) for one in names]
+    assert set(issuers[: count // 4]) == {"old"}
+    assert _issuer(api, f"{name}-last", old, new[0]) == "new"
+    assert decisions(cluster, code=409).total() > 0, "nobody was in the way"
+
+
+def _issuer(api: KubeClient, name: str, old: bytes, new: bytes) -> str:
+    """Tell which authority's key a certificate is signed with. Raises for one that neither has signed."""
+    found = x509.load_pem_x509_certificate(base64.b64decode(api.get(CERTIFICATE_SIGNING_REQUEST, name)["status"]["certificate"]))
+    with contextlib.suppress(Exception):
+        found.verify_directly_issued_by(x509.load_pem_x509_certificate(old))
+        return "old"
+    found.verify_directly_issued_by(x509.load_pem_x509_certificate(new))
+    return "new"
+
+
+@contextlib.contextmanager
+def _disturbed(cluster: Bench, names: Sequence[str]) -> Iterator[None]:
+    """Label every request again and again."""
+    stop = threading.Event()
+
+    def label() -> None:
+        with cluster.client() as client:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                present = {one["metadata"]["name"]: one for one in client.list(CERTIFICATE_SIGNING_REQUEST)}
+                for one in (one for one in names if one in present and not (present[one].get("status") or {}).get("certificate")):
+                    patch = {"metadata": {"labels": {"disturbed": str(number)}}}
+                    client.patch(CERTIFICATE_SIGNING_REQUEST, one, patch, type="merge")
+
+    thread = threading.Thread(target=label)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@dataclasses.dataclass(frozen=True)
+class Hostile:
+    """What one maker's requests did to another's, in seconds to a certificate at most, and memory of the controllers at most, in MiB.
+
+    `harmless`: while as many requests came that no controller looks at, which keep the API server and the machine as busy.
+    """
+
+    harmless: float
+    hostile: float
+    memory: float
+
+
+def beset(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, harmless: int, name: str = "beset") -> Hostile:
+    """One maker floods the controllers with requests that are never approved, and with approved ones that fail."""
+    _may_ask(api, f"{name}-noisy")
+    replica = replicas.start(*PATIENT)
+    eventually(lambda: replicas.leader(api) is replica, "the replica to lead")
+    before = _flooded(cluster, api, f"{name}-harmless", maker=f"{name}-noisy", count=harmless, signer="example.com/nobody")
+    during = _flooded(cluster, api, f"{name}-hostile", maker=f"{name}-noisy", count=count)
+    status = Path(f"/proc/{replica.process.pid}/status").read_text()
+    [memory] = [int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM:")]
+    present = [one for one in api.list(CERTIFICATE_SIGNING_REQUEST) if one["spec"].get("username") == f"{name}-noisy"]
+    assert len(present) == count + harmless
+    assert not [one for one in present if (one.get("status") or {}).get("certificate")]
+    return Hostile(harmless=before, hostile=during, memory=memory)
+
+
+def _flooded(cluster: Bench, api: KubeClient, name: str, *, maker: str, count: int, signer: str = "") -> float:
+    """Have somebody create requests as fast as he can, and return how long somebody else's took at most meanwhile, and right after."""
+
+    def flood(part: int) -> None:
+        noisy = KubeClient(replace(cluster.cluster().access, impersonation=Impersonation(user=maker, groups=("system:authenticated",))))
+        for number in range(part, count, 4):
+            made = body(f"{name}-{number:05d}")
+            made["spec"]["signerName"] = signer or made["spec"]["signerName"]
+            if number % 3 == 1:
+                made["spec"]["request"] = base64.b64encode(request(names=[("dns", "x" * 60 + ".example")] * 50)).decode()
+            if number % 3 == 2:
+                made["spec"]["usages"] = ["client auth"]
+            noisy.create(made)
+            if number % 3:
+                _approved(api, made["metadata"]["name"])
+        noisy.close()
+
+    took = []
+    with ThreadPoolExecutor(4) as pool:
+        floods = [pool.submit(flood, part) for part in range(4)]
+        while len(took) < 10 or not all(one.done() for one in floods):
+            took.append(_seconds(api, f"{name}-good-{len(took):05d}"))
+            time.sleep(0.2)
+        for one in floods:
+            one.result()
+    return max(*took, *(_seconds(api, f"{name}-after-{number}") for number in range(10)))
+
+
+def _may_ask(api: KubeClient, user: str) -> None:
+    rbac = "rbac.authorization.k8s.io"
+    api.create(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:node-bootstrapper"},
+            "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
+        }
+    )
+
+
+def _approved(api: KubeClient, name: str) -> None:
+    condition = {"type": "Approved", "status": "True", "reason": "ByHand", "message": ""}
+    made = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}}
+    with contextlib.suppress(Conflict):
+        api.update({**made, "status": {"conditions": [condition]}}, subresource="approval")
+
+
+def _seconds(api: KubeClient, name: str) -> float:
+    """Create a good request, and return how long it took until its certificate was there."""
+    began = time.monotonic()
+    api.create(body(name))
+    while not (api.get(CERTIFICATE_SIGNING_REQUEST, name).get("status") or {}).get("certificate"):
+        assert time.monotonic() < began + 60, f"{name} has no certificate"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def _insisted(call: Callable[[], Any]) -> None:
+    """Call until the API server answers; what was created before it was killed is there already."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            call()
+        except KubewrightError as error:
+            if "already exists" in str(error):
+                return
+            assert time.monotonic() < end, str(error)
+            time.sleep(0.1)
+        else:
+            return
+
+
+def _answers(api: KubeClient) -> bool:
+    try:
+        return api.raw("GET", "/readyz").status == 200
+    except APIError:
+        return False
