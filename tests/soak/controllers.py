@@ -1,0 +1,140 @@
+"""`python -m tests.soak.controllers [--only PART ...]`: what may happen to the controllers, with large numbers; writes docs/soak-controllers.md.
+
+Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/controllers on PYTHONPATH, as `make soak-controllers` has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import controllers_faults
+import hostile_requests
+from local_kit import Bench
+from replicas_kit import Replicas, audited_cluster, interrupted_rounds
+
+from kubewright.kube.client import KubeClient
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "soak-controllers.md"
+ROUNDS: Final = (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP) * 5
+EACH: Final = 100
+MADE_UP: Final = 1_000_000
+BATCH: Final = 5_000
+HOSTILE: Final = 10_000
+HARMLESS: Final = 3_000
+"""Requests that no controller looks at: what they cost others is the API server's and the machine's."""
+DELAY: Final = 1.0
+"""Seconds by which hostile requests of one maker may delay another's."""
+MEMORY: Final = 300.0
+"""MiB: what the controllers may come to with so many hostile requests."""
+HEAD: Final = """\
+# Soak: the controllers
+
+Made by `make soak-controllers` ([tests/soak/controllers.py](../tests/soak/controllers.py)); not by hand. Replicas of our controllers on a real API server, whose
+audit log is the witness: no request is approved or signed by two writes, and none is lost. `make test` does the same with smaller numbers.
+
+| what | how much | outcome | seconds | taken |
+|---|---|---|---|---|
+"""
+
+
+@contextmanager
+def arena() -> Iterator[tuple[Bench, KubeClient, Replicas]]:
+    """A cluster with an audit log, without controllers of its own."""
+    clusters = audited_cluster()
+    cluster = next(clusters)
+    replicas = Replicas(cluster)
+    try:
+        with cluster.client() as api:
+            yield cluster, api, replicas
+            replicas.stop()
+    finally:
+        replicas.stop()
+        clusters.close()
+
+
+def _leaders() -> tuple[str, str]:
+    with arena() as (cluster, api, replicas):
+        interrupted_rounds(cluster, api, replicas, ROUNDS, each=EACH)
+    return f"{len(ROUNDS) * EACH:,} requests, the leader stopped or killed {len(ROUNDS)} times", "each decided once"
+
+
+def _faults() -> tuple[str, str]:
+    with arena() as (cluster, api, replicas):
+        controllers_faults.cut_off_and_restarted(cluster, api, replicas, count=300)
+        controllers_faults.killed_in_flight(cluster, api, replicas, count=300)
+        replicas.stop()
+        controllers_faults.written_to_by_others(cluster, api, replicas, count=300)
+    return (
+        "900 requests; watches cut, history too old, the API server killed, conflicting writers, the authority replaced",
+        "each decided once",
+    )
+
+
+def _hostile() -> tuple[str, str]:
+    with arena() as (cluster, api, replicas):
+        found = controllers_faults.beset(cluster, api, replicas, count=HOSTILE, harmless=HARMLESS)
+    told = f"another's took {found.hostile:.2f} s at most, beside a flood that no controller looks at {found.harmless:.2f} s; {found.memory:.0f} MiB at most"
+    assert found.hostile - found.harmless <= DELAY, told
+    assert found.memory <= MEMORY, told
+    return f"{HOSTILE:,} hostile requests of one maker", told
+
+
+def _made_up() -> tuple[str, str]:
+    seed, found = secrets.randbelow(2**31), Counter[str]()
+    with ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
+        for one in pool.map(hostile_requests.outcomes, range(seed, seed + MADE_UP // BATCH), [BATCH] * (MADE_UP // BATCH)):
+            found += one
+    told = ", ".join(f"{count:,} {kind}" for kind, count in found.most_common())
+    return f"{found.total():,} made-up requests (seeds from {seed})", f"no crash, no certificate that breaks a rule: {told}"
+
+
+PARTS: Final[Mapping[str, Callable[[], tuple[str, str]]]] = {
+    "leaders": _leaders,
+    "faults": _faults,
+    "hostile": _hostile,
+    "made-up": _made_up,
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the parts, and write a row for each; rows of parts that were not run stay."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.controllers")
+    parser.add_argument("--only", action="append", choices=tuple(PARTS), help="only this part; may be repeated")
+    wanted = parser.parse_args(arguments).only or list(PARTS)
+    failed = False
+    for name in wanted:
+        began = time.monotonic()
+        try:
+            how_much, outcome = PARTS[name]()
+        except Exception as error:  # the others go on
+            how_much, outcome, failed = "", f"**failed**: {type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")[:300], True
+        rows = _known()
+        taken = f"{datetime.now(UTC):%Y-%m-%d}"
+        rows[name] = f"| {name} | {how_much} | {outcome} | {time.monotonic() - began:.0f} | {taken} |"
+        sys.stdout.write(rows[name] + "\n")
+        sys.stdout.flush()
+        PAGE.write_text(HEAD + "".join(f"{rows[one]}\n" for one in PARTS if one in rows), encoding="utf-8")
+    return 1 if failed else 0
+
+
+def _known() -> dict[str, str]:
+    if not PAGE.exists():
+        return {}
+    lines = PAGE.read_text(encoding="utf-8").removeprefix(HEAD).splitlines()
+    return {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
