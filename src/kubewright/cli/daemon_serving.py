@@ -34,8 +34,6 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
 
     `own` is the client of the pod that we run in: as in kube-controller-manager it is asked where no kubeconfig for that is named.
     """
-    from kubewright.controllers import health
-
     port = parsed.number("secure-port")
     clients = [] if not port else [_client(parsed.text(f"{name}-kubeconfig"), files) for name in ("authentication", "authorization")]
 
@@ -46,6 +44,8 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
 
     if not port:
         return close
+    from kubewright.controllers import health  # aiohttp takes 0.2 s: who serves nothing starts without it
+
     authentication, authorization = (client or own for client in clients)
     authorizer = DelegatedAuthorizer(authentication=authentication, authorization=authorization)
     server = await health.serve_health(
