@@ -19,8 +19,8 @@ import trustme
 from local_kit import program
 
 from kubewright.agent.certificates.bootstrap import TokenBootstrap
-from kubewright.agent.node import NodeView
 from kubewright.agent.server import KubeletServer
+from kubewright.agent.view import NodeView
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from agent_cluster import AgentCluster, agent_cluster, all_ready, stop_serving, views
 
-from kubewright.agent.node import NodePhase
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
+from kubewright.agent.view import NodePhase
 from kubewright.base import errors
 from kubewright.fleet.nodes import Fleet
 from kubewright.kube import resources

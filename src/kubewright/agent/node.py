@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import enum
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from datetime import datetime
 
 from kubewright.agent import csi_node
 from kubewright.agent.certificates.bootstrap import Bootstrap
-from kubewright.agent.certificates.manager import CertificateManager, WaitingRequest
+from kubewright.agent.certificates.manager import CertificateManager
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.leases import LeaseController
 from kubewright.agent.node_status import NodeStatusManager
@@ -18,75 +15,15 @@ from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
 from kubewright.agent.rounds import Rounds, Tasks
-from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.seams import Duties, Seams, Timings
 from kubewright.agent.status.events import NodeEvent, starting
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
+from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.events import State
-from kubewright.base.records import dataclass, field
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.recorder import EventRecorder
-
-__all__ = ["NodeAgent", "NodePhase", "NodeView", "Seams"]
-
-
-class NodePhase(enum.Enum):
-    """How far a node is. The words are those of `local status`."""
-
-    NEW = "New"
-    """It waits for its turn, or has not been started."""
-    JOINING = "Joining"
-    """It finds its cluster and waits for a certificate."""
-    REGISTERING = "Registering"
-    """It has a certificate; the API has no Node of it yet."""
-    CONNECTING = "WaitingForPodRange"
-    """Its Node exists and has no pod range yet."""
-    READY = "Ready"
-    NOT_READY = "NotReady"
-    """It was ready before, and its Node says that it is not now."""
-    STOPPED = "Stopped"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NodeView:
-    """One node as its agent sees it. `reached` maps each phase that it reached first to seconds since its start."""
-
-    name: str
-    phase: NodePhase
-    ready: bool
-    certificate_expires: datetime | None
-    pods: int
-    reached: Mapping[str, float]
-    trouble: str = ""
-    """Why the last attempt at something failed; '' if none did since."""
-    rotates_at: datetime | None = None
-    certificate_errors: int = 0
-    """Attempts at a certificate that failed since the start."""
-    request: WaitingRequest | None = None
-    """The certificate request that somebody has to approve and sign."""
-    reported_at: datetime | None = None
-    """When the API accepted a status last."""
-    renewed_at: datetime | None = None
-    """When the API accepted a renewal of the lease last."""
-    failures: Mapping[str, str] = field(default_factory=dict)
-    """The setters that failed when the status was computed last, and why."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Duties:
-    """What is asked of an agent besides its Node's status and Lease. The defaults are those of the nodes of local clusters."""
-
-    registers: bool = True
-    """Make the Node; else it is waited for."""
-    csi_node: bool = False
-    """Publish the CSINode; the node is ready only with it."""
-    rotates: bool = True
-    """Renew the client certificate before it ends."""
-    events: bool = False
-    """Tell of its start, and of conditions that flip, in events about the Node."""
-    returns: bool = False
-    """Register again when somebody has deleted the Node; a kubelet does that at its start only."""
 
 
 class NodeAgent:

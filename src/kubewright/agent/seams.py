@@ -1,4 +1,4 @@
-"""What an agent is given from outside: how it connects, its clock, randomness and reporter, and every interval.
+"""What an agent is given from outside: how it connects, its clock, randomness and reporter, every interval, and what is asked of it besides.
 
 The intervals are those of the kubelet of the Kubernetes 1.36 line, in seconds.
 """
@@ -114,6 +114,22 @@ class Timings:
         return backoff(attempt, first=self.certificate_retry_first, most=self.certificate_retry_most) * (
             1 + self.certificate_retry_jitter * random.uniform()
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duties:
+    """What is asked of an agent besides its Node's status and Lease. The defaults are those of the nodes of local clusters."""
+
+    registers: bool = True
+    """Make the Node; else it is waited for."""
+    csi_node: bool = False
+    """Publish the CSINode; the node is ready only with it."""
+    rotates: bool = True
+    """Renew the client certificate before it ends."""
+    events: bool = False
+    """Tell of its start, and of conditions that flip, in events about the Node."""
+    returns: bool = False
+    """Register again when somebody has deleted the Node; a kubelet does that at its start only."""
 
 
 def backoff(attempt: int, *, first: float, most: float) -> float:

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from kubewright.agent.node import NodePhase, NodeView
+from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DocumentError
 from kubewright.host.desired import File

@@ -11,8 +11,8 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kubewright.agent.node import NodePhase, NodeView
 from kubewright.agent.status.setters import SETTERS
+from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import Clock
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from kubewright.agent.certificates.bootstrap import Bootstrap, KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore
-from kubewright.agent.node import NodeAgent, Seams
-from kubewright.agent.seams import Timings
+from kubewright.agent.node import NodeAgent
+from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import MachineProfile, NodeFacts
 from kubewright.apis.machine import Layout

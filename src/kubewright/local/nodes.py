@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kubewright.agent.certificates.bootstrap import TokenBootstrap
-from kubewright.agent.node import NodeAgent, NodeView, Seams
-from kubewright.agent.seams import Timings
+from kubewright.agent.node import NodeAgent
+from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import MachineProfile, NodeFacts, simulated_machine
+from kubewright.agent.view import NodeView
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.fleet.nodes import Fleet
 from kubewright.local.machine_node import MachineNode, architecture

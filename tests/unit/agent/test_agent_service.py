@@ -11,7 +11,7 @@ from fake_controllers import START, LoopClock
 from kubewright.agent import installation, status_file, telemetry
 from kubewright.agent.certificates.manager import WaitingRequest
 from kubewright.agent.daemon import missing_taints
-from kubewright.agent.node import NodePhase, NodeView
+from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.change import Action
 from kubewright.base.errors import CheckFailed, DocumentError, HostError, NotFound
 from kubewright.base.records import replace

@@ -15,10 +15,11 @@ from fake_controllers import START, Controllers
 
 from kubewright.agent import csi_node
 from kubewright.agent.certificates.store import PendingKey
-from kubewright.agent.node import Duties, NodePhase
 from kubewright.agent.pods.lifecycle import SimulationRules
+from kubewright.agent.seams import Duties
 from kubewright.agent.status.setters import find, is_true
 from kubewright.agent.status.snapshot import Snapshot
+from kubewright.agent.view import NodePhase
 from kubewright.base.errors import NotFound
 from kubewright.base.records import replace
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, LEASE, NODE, POD

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubewright.agent.observation.addresses import node_addresses
-from kubewright.agent.observation.observer import Looks, Machine, MachineObserver
+from kubewright.agent.observation.observer import Looks, Machine, MachineObserver, OneThread
 from kubewright.agent.observation.runtime import DOWN, UNCHECKED, RuntimeHealth
 from kubewright.agent.status.pressures import SIGNALS, PressureState, Threshold, thresholds
 from kubewright.base.errors import HostError
@@ -209,7 +209,22 @@ def test_an_address_that_no_node_can_have_is_refused(given, reason):
         addresses((given,))
 
 
-async def observed(runtime: FakeRuntime | None, files: FakeFiles, **looks: Any) -> MachineObserver:
+class Calls:
+    """Makes calls at once, or never for as long as `hangs` is set."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.hangs = hangs
+
+    async def make(self, call: Any, /) -> Any:
+        while self.hangs:
+            await asyncio.sleep(1)
+        return call()
+
+    def close(self) -> None:
+        return
+
+
+async def observed(runtime: FakeRuntime | None, files: FakeFiles, calls: Any = OneThread, **looks: Any) -> MachineObserver:
     machine = Machine(
         files=files,  # type: ignore[arg-type]
         network=FakeNetwork(default="10.0.0.9"),  # type: ignore[arg-type]
@@ -218,7 +233,7 @@ async def observed(runtime: FakeRuntime | None, files: FakeFiles, **looks: Any) 
         runtime=runtime,  # type: ignore[arg-type]
     )
     observer = MachineObserver(
-        machine, Looks(name="n", thresholds=thresholds({"imagefs.available": "20%", "pid.available": "10"}, {}, {}), **looks)
+        machine, Looks(name="n", thresholds=thresholds({"imagefs.available": "20%", "pid.available": "10"}, {}, {}), **looks), calls=calls
     )
     await observer.begin()
     return observer
@@ -271,3 +286,30 @@ async def test_a_runtime_is_told_a_pod_range_until_it_takes_it_and_not_again():
     await asyncio.sleep(30)
     await observer.stop()
     assert runtime.ranges == ["10.1.0.0/24,fd00::/64"] * 2
+
+
+async def test_a_runtime_that_hangs_is_down_after_thirty_seconds_and_keeps_nobody_from_looking_at_the_machine():
+    of_machine, of_runtime = Calls(), Calls()
+    made, files = iter((of_machine, of_runtime)), FakeFiles(V2, root=disk(), images=disk())
+    observer = await observed(FakeRuntime(), files, calls=lambda: next(made))
+    observer.watch(lambda: None)
+    of_runtime.hangs = True
+    await asyncio.sleep(29)
+    assert observer.snapshot.runtime_errors == ()
+    await asyncio.sleep(12)
+    assert observer.snapshot.runtime_errors == (DOWN,)
+    files.spaces["root"] = files.spaces["images"] = disk(available=1)
+    await asyncio.sleep(11)
+    assert observer.snapshot.pressures == {"DiskPressure"}
+    of_runtime.hangs = False
+    await asyncio.sleep(6)
+    assert observer.snapshot.runtime_errors == ()
+    await observer.stop()
+
+
+async def test_a_runtime_that_hangs_from_the_start_does_not_keep_the_node_from_registering(looptime):
+    made = iter((Calls(), Calls(hangs=True)))
+    observer = await observed(FakeRuntime(), FakeFiles(V2, root=disk(), images=disk()), calls=lambda: next(made))
+    assert looptime < 15
+    assert (observer.snapshot.addresses, observer.snapshot.runtime_errors) == (("10.0.0.9",), (UNCHECKED,))
+    await observer.stop()

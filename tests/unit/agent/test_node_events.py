@@ -12,7 +12,7 @@ from fake_api import FakeAPI
 from fake_controllers import START
 
 from kubewright.agent import registration
-from kubewright.agent.node import Duties
+from kubewright.agent.seams import Duties
 from kubewright.agent.status.events import NodeEvent, events_between
 from kubewright.agent.status.setters import find
 

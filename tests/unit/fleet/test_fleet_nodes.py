@@ -18,8 +18,9 @@ from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock
 
 from kubewright.agent.certificates.bootstrap import Issuer
-from kubewright.agent.node import NodePhase, Seams
+from kubewright.agent.seams import Seams
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
+from kubewright.agent.view import NodePhase
 from kubewright.base.errors import Unauthorized, UsageError
 from kubewright.base.randomness import SeededRandom
 from kubewright.fleet.nodes import Fleet

@@ -7,10 +7,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.agent.configuration.reading import Configuration
-from kubewright.agent.node import Duties
 from kubewright.agent.observation.addresses import node_ip_errors
 from kubewright.agent.observation.observer import Looks
-from kubewright.agent.seams import Timings
+from kubewright.agent.seams import Duties, Timings
 from kubewright.agent.status.facts import HARD_EVICTION, MachineProfile, NodeFacts
 from kubewright.agent.status.pressures import thresholds
 from kubewright.apis.formats import subdomain_problems

@@ -1,4 +1,8 @@
-"""Looking at the machine that we run on, round after round, into one snapshot. Blocking calls are made in one thread, never two at once."""
+"""Looking at the machine that we run on, round after round, into one snapshot.
+
+Blocking calls are made in two threads: what is asked of the container runtime in one, never two questions at once, everything else in the other.
+So a runtime that hangs is down after its time, and keeps nobody from looking at the rest.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Final, Protocol, TypeVar
 
 from kubewright.agent.observation.addresses import LookUp, node_addresses
-from kubewright.agent.observation.runtime import RuntimeHealth
+from kubewright.agent.observation.runtime import NETWORK_UNKNOWN, UNCHECKED, RuntimeHealth
 from kubewright.agent.rounds import Rounds
 from kubewright.agent.status.pressures import PressureState, Threshold
 from kubewright.agent.status.snapshot import Snapshot
@@ -71,18 +76,39 @@ class Looks:
     hold: float = 300.0
 
 
+class BlockingCalls(Protocol):
+    """Makes calls that block, one after the other."""
+
+    async def make(self, call: Callable[[], T], /) -> T: ...
+    def close(self) -> None: ...
+
+
+class OneThread:
+    """Makes them in a thread of its own. Implements `BlockingCalls`."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observer")
+
+    async def make(self, call: Callable[[], T], /) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
 class MachineObserver:
     """Keeps the snapshot of one machine. Implements `SnapshotSource`.
 
     made ── begin() ──> known ── watch() ──> watching ── stop() ──> stopped
     """
 
-    def __init__(self, machine: Machine, looks: Looks) -> None:
+    def __init__(self, machine: Machine, looks: Looks, *, calls: Callable[[], BlockingCalls] = OneThread) -> None:
         """Keep the arguments; nothing is looked at yet."""
         self._machine = machine
         self._looks = looks
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observer")
+        self._for_machine, self._for_runtime = calls(), calls()
         self._health = RuntimeHealth()
+        self._images: PurePosixPath | None = None
         self._pressures = PressureState()
         self._began = 0.0
         self._changed: Callable[[], None] = lambda: None
@@ -93,13 +119,17 @@ class MachineObserver:
             Rounds(self._look_at_images, wait=lambda: IMAGES_EVERY),
         )
         self.snapshot = Snapshot()
+        if machine.runtime is not None:
+            self.snapshot = Snapshot(runtime_errors=(UNCHECKED,), network_errors=(NETWORK_UNKNOWN,))
 
     async def begin(self) -> None:
-        """Look at everything once."""
+        """Look at everything once; a runtime that does not answer soon is looked at later."""
         self._began = _now()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RUNTIME_EVERY):
+                await self._look_at_runtime()
+                await self._look_at_images()
         await self._look_at_machine()
-        await self._look_at_runtime()
-        await self._look_at_images()
 
     def watch(self, changed: Callable[[], None], /) -> None:
         """Go on looking: at the runtime every 5 s, at the machine every 10 s, at images every 30 s."""
@@ -114,7 +144,8 @@ class MachineObserver:
 
     async def stop(self) -> None:
         await asyncio.gather(*(rounds.stop() for rounds in self._rounds))
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._for_machine.close()
+        self._for_runtime.close()
 
     def _runtime_wait(self) -> float:
         young = _now() - self._began < PATIENT_AFTER
@@ -125,8 +156,8 @@ class MachineObserver:
         if runtime is None:
             return
         try:
-            status = await self._ask(runtime.health)
-            version = self.snapshot.runtime or _shown(await self._ask(runtime.version))
+            status = await self._ask_patiently(runtime.health)
+            version = self.snapshot.runtime or _shown(await self._for_runtime.make(runtime.version))
         except HostError as error:
             _log.info("the container runtime does not answer: %s", error)
             version = self.snapshot.runtime
@@ -151,7 +182,7 @@ class MachineObserver:
         if wanted == self._told_range:
             return
         try:
-            await self._ask(lambda: runtime.give_pod_range(wanted))
+            await self._for_runtime.make(lambda: runtime.give_pod_range(wanted))
         except HostError as error:
             _log.warning("the container runtime does not take the range of pod addresses: %s", error)
         else:
@@ -159,8 +190,8 @@ class MachineObserver:
 
     async def _look_at_machine(self) -> None:
         """Look at addresses and at what is used up."""
-        addresses, trouble = await self._ask(self._addresses)
-        amounts = await self._ask(self._amounts)
+        addresses, trouble = await self._for_machine.make(self._addresses)
+        amounts = await self._for_machine.make(self._amounts)
         self._pressures = self._pressures.measured(self._looks.thresholds, amounts, now=_now())
         pressures = self._pressures.conditions(now=_now(), hold=self._looks.hold)
         self._see(replace(self.snapshot, addresses=addresses, address_trouble=trouble, pressures=pressures))
@@ -170,7 +201,8 @@ class MachineObserver:
         if runtime is None:
             return
         try:
-            images, trouble = tuple(await self._ask(runtime.images)), ""
+            images, trouble = tuple(await self._for_runtime.make(runtime.images)), ""
+            self._images = next(iter(await self._for_runtime.make(runtime.image_directories)), None)
         except HostError as error:
             images, trouble = (), str(error)
         self._see(replace(self.snapshot, images=images, image_trouble=trouble))
@@ -187,18 +219,9 @@ class MachineObserver:
         machine = self._machine
         found = {"memory.available": usage.memory(machine.files), "pid.available": usage.process_ids(machine.files)}
         nodefs = self._space(machine.root)
-        found |= {**_disk("nodefs", nodefs), **_disk("imagefs", self._image_space() or nodefs)}
+        imagefs = nodefs if self._images is None else self._space(self._images)  # where the runtime does not tell: in the node's
+        found |= {**_disk("nodefs", nodefs), **_disk("imagefs", imagefs)}
         return {signal: amount for signal, amount in found.items() if amount is not None}
-
-    def _image_space(self) -> FileSystem | None:
-        """Return the file system of the runtime's images, None where the runtime does not tell: they count as being in the node's."""
-        if self._machine.runtime is None:
-            return None
-        try:
-            directories = self._machine.runtime.image_directories()
-        except HostError:
-            return None
-        return self._space(directories[0]) if directories else None
 
     def _space(self, path: PurePosixPath) -> FileSystem | None:
         try:
@@ -212,8 +235,15 @@ class MachineObserver:
             self.snapshot = new
             self._changed()
 
-    async def _ask(self, question: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, question)
+    async def _ask_patiently(self, question: Callable[[], T]) -> T:
+        """Ask the runtime; for as long as it does not answer, note how the time passes."""
+        asked = asyncio.ensure_future(self._for_runtime.make(question))
+        try:
+            while not (await asyncio.wait((asked,), timeout=RUNTIME_EVERY))[0]:
+                self._see(replace(self.snapshot, runtime_errors=self._health.errors(_now())))
+        finally:
+            asked.cancel()
+        return asked.result()
 
 
 def _disk(name: str, found: FileSystem | None) -> dict[str, Amount | None]:
