@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -50,6 +51,10 @@ def hub(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> I
         for token in made.data("token", "list"):
             made.run("token", "revoke", "a", token["id"])
         eventually(lambda: not _secrets(apiserver, "enrollment.kubewright/hub"), "the tokens to go")
+    with contextlib.closing(KubeClient(apiserver.access())) as admin:
+        for name in ("old-1", "control"):
+            with contextlib.suppress(NotFound):
+                admin.delete(NODE, name)
 
 
 def _secrets(server: RunningServer, label: str) -> list[Any]:

@@ -21,6 +21,21 @@ def test_every_grant_is_either_a_role_of_its_own_or_binds_one():
     assert sum(len(rbac.grants(purpose)) for purpose in Purpose) == 20 + sum(bool(grant.rules) for grant in GRANTS)
 
 
+def test_who_has_a_join_token_may_ask_and_read_the_join_key_and_nothing_else():
+    found = {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")): one for one in rbac.grants(Purpose.ENROLLMENT)}
+    requester, proxier, namespace = "oneinfra:node:join-requester", "oneinfra:kubelet-proxier", "oneinfra-system"
+    asking = {"apiGroups": ["node.oneinfra.ereslibre.es"], "resources": ["nodejoinrequests"], "verbs": ["get", "create"]}
+    reading = {"apiGroups": [""], "resourceNames": ["oneinfra-join"], "resources": ["configmaps"], "verbs": ["get"]}
+    assert len(found) == 5
+    assert found["ClusterRole", requester, ""]["rules"] == [asking]
+    assert found["Role", requester, namespace]["rules"] == [reading]
+    holders = [{"kind": "Group", "name": "system:bootstrappers:oneinfra"}]
+    assert found["ClusterRoleBinding", requester, ""]["subjects"] == holders
+    assert found["RoleBinding", requester, namespace]["subjects"] == holders
+    binding = found["ClusterRoleBinding", proxier, ""]
+    assert (binding["roleRef"]["name"], binding["subjects"]) == ("system:kubelet-api-admin", [{"kind": "Group", "name": proxier}])
+
+
 def test_the_administrators_binding_is_a_cluster_admins():
     (binding,) = objects.cluster_admins()
     assert binding == {
