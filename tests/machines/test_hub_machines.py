@@ -41,7 +41,7 @@ class Tenant:
     def hub(self, *words: str, check: bool = True) -> Ended:
         return kubewright(self.one, "hub", *words, "--config", "/root/hub.yaml", check=check)
 
-    def join(self, machine: Machine, *more: str, check: bool = True) -> Ended:
+    def join(self, machine: Machine, *more: str, check: bool = True, **environment: str) -> Ended:
         write(machine, "/root/token", self.created["token"])
         write(machine, "/root/ca.crt", self.one.run("cat", f"{PKI}/ca.crt").out)
         given = {
@@ -51,7 +51,7 @@ class Tenant:
             "join-key-fingerprint": self.created["joinKey"],
         }
         flags = [f"--{name}={value}" for name, value in given.items()]
-        return kubewright(machine, "node", "join", *flags, *more, check=check)
+        return machine.run(*argv("node", "join", *flags, *more), env={**ENVIRONMENT, **environment}, check=check)
 
     def ready(self, name: str) -> bool:
         conditions = kubectl(self.one, "get", "node", name).get("status", {}).get("conditions", [])
@@ -131,5 +131,8 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert two.run("systemctl", "is-active", "kubelet", check=False).out.strip() != "active"
     events = [row["event"] for row in json.loads(tenant.hub("journal", "-o", "json").out) if row["node"] == "two"]
     assert events == ["issued", "left"]
-    assert "and Ready" in tenant.join(two).out
+    two.run("sh", "-c", "mkdir /root/programs && mv $(command -v kubelet) /root/programs")
+    said = tenant.join(two, KUBEWRIGHT_BINARIES_DIR="/root/programs").out
+    assert "Installing the kubelet v1.36.3" in said
     assert tenant.ready("two")
+    assert "/usr/local/bin/kubelet" in two.run("systemctl", "show", "--property=ExecStart", "kubelet").out

@@ -78,11 +78,15 @@ def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
 
 def start(ctx: NodeJoinContext) -> Iterable[Change]:
     """Write the unit and start it; a kubelet that runs is restarted where its unit has changed."""
-    program = ctx.host.programs.path(_SERVICE) or PROGRAM
-    texts = kubelet.joined_unit_files(program, kubeconfig=ctx.kubeconfig, config=ctx.layout.kubelet_config, node=ctx.join.node)
+    texts = kubelet.joined_unit_files(_program(ctx), kubeconfig=ctx.kubeconfig, config=ctx.layout.kubelet_config, node=ctx.join.node)
     units = tuple(File(path=path, content=text.encode(), mode=0o644) for path, text in texts.items())
     ctx.say("Starting the kubelet")
     yield ctx.host.ensure(Service(name=_SERVICE, enabled=True, units=units, restart=_began_before(ctx)))
+
+
+def _program(ctx: NodeJoinContext) -> PurePosixPath:
+    """Return the kubelet that is started: the one that was installed for this, else the one that was there."""
+    return PROGRAM if ctx.host.state(PROGRAM) is not None else ctx.host.programs.path(_SERVICE) or PROGRAM
 
 
 def _began_before(ctx: NodeJoinContext) -> bool:
