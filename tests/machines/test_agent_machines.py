@@ -226,7 +226,7 @@ def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, 
     settings = "".join(f"Environment={name}={value}\n" for name, value in ENVIRONMENT.items())
     write(machine, f"/etc/systemd/system/{UNIT}.service.d/test.conf", f"[Service]\n{settings}")
     moved = three.condition("Ready")["lastHeartbeatTime"]
-    assert "service kubewright-agent" in kubewright(machine, "agent", "install", *three.flags).out
+    assert kubewright(machine, "agent", "install", *three.flags).out == "update service kubewright-agent (reload, enable, start)\n"
     three.ready(since=moved)
     assert kubewright(machine, "agent", "install", *three.flags).out == ""
     pid = machine.run("systemctl", "show", "-P", "MainPID", UNIT).out

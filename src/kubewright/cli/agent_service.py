@@ -92,6 +92,10 @@ def _write(changes: Sequence[Change], *, form: str) -> None:
     """Print what was changed."""
     made: Iterable[Change] = [change for change in changes if change]
     if form == "text":
-        sys.stdout.write("".join(f"{change.action.value} {change.target}\n" for change in made))
+        sys.stdout.write("".join(f"{change.action.value} {change.target}{_why(change)}\n" for change in made))
     else:
         write_result([change.as_map() for change in made], form=form)
+
+
+def _why(change: Change) -> str:
+    return f" ({change.reason})" if change.reason else ""
