@@ -9,7 +9,6 @@ answer is released: who is killed in between issues again for the same object, a
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final
@@ -25,6 +24,7 @@ from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.issuing import Issued
+from kubewright.enrollment.known_nodes import KnownNodes
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.enrollment.store import Event, Taken
 from kubewright.enrollment.store_thread import StoreThread
@@ -82,7 +82,8 @@ class Tenant:
         self._desired = tenant_objects.desired(loaded.public_key)
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._requests = self._informer(NODE_JOIN_REQUEST)
-        self._leaving = self._informer(NODE, label_selector=f"{LEAVING_LABEL}=true")
+        self._nodes = self._informer(NODE)
+        self._known = KnownNodes()
         self._secrets = self._informer(SECRET, namespace=secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}")
 
     @property
@@ -102,30 +103,20 @@ class Tenant:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._requests.subscribe(functools.partial(self._changed, _REQUEST))
-        self._leaving.subscribe(functools.partial(self._changed, _LEAVING))
+        self._requests.subscribe(self._request_changed)
+        self._nodes.subscribe(self._node_changed)
         self._secrets.subscribe(lambda _: self._queue.add(_TOKENS))
         watched = [self._watch_object(one) for one in self._desired]
         self._queue.add(_OBJECTS)
         self._queue.add(_TOKENS)
         self._make_keys()
         async with asyncio.TaskGroup() as group:
-            for informer in (self._requests, self._leaving, self._secrets, *watched):
+            for informer in (self._requests, self._nodes, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self.name}")
             group.create_task(Workers(f"hub {self.name}", queue=self._queue, handle=self._handle, count=WORKERS).run(), name=self.name)
 
-    def _informer(
-        self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "", label_selector: str = ""
-    ) -> SharedInformer:
-        informer = Informer(
-            self._api,
-            resource,
-            namespace=namespace,
-            field_selector=field_selector,
-            label_selector=label_selector,
-            random=self._random,
-        )
-        return SharedInformer(informer)
+    def _informer(self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "") -> SharedInformer:
+        return SharedInformer(Informer(self._api, resource, namespace=namespace, field_selector=field_selector, random=self._random))
 
     def _watch_object(self, desired: DesiredObject) -> SharedInformer:
         """Hear when somebody changes an object of ours: it is repaired."""
@@ -134,10 +125,15 @@ class Tenant:
         informer.subscribe(lambda _: self._queue.add(_OBJECTS))
         return informer
 
-    def _changed(self, prefix: str, event: WatchEvent) -> None:
-        name, _ = core.identity_of(event.object)
+    def _request_changed(self, event: WatchEvent) -> None:
         if event.type is not EventType.DELETED:
-            self._queue.add(prefix + name)
+            self._queue.add(_REQUEST + core.identity_of(event.object)[0])
+
+    def _node_changed(self, event: WatchEvent) -> None:
+        self._known.changed(event)
+        leaves = (core.metadata(event.object).get("labels") or {}).get(LEAVING_LABEL) == "true"
+        if leaves and event.type is not EventType.DELETED:
+            self._queue.add(_LEAVING + core.identity_of(event.object)[0])
 
     async def _handle(self, key: str) -> Again | None:
         if key == _OBJECTS:
@@ -201,7 +197,7 @@ class Tenant:
 
         Nodes that have not come through this hub are none of its business.
         """
-        node = self._leaving.get(name)
+        node = self._nodes.get(name)
         record = await self._store.ask(lambda store: store.record(self.name, name))
         if node is None or record is None:
             return
@@ -227,14 +223,9 @@ class Tenant:
         first, foreign = await self._store.ask(
             lambda store: (store.first_request(self.name, seen.digest), store.owners(self.name, contents.names) if contents.names else {})
         )
-        return replace(seen, contents=contents, first=first, registered=await self._is_node(seen.name)), foreign
-
-    async def _is_node(self, name: str) -> bool:
-        try:
-            await self._api.get(NODE, name)
-        except NotFound:
-            return False
-        return True
+        await self._nodes.wait_synced()
+        others = {**self._known.owners(contents.names), **foreign}
+        return replace(seen, contents=contents, first=first, registered=seen.name in self._known), others
 
     async def _issue(self, request: Object, seen: Seen, wanted: JoinRequest) -> Again | None:
         now = self._clock.now()

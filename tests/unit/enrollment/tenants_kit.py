@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from hub_kit import STATE_KEY, cluster
@@ -15,7 +15,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 from fake_api import FakeAPI, FakeClient
 
 from kubewright.apis import node_join_requests
-from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment.clusters import LoadedCluster
@@ -23,7 +22,6 @@ from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.tenants import CROWD, Tenant
 from kubewright.kube import core
-from kubewright.kube.answers import WatchEvent
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST
 from kubewright.pki import keys
@@ -84,7 +82,7 @@ for _name in WRITES:
 
 
 class TenantClient(FakeClient):
-    """A client that knows the one label that is selected by, and may be killed at each write."""
+    """A client that may be killed at each write."""
 
     killer = Killer()
 
@@ -93,18 +91,7 @@ class TenantClient(FakeClient):
         found = await super().send(call)
         if last:
             raise Killed
-        if call.query.get("labelSelector"):
-            found["items"] = [one for one in found["items"] if _leaves(one)]
         return found
-
-    async def stream(self, call: core.Call, /) -> AsyncGenerator[WatchEvent, None]:
-        async for event in super().stream(call):
-            if not call.query.get("labelSelector") or _leaves(event.object):
-                yield event
-
-
-def _leaves(obj: core.Object) -> bool:
-    return (obj["metadata"].get("labels") or {}).get(LEAVING_LABEL) == "true"
 
 
 class PreparedKeys(KeyPool):

@@ -8,6 +8,8 @@ from tenants_kit import Bench, Killer
 
 from kubewright.apis.join_records import State
 from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.enrollment.known_nodes import KnownNodes
+from kubewright.kube.answers import EventType, WatchEvent
 
 ENDPOINT = "https://10.0.0.1:6443"
 
@@ -85,7 +87,6 @@ async def test_what_has_ended_is_not_opened_again(bench):
     bench.ask(OldNode("late", ENDPOINT))
     assert await steps_of(bench, lambda: bench.status("late") == "True Issued") == 2
     assert len(bench.api.made("update", "nodejoinrequests")) == 1
-    assert [call.name for call in bench.api.made("get", "nodes")] == ["late"]
 
 
 async def test_hundreds_of_malformed_requests_are_refused_once_each_and_a_good_one_beside_them_is_answered(bench):
@@ -123,6 +124,35 @@ async def test_two_nodes_that_ask_for_one_address_at_a_time_do_not_both_get_it(b
     states = [f"w-{number}" for number in range(6)]
     assert not await bench.serve(lambda: all(bench.status(name) for name in states))
     assert sorted(bench.status(name) for name in states) == ["False SanNotAllowed"] * 5 + ["True Issued"]
+
+
+def node(name: str, *addresses: str) -> dict:
+    rows = [{"type": "InternalIP", "address": address} for address in addresses]
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": f"host-of-{name}"}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"addresses": rows}}
+
+
+async def test_names_and_addresses_of_nodes_that_others_let_in_are_nobody_elses(bench):
+    bench.api.put(node("control", "10.0.0.7", "fd00::7"))
+    for name, san in (("w-1", "10.0.0.7"), ("w-2", "fd00:0::7"), ("control", "10.0.0.8"), ("w-4", "10.0.0.9")):
+        bench.ask(OldNode(name, ENDPOINT, (san,)))
+    assert not await bench.serve(lambda: all(bench.status(name) for name in ("w-1", "w-2", "control", "w-4")))
+    found = {name: bench.status(name) for name in ("w-1", "w-2", "control", "w-4")}
+    assert found == {"w-1": "False SanNotAllowed", "w-2": "False SanNotAllowed", "control": "False NameTaken", "w-4": "True Issued"}
+
+
+def test_nodes_that_change_and_go_give_their_addresses_back():
+    known = KnownNodes()
+    known.changed(WatchEvent(EventType.ADDED, node("a", "10.0.0.1")))
+    known.changed(WatchEvent(EventType.ADDED, node("b", "10.0.0.1", "10.0.0.2")))
+    assert known.owners(["10.0.0.1", "10.0.0.2", "host-of-b", "b", "10.0.0.3"]) == {
+        "10.0.0.1": "a", "10.0.0.2": "b", "host-of-b": "b", "b": "b",
+    }  # fmt: skip
+    known.changed(WatchEvent(EventType.DELETED, node("a", "10.0.0.1")))
+    assert known.owners(["10.0.0.1"]) == {"10.0.0.1": "b"}
+    known.changed(WatchEvent(EventType.MODIFIED, node("b", "10.0.0.4")))
+    assert known.owners(["10.0.0.1", "10.0.0.2", "10.0.0.4"]) == {"10.0.0.4": "b"}
+    assert ("a" in known, "b" in known) == (False, True)
 
 
 async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
