@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 from local_kit import Bench, eventually
-from replicas_kit import Replica, Replicas, body, decisions, issued, require_once
+from replicas_kit import IN_FLIGHT, Replica, Replicas, body, decisions, issued, require_once
 
 from kubewright.base.errors import APIError, Conflict, KubewrightError
 from kubewright.base.records import replace
@@ -34,8 +34,6 @@ from controllers_kit import authority_files, request
 
 PATIENT = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s", "--secure-port=0")
 """For replicas that are to survive an API server that is away for a while."""
-IN_FLIGHT = 8
-"""Requests that a replica has in flight at most, as many as connections: the audit log lacks those whose connection is cut, or whose server is killed."""
 
 
 class Relay:
