@@ -33,6 +33,7 @@ MOUNT_SETATTR, RECURSIVE, READ_ONLY, HERE = 442, 0x8000, 1, -100
 HIDDEN = {"/etc": {"kubernetes", "cni"}, "/var": {"lib"}, "/var/lib": {"kubelet", "etcd", "dockershim", "cni", "kubewright"}}
 """Directories whose entries are bound one by one, and which entries are left out. /var/lib has its own row."""
 
+PROJECT = Path(__file__).resolve().parents[2]
 EMPTY = ("run", "srv")
 WIPED = (Path("/etc"), Path("/var/lib"), Path("/srv"), Path("/run"))
 
@@ -63,6 +64,10 @@ def build(root: Path) -> None:
         else:
             bind_entries(entry, root)
     (root / "srv").mkdir(exist_ok=True)
+    if PROJECT.parts[1] in EMPTY:  # our own sources are loaded as they are needed
+        place = root / PROJECT.relative_to("/")
+        place.mkdir(parents=True)
+        mount(str(PROJECT), place, flags=BIND | REC)
     allow_writing(root, flags=RECURSIVE, allow=False)
     allow_writing(root, flags=0, allow=True)
     os.chroot(root)
