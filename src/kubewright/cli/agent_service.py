@@ -9,16 +9,15 @@ from pathlib import Path, PurePosixPath
 
 from kubewright.agent import installation, status_file
 from kubewright.agent.configuration.flags import FLAGS, reason_ignored
-from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, CheckFailed
+from kubewright.cli import machine
 from kubewright.cli.agent import configuration_of, options_of
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.files import Files
 from kubewright.host.processes import RealProcesses
-from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 
@@ -27,7 +26,7 @@ _PATHS = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", 
 
 def install(parsed: Parsed) -> int:
     """Check the flags as `agent run` would, then have systemd run it with those that have an effect."""
-    host = RealHost(layout=Layout(), looks_for_services=True)
+    host = machine.host()
     read = configuration_of(parsed, host)
     options_of(parsed, read, host_name=host.facts.detected.host_name)
     for note in read.notes:
@@ -45,7 +44,7 @@ def given_words(parsed: Parsed) -> list[str]:
 
 def leave(parsed: Parsed) -> int:
     """End the service and take away what the node has: in its cluster, and on this machine. What the cluster refuses is told at the end."""
-    host, files = RealHost(layout=Layout(), looks_for_services=True), Files()
+    host, files = machine.host(), Files()
     root = PurePosixPath(absolute(parsed.text("root-dir")))
     status_file.read(files, root)  # where nothing is known, nothing is ended
     changes = installation.stop(host)

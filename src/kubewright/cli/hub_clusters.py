@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import closing
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -17,7 +16,7 @@ from kubewright.base.errors import APIError, CertificateError, DocumentError, Us
 from kubewright.base.messages import quoted
 from kubewright.cli import cluster_access, hub_state
 from kubewright.cli.inputs import absolute
-from kubewright.cli.output import table, write_result
+from kubewright.cli.output import write_rows
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.store import HubStore
@@ -51,14 +50,15 @@ def add(parsed: Parsed) -> int:
         loaded = LoadedCluster(cluster)
         cluster.policy(foreign={})
         store.save_cluster(cluster, hub_state.event(name, "cluster changed" if known else "cluster added"))
-        _show([_row(store, loaded)], parsed.text("output"))
+        write_rows([_row(store, loaded)], columns=_COLUMNS, form=parsed.text("output"))
     return 0
 
 
 def list_clusters(parsed: Parsed) -> int:
     """List the clusters with the fingerprints of their join keys."""
     with hub_state.store(parsed) as store:
-        _show([_row(store, LoadedCluster(cluster)) for cluster in store.clusters()], parsed.text("output"))
+        rows = [_row(store, LoadedCluster(cluster)) for cluster in store.clusters()]
+    write_rows(rows, columns=_COLUMNS, form=parsed.text("output"))
     return 0
 
 
@@ -82,13 +82,6 @@ def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:
         "joined": len([record for record in store.records(cluster.name) if record.active]),
         "joinKey": str(loaded.recipient.pin),
     }
-
-
-def _show(rows: list[dict[str, object]], form: str) -> None:
-    if form != "text":
-        write_result(rows, form=form)
-    else:
-        sys.stdout.write(table(rows, columns=_COLUMNS))
 
 
 def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:

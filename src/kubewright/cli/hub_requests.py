@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Final
@@ -12,7 +11,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, NotFound, UsageError
 from kubewright.base.messages import printable, quoted
 from kubewright.cli import hub_state, inputs
-from kubewright.cli.output import human_duration, table, write_result
+from kubewright.cli.output import human_duration, write_rows
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.kube import core
@@ -30,13 +29,7 @@ def list_requests(parsed: Parsed) -> int:
     with hub_state.store(parsed) as store:
         found = store.clusters()
     rows = [row for cluster in found for row in _rows(cluster)]
-    form = parsed.text("output")
-    if form != "text":
-        write_result(rows, form=form)
-    elif not rows:
-        sys.stderr.write("there are no requests\n")
-    else:
-        sys.stdout.write(table(rows, columns=_COLUMNS))
+    write_rows(rows, columns=_COLUMNS, form=parsed.text("output"), none="there are no requests")
     return 0
 
 
@@ -70,11 +63,7 @@ def journal(parsed: Parsed) -> int:
     """Show the journal, the oldest line first."""
     with hub_state.store(parsed) as store:
         rows = [event.document() for event in store.journal(most=_MOST)]
-    form = parsed.text("output")
-    if form != "text":
-        write_result(rows, form=form)
-    else:
-        sys.stdout.write(table(rows, columns=_EVENT_COLUMNS))
+    write_rows(rows, columns=_EVENT_COLUMNS, form=parsed.text("output"))
     return 0
 
 

@@ -10,13 +10,12 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeconfig import parse
-from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import cluster_access
+from kubewright.cli import cluster_access, machine
 from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.hub_rows import RUN_FLAGS
 from kubewright.cli.inputs import absolute
@@ -26,7 +25,6 @@ from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import Event, HubStore
 from kubewright.host.desired import Directory, File, Show
-from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
@@ -55,7 +53,7 @@ def open_store(parsed: Parsed) -> SQLiteStore:
 
 def state_key(parsed: Parsed) -> bytes:
     """Return the key of the state; make one where there is no state yet. Raises HostError where it is missing, or can be read by others."""
-    host = RealHost(layout=Layout())
+    host = machine.host()
     path = PurePosixPath(absolute(parsed.text("state")))
     host.ensure(Directory(path=path.parent, mode=_PRIVATE))
     return _key(host, PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=host.state(path) is None)

@@ -14,7 +14,7 @@ from kubewright.base.errors import APIError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import hub_state, inputs
-from kubewright.cli.output import table, write_result
+from kubewright.cli.output import write_result, write_rows
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment import tenant_objects
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
@@ -55,11 +55,7 @@ def list_tokens(parsed: Parsed) -> int:
     """List the tokens."""
     with hub_state.store(parsed) as store:
         rows = [_row(token) for token in store.tokens()]
-    form = parsed.text("output")
-    if form != "text":
-        write_result(rows, form=form)
-    else:
-        sys.stdout.write(table(rows, columns=_COLUMNS))
+    write_rows(rows, columns=_COLUMNS, form=parsed.text("output"))
     return 0
 
 

@@ -72,6 +72,16 @@ def printer(parsed: Parsed) -> Printer | None:
     return choosing.choose(parsed.text("output"), allow_missing=parsed.flag("allow-missing-template-keys"))
 
 
+def write_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], form: str, none: str = "") -> None:
+    """Write rows to stdout: as data, or as a table. People are told on stderr that there are `none`, if that is given."""
+    if form != "text":
+        write_result(rows, form=form)
+    elif not rows and none:
+        sys.stderr.write(f"{none}\n")
+    else:
+        sys.stdout.write(table(rows, columns=columns))
+
+
 def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], paint: Paint | None = None) -> str:
     """Lay out rows under headings, three blanks between columns. `columns` are pairs of key and heading; `paint` decorates cells."""
     keys = [key for key, _ in columns]

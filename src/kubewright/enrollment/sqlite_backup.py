@@ -18,8 +18,7 @@ def backup(store: SQLiteStore, target: Path) -> None:
     """Write a copy, whole or not at all, for its owner only. Raises HostError where something is there already."""
     part = target.with_name(f"{target.name}.part")
     try:
-        with suppress(FileNotFoundError):
-            part.unlink()
+        part.unlink(missing_ok=True)  # of one that was killed
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(part)) as copy:
             store.copy_to(copy)
@@ -27,19 +26,20 @@ def backup(store: SQLiteStore, target: Path) -> None:
         with part.open("rb") as written:
             os.fsync(written.fileno())
         os.link(part, target)  # fails where something is there
-        part.unlink()
     except FileExistsError as error:
-        part.unlink()
         raise HostError(f"{target} is there already", remedy="name another file") from error
     except (OSError, sqlite3.Error) as error:
         raise HostError(f"{target} cannot be written", detail=str(error), remedy="check the directory and the space on its disk") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, event: Event) -> None:
     """Put a copy in the state's place, in one transaction. Raises HostError for what is no copy, TrustError for one that another key has sealed."""
     if not source.is_file():
         raise HostError(f"{source} does not exist", remedy="name a file that `hub backup` has written")
-    with closing(SQLiteStore(source, key=key, random=random)) as found:
+    with closing(SQLiteStore(source, key=key, random=random, read_only=True)) as found:
         problem = found.problem()
         if problem:
             raise HostError(f"{source} is damaged", detail=quoted(problem), remedy="use another copy")

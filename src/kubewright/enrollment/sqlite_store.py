@@ -48,24 +48,35 @@ _OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
 class SQLiteStore:
     """The file at `path`, made for its owner only where there is none. `key` seals keys: 32 bytes.
 
-    Raises HostError for a file that cannot be opened, or that a later version has made.
+    With `read_only` nothing is made or changed, and a file that no hub has made is refused. Raises HostError for a file that cannot be opened,
+    or that a later version has made.
     """
 
-    def __init__(self, path: Path, *, key: bytes, random: Random) -> None:
+    def __init__(self, path: Path, *, key: bytes, random: Random, read_only: bool = False) -> None:
         self._path = path
         self._key = key
         self._random = random
         with self._failing():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
-                self._db.execute(f"PRAGMA {pragma}")
-            self._prepare()
+            if not read_only:
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            place = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+            self._db = sqlite3.connect(place, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare(read_only=read_only)
+            except BaseException:
+                self._db.close()
+                raise
 
-    def _prepare(self) -> None:
+    def _prepare(self, *, read_only: bool) -> None:
         found = self._db.execute("PRAGMA user_version").fetchone()[0]
         if found > FORMAT:
             raise HostError(f"{self._path} has format {found}, and this kubewright knows {FORMAT}", remedy="use a later kubewright")
+        if read_only:
+            if found < 1:
+                raise HostError(f"{self._path} is no copy of a hub's state", remedy="name a file that `hub backup` has written")
+            return
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
+            self._db.execute(f"PRAGMA {pragma}")
         if found < FORMAT:
             self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
 

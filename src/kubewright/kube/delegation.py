@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from kubewright.base.errors import APIError, Forbidden, ServerError, Unauthorized
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI
 
 T = TypeVar("T")
@@ -31,7 +31,8 @@ class User:
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What authenticators add, by name: authorizers may look at it."""
 
 
 ANONYMOUS: Final = User(name="system:anonymous", groups=("system:unauthenticated",))
@@ -104,7 +105,7 @@ def path_review(user: User, *, verb: str, path: str) -> dict[str, Any]:
             "user": user.name,
             "uid": user.uid,
             "groups": list(user.groups),
-            "extra": dict(user.extra),
+            "extra": {name: list(values) for name, values in user.extra},
             "nonResourceAttributes": {"path": path, "verb": verb},
         },
     }
@@ -119,7 +120,7 @@ def _user_of(review: Mapping[str, Any]) -> User | None:
         name=str(found.get("username") or ""),
         uid=str(found.get("uid") or ""),
         groups=tuple(found.get("groups") or ()),
-        extra=found.get("extra") or {},
+        extra=tuple(sorted((name, tuple(values)) for name, values in (found.get("extra") or {}).items())),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from contextlib import closing
 
 import pytest
 from hub_kit import CLIENT_CA, JOIN_KEY, STATE_KEY, cluster, event, sqlite
@@ -204,3 +205,30 @@ def test_records_that_are_none_are_refused():
     ):
         with pytest.raises(DocumentError):
             join_records.read(broken)
+
+
+@pytest.mark.parametrize("kind", ["empty", "another program's", "later"])
+def test_what_is_no_copy_is_not_restored_and_stays_as_it_is(store, tmp_path, kind):
+    store.save_cluster(cluster(), event())
+    source = tmp_path / "source"
+    source.touch()
+    if kind != "empty":
+        with closing(sqlite3.connect(source)) as db:
+            db.execute("CREATE TABLE clusters (name TEXT)")
+            db.execute(f"PRAGMA user_version = {99 if kind == 'later' else 0}")
+    content = source.read_bytes()
+    with pytest.raises(HostError, match=r"has format 99|is no copy of a hub's state"):
+        sqlite_backup.restore(store, source, key=STATE_KEY, random=SeededRandom(9), event=event())
+    assert source.read_bytes() == content
+    assert [one.name for one in store.clusters()] == ["a"]
+
+
+def test_a_copy_that_cannot_be_written_leaves_nothing(store, tmp_path):
+    target = tmp_path / "copy"
+    sqlite_backup.backup(store, target)
+    with pytest.raises(HostError, match="is there already"):
+        sqlite_backup.backup(store, target)
+    store.close()
+    with pytest.raises(HostError):
+        sqlite_backup.backup(store, tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir() if "copy" in path.name or "other" in path.name) == ["copy"]
