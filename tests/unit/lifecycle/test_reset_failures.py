@@ -12,7 +12,7 @@ from kubewright.base.errors import HostError, Interrupted
 from kubewright.base.events import Line, Warned
 from kubewright.etcd.api import RecordingEtcd
 from kubewright.host.files import Files
-from kubewright.lifecycle.reset.detected_cluster import DetectedCluster
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 
 EMPTY = ["cni", "cni/f", "etcd", "kubelet", "kubernetes", "kubernetes/manifests", "kubernetes/pki"]
 

@@ -310,7 +310,7 @@ def test_a_runtime_that_goes_away_with_its_pods_known_is_a_failure(box, monkeypa
 
 def test_a_run_that_ended_anywhere_is_finished_by_the_next(tmp_path, monkeypatch):
     """Every step is left out in turn, with all that follow it."""
-    from kubewright.lifecycle.reset import cleanup
+    from kubewright.lifecycle.steps import cleanup
 
     steps = cleanup.STEPS
     for count in range(len(steps)):

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.apis.kubeadm.loading import load_reset
 from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, NotFound
 from kubewright.base.events import Line, Waited
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
 from kubewright.enrollment.node import draining
 from kubewright.host.desired import Service
 from kubewright.kube.api import KubeAPI
@@ -21,10 +22,10 @@ from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
-from kubewright.lifecycle.reset import cleanup
-from kubewright.lifecycle.reset import operation as reset
-from kubewright.lifecycle.reset.context import ResetContext
-from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+from kubewright.lifecycle.steps import cleanup
+from kubewright.lifecycle.steps.cleanup import Cleanup
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
+from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 from kubewright.pki import certificates
 from kubewright.workflow.phases import Phase, Phases
 
@@ -46,10 +47,10 @@ class NodeLeaveRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeaveContext:
-    """One run. `cleaning` is what the steps of `reset` work with, `within` the seconds that pods have to go, None where they stay."""
+    """One run. `cleanup` is what the last phase works with, `within` the seconds that pods have to go, None where they stay."""
 
     bound: Bound
-    cleaning: ResetContext
+    cleanup: Cleanup
     within: float | None
 
     @property
@@ -133,7 +134,7 @@ def only_joined(ctx: NodeLeaveContext) -> str | None:
 
 def clean(ctx: NodeLeaveContext) -> Iterable[Change]:
     """Remove pods, keys, files and units."""
-    return cleanup.run(ctx.cleaning)
+    return cleanup.run(ctx.cleanup)
 
 
 _HERE: Final = f"{__name__}:"
@@ -144,20 +145,40 @@ PHASES: Final[Phases[NodeLeaveContext]] = Phases(
     Phase("cleanup-node", "Remove pods, keys and files from this machine", run=f"{_HERE}clean"),
 )
 
-_RESET: Final = ResetRequest(flags=ResetFlags(force=True))
+
+@dataclass(frozen=True, kw_only=True)
+class NodeLeave:
+    """What was found on the machine. `default_pki` is where certificates would be."""
+
+    detected: DetectedCluster
+    default_pki: PurePosixPath
 
 
-def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[reset.ResetTask]:
-    """Find what is on the machine."""
-    prepared = reset.prepare(_RESET, machine)
+def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[NodeLeave]:
+    """Find what is on the machine. Raises as `reset` does where several container runtimes are there."""
+    here = machine.at(machine.layout)
+    detected = DetectedCluster(here)
+    socket = load_reset((), detected=here.facts.detected).configuration.cri_socket
     return Prepared(
-        configuration=prepared.configuration, host=prepared.host, warnings=prepared.warnings, only=request.only, skip=request.skip
+        configuration=NodeLeave(detected=detected, default_pki=here.layout.pki),
+        host=machine.at(replace(detected.layout, cri_socket=socket or here.layout.cri_socket)),
+        warnings=tuple(detected.warnings),
+        only=request.only,
+        skip=request.skip,
     )
 
 
-def context(request: NodeLeaveRequest, task: reset.ResetTask, bound: Bound) -> NodeLeaveContext:
+def context(request: NodeLeaveRequest, leave: NodeLeave, bound: Bound) -> NodeLeaveContext:
     """Make what the phases work with."""
-    return NodeLeaveContext(bound=bound, cleaning=reset.context(_RESET, task, bound), within=request.drain)
+    options = CleanupOptions(whole_pki=bound.host.layout.pki == leave.default_pki)
+    cleaning = Cleanup(
+        host=bound.host,
+        clock=bound.clock,
+        reporter=bound.reporter,
+        inventory=Inventory(bound.host, detected=leave.detected, options=options, default_pki=leave.default_pki),
+        tell=functools.partial(bound.tell, topic=TOPIC),
+    )
+    return NodeLeaveContext(bound=bound, cleanup=cleaning, within=request.drain)
 
 
 NODE_LEAVE: Final = Operation(
@@ -165,6 +186,6 @@ NODE_LEAVE: Final = Operation(
     phases=PHASES,
     configure=configure,
     context=context,
-    failures=lambda ctx: ctx.cleaning.failures,
+    failures=lambda ctx: ctx.cleanup.failures,
     incomplete="not everything of the node could be removed",
 )

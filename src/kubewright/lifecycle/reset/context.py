@@ -1,24 +1,20 @@
-"""What the phases of reset work with, and how they go on when a step fails."""
+"""What the phases of reset work with."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.change import Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import HostError, KubewrightError
-from kubewright.base.events import Line, Reporter, Warned
-from kubewright.base.records import dataclass, field
-from kubewright.host.desired import Service
-from kubewright.host.failures import expected
+from kubewright.base.errors import HostError
+from kubewright.base.events import Line, Reporter
+from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
-from kubewright.lifecycle.background import BackgroundTask
 from kubewright.lifecycle.operation import Bound
-from kubewright.lifecycle.reset.inventory import SERVICE, Inventory
 from kubewright.lifecycle.reset.request import ResetRequest
+from kubewright.lifecycle.steps.cleanup import Cleanup
+from kubewright.lifecycle.steps.inventory import Inventory
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.node_types import ResetConfiguration
@@ -26,6 +22,7 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
 TOPIC: Final = "reset"
+REMOVE_MEMBER: Final = "remove-etcd-member"
 PATIENCE: Final = 3.0
 """Seconds for one request to the cluster, which may be down."""
 
@@ -38,7 +35,6 @@ class ResetContext:
     configuration: ResetConfiguration
     inventory: Inventory
     request: ResetRequest
-    failures: list[KubewrightError] = field(default_factory=list)
 
     @property
     def host(self) -> Host:
@@ -78,18 +74,17 @@ class ResetContext:
         return stacked_etcd.client(urls, pki=self.inventory.layout.pki, files=self.host, clock=self.clock)
 
     @functools.cached_property
-    def stopping(self) -> BackgroundTask[Change]:
-        """Stopping the kubelet: begun while the container runtime is asked, where nobody is asked whether to go on."""
-        return BackgroundTask(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
-
-    def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
-        """Yield the changes of a step. What it raises, be it a bug of ours, is told and kept for the end, and the next step follows."""
-        try:
-            yield from work()
-        except Exception as error:  # the keys that the next step removes are worth more than our surprise
-            failure = expected(error)
-            self.failures.append(failure)
-            self.warn(str(failure))
+    def cleanup(self) -> Cleanup:
+        """What the steps of `cleanup-node` work with, which keeps the failures of all phases."""
+        return Cleanup(
+            host=self.host,
+            clock=self.clock,
+            reporter=self.reporter,
+            inventory=self.inventory,
+            tell=self.tell,
+            unmount_flags=self.configuration.unmount_flags,
+            member_removed=REMOVE_MEMBER in self.bound.phases,
+        )
 
     def tell(self, done: str, planned: str) -> None:
         """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said."""
@@ -102,7 +97,3 @@ class ResetContext:
     def say(self, text: str) -> None:
         """Report one line of progress, whatever the run is for."""
         self.reporter.emit(Line(topic=TOPIC, text=text))
-
-    def warn(self, text: str) -> None:
-        """Report what the user should know, and what is no failure of the run."""
-        self.reporter.emit(Warned(text=text))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import Forbidden, HostError, KubewrightError, NotFound
 from kubewright.lifecycle.reset.context import ResetContext
+from kubewright.lifecycle.steps import cleanup
 
 if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
@@ -22,8 +23,8 @@ PREFIX = "system:node:"
 
 def remove_etcd_member(ctx: ResetContext) -> Iterator[Change]:
     """Remove the member and empty its data directory. A member that cannot be removed is a warning, as with kubeadm."""
-    yield from ctx.attempt(lambda: _leave(ctx))
-    yield from ctx.attempt(lambda: empty_data(ctx))
+    yield from ctx.cleanup.attempt(lambda: _leave(ctx))
+    yield from ctx.cleanup.attempt(lambda: cleanup.empty_etcd(ctx.cleanup))
 
 
 def _leave(ctx: ResetContext) -> Iterator[Change]:
@@ -37,16 +38,6 @@ def _leave(ctx: ResetContext) -> Iterator[Change]:
     yield from _member(ctx, inventory.member.peer_url, inventory.member.endpoints)
 
 
-def empty_data(ctx: ResetContext) -> Iterator[Change]:
-    """Empty the data directory of this machine's member."""
-    data = ctx.inventory.layout.etcd_data
-    if not ctx.inventory.etcd_data:
-        return
-    ctx.tell("", f"Would delete contents of the etcd data directory: {data}")
-    yield ctx.host.empty(data)
-    ctx.tell(f"Deleted contents of the etcd data directory: {data}", "")
-
-
 def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Iterator[Change]:
     from kubewright.etcd.membership import remove_member
 
@@ -56,7 +47,7 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
         etcd = ctx.etcd(endpoints)
         change = remove_member(etcd, peer_url, clock=ctx.clock, within=within)
     except KubewrightError as error:
-        ctx.warn(
+        ctx.cleanup.warn(
             f"the etcd member {peer_url} may still be in its cluster, because etcd could not be asked: {error}."
             " If the cluster goes on without this machine, remove the member from another control plane (`etcdctl member remove`)"
         )
@@ -77,14 +68,14 @@ def node_stays(ctx: ResetContext) -> str | None:
 
 def delete_node(ctx: ResetContext) -> Iterable[Change]:
     """Delete the Node object of this machine; one that is gone is fine."""
-    return ctx.attempt(lambda: _delete(ctx))
+    return ctx.cleanup.attempt(lambda: _delete(ctx))
 
 
 def _delete(ctx: ResetContext) -> Iterator[Change]:
     from kubewright.kube.resources import NODE
 
     if ctx.host.state(ctx.inventory.layout.kubeconfig("kubelet")) is None:
-        ctx.warn("this machine has no kubelet.conf, so its Node is not known: `kubectl delete node NAME` deletes it")
+        ctx.cleanup.warn("this machine has no kubelet.conf, so its Node is not known: `kubectl delete node NAME` deletes it")
         return
     name = node_name(ctx)
     ctx.tell(f'Deleting the Node "{name}"', f'Would delete the Node "{name}"')

@@ -17,10 +17,11 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
-from kubewright.lifecycle.reset.detected_cluster import DetectedCluster
-from kubewright.lifecycle.reset.inventory import CleanupOptions, Inventory
 from kubewright.lifecycle.reset.phases import PHASES
 from kubewright.lifecycle.reset.request import ResetRequest, configure
+from kubewright.lifecycle.steps import cleanup
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
+from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
 _DEFAULT_PKI: Final = ResetConfiguration().certificates_dir
 _PAGE: Final = "https://k8s.io/docs/reference/setup-tools/kubeadm/kubeadm-reset/"
@@ -127,7 +128,7 @@ def _stop_kubelet_early(ctx: ResetContext) -> None:
     """Begin to stop the kubelet, which takes time: nobody is asked whether to go on."""
     with suppress(Exception):  # the step that stops it meets the same, and tells it
         if _CLEANUP in ctx.bound.phases and ctx.inventory.kubelet is not None:
-            ctx.stopping.begin()
+            ctx.cleanup.stopping.begin()
 
 
 def _confirm(ask: Callable[[str], str] | None) -> None:
@@ -145,6 +146,11 @@ def _checked(ctx: ResetContext) -> Iterable[Change]:
             "this machine cannot be reset by this user", detail=f"[ERROR {_ROOT}]: user is not running as root", remedy="run it with sudo"
         )
     return ()
+
+
+def clean(ctx: ResetContext) -> Iterable[Change]:
+    """Do the phase `cleanup-node`."""
+    return cleanup.run(ctx.cleanup)
 
 
 def _left_on_machine(options: CleanupOptions) -> str:
@@ -174,6 +180,6 @@ RESET: Final = Operation(
     },
     opening=_opening,
     closing=_closing,
-    failures=lambda ctx: ctx.failures,
+    failures=lambda ctx: ctx.cleanup.failures,
     incomplete="not everything could be reset",
 )

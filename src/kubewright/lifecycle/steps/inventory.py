@@ -14,7 +14,7 @@ from kubewright.host.failures import expected
 from kubewright.host.seam import Host
 from kubewright.host.states import ServiceState
 from kubewright.lifecycle.background import BackgroundTask
-from kubewright.lifecycle.reset.detected_cluster import DetectedCluster, Member
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster, Member
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules

@@ -1,10 +1,11 @@
-"""The phase `cleanup-node`: a table of steps, each tried whatever became of those before it (spec/kubeadm.md 11).
+"""The phase `cleanup-node`, of `reset` and of `node leave`: steps in a table, each tried whatever became of those before it (spec/kubeadm.md 11).
 
 kubeadm unmounts first and removes pods then, and stops at a file system that is busy. Here pods go first: they keep them busy.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -12,20 +13,59 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
+from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError, KubewrightError, RuntimeSilent, RuntimeUnavailable
+from kubewright.base.events import Reporter, Warned
+from kubewright.base.records import dataclass, field
+from kubewright.host.desired import Service
 from kubewright.host.failures import BUG, expected
-from kubewright.lifecycle.reset import membership
-from kubewright.lifecycle.reset.context import ResetContext
-from kubewright.lifecycle.reset.inventory import SERVICE
+from kubewright.host.seam import Host
+from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.steps.inventory import SERVICE, Inventory
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
 
-Step = Callable[[ResetContext], Iterable[Change]]
-_ETCD: Final = "remove-etcd-member"
+
+@dataclass(frozen=True, kw_only=True)
+class Cleanup:
+    """What the steps work with. `tell` reports a step, as `Bound.tell` does: what is said where it is done, and in a dry run.
+
+    `member_removed`: the etcd member has been removed in this run, and may have written until it ended.
+    """
+
+    host: Host
+    clock: Clock
+    reporter: Reporter
+    inventory: Inventory
+    tell: Callable[[str, str], None]
+    unmount_flags: Sequence[str] = ()
+    member_removed: bool = False
+    failures: list[KubewrightError] = field(default_factory=list)
+
+    @functools.cached_property
+    def stopping(self) -> BackgroundTask[Change]:
+        """Stopping the kubelet, which may be begun before its step."""
+        return BackgroundTask(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
+
+    def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
+        """Yield the changes of a step. What it raises, be it a bug of ours, is told and kept for the end, and the next step follows."""
+        try:
+            yield from work()
+        except Exception as error:  # the keys that the next step removes are worth more than our surprise
+            failure = expected(error)
+            self.failures.append(failure)
+            self.warn(str(failure))
+
+    def warn(self, text: str) -> None:
+        """Report what the user should know, and what is no failure of the run."""
+        self.reporter.emit(Warned(text=text))
 
 
-def run(ctx: ResetContext) -> Iterator[Change]:
+Step = Callable[[Cleanup], Iterable[Change]]
+
+
+def run(ctx: Cleanup) -> Iterator[Change]:
     """Go through all steps. What we keep of the machine goes last, and not after a failure: the next run needs it."""
     before = len(ctx.failures)
     for step in STEPS:
@@ -34,7 +74,7 @@ def run(ctx: ResetContext) -> Iterator[Change]:
         yield from ctx.attempt(lambda: forget(ctx))
 
 
-def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
+def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
     """Stop the kubelet: it would start the pods again."""
     with suppress(Exception):  # what does not tell its state may stop all the same
         if ctx.inventory.kubelet is None:
@@ -44,7 +84,7 @@ def stop_kubelet(ctx: ResetContext) -> Iterator[Change]:
     yield ctx.stopping.result()
 
 
-def remove_pods(ctx: ResetContext) -> Iterator[Change]:
+def remove_pods(ctx: Cleanup) -> Iterator[Change]:
     """Stop and remove all pods. Without a container runtime that is a warning, as with kubeadm.
 
     One that did not list its pods at the beginning is asked again. One that is there and never answers may have them running: a failure.
@@ -67,14 +107,14 @@ def remove_pods(ctx: ResetContext) -> Iterator[Change]:
         raise _combined([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
 
 
-def remove_files(ctx: ResetContext) -> Iterator[Change]:
+def remove_files(ctx: Cleanup) -> Iterator[Change]:
     """Remove the kubeconfigs, and certificates that lie where nobody named them. All of them are tried."""
     paths = [*ctx.inventory.kubeconfigs, *ctx.inventory.certificates]
     ctx.tell(f"Deleting files: {_list(paths)}", f"Would delete files: {_list(paths)}")
     return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
 
 
-def empty_directories(ctx: ResetContext) -> Iterator[Change]:
+def empty_directories(ctx: Cleanup) -> Iterator[Change]:
     """Empty the directories of the cluster, which stay, but for the kubelet's. All of them are tried."""
     inventory, kubelet = ctx.inventory, ctx.inventory.layout.kubelet
     if kubelet not in inventory.directories:
@@ -84,23 +124,23 @@ def empty_directories(ctx: ResetContext) -> Iterator[Change]:
     return _attempt_all((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
 
 
-def unmount(ctx: ResetContext) -> Iterator[Change]:
+def unmount(ctx: Cleanup) -> Iterator[Change]:
     """Unmount what is below the kubelet's directory, what was mounted last first. All of it is tried."""
     directory = ctx.inventory.layout.kubelet
     there = ctx.host.state(directory) is not None
     ctx.tell(f'Unmounting mounted directories in "{directory}"' * there, f'Would unmount mounted directories in "{directory}"')
-    flags = ctx.configuration.unmount_flags
+    flags = ctx.unmount_flags
     acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(ctx.inventory.mounts))
     return _attempt_all(acts, what="not everything could be unmounted")
 
 
-def empty_kubelet(ctx: ResetContext) -> Iterator[Change]:
+def empty_kubelet(ctx: Cleanup) -> Iterator[Change]:
     """Empty the kubelet's directory, after all else: pods have filled it, and nobody knows with what."""
     if ctx.inventory.layout.kubelet in ctx.inventory.directories:
         yield ctx.host.empty(ctx.inventory.layout.kubelet)
 
 
-def remove_accounts(ctx: ResetContext) -> Iterator[Change]:
+def remove_accounts(ctx: Cleanup) -> Iterator[Change]:
     """Remove the users and groups of a control plane that does not run as root."""
     if not ctx.inventory.accounts:
         return
@@ -110,7 +150,7 @@ def remove_accounts(ctx: ResetContext) -> Iterator[Change]:
     yield ctx.host.remove_accounts(rootless.accounts(ctx.inventory.layout))
 
 
-def remove_cni(ctx: ResetContext) -> Iterator[Change]:
+def remove_cni(ctx: Cleanup) -> Iterator[Change]:
     """Remove the CNI configuration that the list named. All of it is tried."""
     paths = ctx.inventory.cni
     if paths:
@@ -118,7 +158,7 @@ def remove_cni(ctx: ResetContext) -> Iterator[Change]:
     return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file of CNI could be removed")
 
 
-def remove_rules(ctx: ResetContext) -> Iterator[Change]:
+def remove_rules(ctx: Cleanup) -> Iterator[Change]:
     """Remove what kube-proxy and CNI plugins left in the packet filter. All of it is tried."""
     rules = ctx.inventory.rules
     if isinstance(rules, HostError):
@@ -132,12 +172,22 @@ def remove_rules(ctx: ResetContext) -> Iterator[Change]:
     return _attempt_all(acts, what="the packet filter still has rules of the cluster", remedy="see what `nft list ruleset` says")
 
 
-def empty_etcd_again(ctx: ResetContext) -> Iterator[Change]:
+def empty_etcd(ctx: Cleanup) -> Iterator[Change]:
+    """Empty the data directory of this machine's member."""
+    data = ctx.inventory.layout.etcd_data
+    if not ctx.inventory.etcd_data:
+        return
+    ctx.tell("", f"Would delete contents of the etcd data directory: {data}")
+    yield ctx.host.empty(data)
+    ctx.tell(f"Deleted contents of the etcd data directory: {data}", "")
+
+
+def empty_etcd_again(ctx: Cleanup) -> Iterator[Change]:
     """Remove what etcd wrote between the phase that emptied its directory and its end."""
-    return membership.empty_data(ctx) if _ETCD in ctx.bound.phases else iter(())
+    return empty_etcd(ctx) if ctx.member_removed else iter(())
 
 
-def remove_units(ctx: ResetContext) -> Iterator[Change]:
+def remove_units(ctx: Cleanup) -> Iterator[Change]:
     """Remove the unit files of the kubelet that we installed: those of a package stay."""
     units = ctx.inventory.units
     if units:
@@ -145,7 +195,7 @@ def remove_units(ctx: ResetContext) -> Iterator[Change]:
         yield ctx.host.remove_units(SERVICE, units=units)
 
 
-def forget(ctx: ResetContext) -> Iterator[Change]:
+def forget(ctx: Cleanup) -> Iterator[Change]:
     """Remove what we keep of the machine."""
     state = ctx.inventory.layout.state
     if ctx.host.state(state) is not None:
