@@ -19,6 +19,7 @@ PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("containerd", "containerd-shim-runc-v2", "ctr", "runc"), _BIN),
     **dict.fromkeys(("bridge", "loopback", "host-local", "portmap"), _CNI),
     **dict.fromkeys(("kubelet", "kubectl", "kubeadm"), "usr/bin"),
+    "wireguard-go": _BIN,  # `wg` is Debian's; the kernel may have no WireGuard
 }
 """Programs of a machine, and the directory that each is put into."""
 

@@ -44,9 +44,11 @@ class Artifact:
 
 
 def artifacts(wanted: Iterable[Wanted]) -> list[Artifact]:
-    """Return the files to download for some programs, each file once."""
+    """Return the files to download for some programs, each file once; none for those that are only to be had as source."""
     by_url: dict[str, list[Wanted]] = {}
     for one in wanted:
+        if not one.program.family.download:
+            continue
         by_url.setdefault(one.fill(one.program.family.download), []).append(one)
     return [_artifact(url, group) for url, group in by_url.items()]
 

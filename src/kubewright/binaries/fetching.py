@@ -101,6 +101,11 @@ class Fetching:
     def _download(self, missing: list[Wanted]) -> None:
         if not self._sources.allow_download:
             return
+        only_source = [one for one in missing if not one.program.family.download]
+        if only_source:
+            self._refuse(only_source, Downloads.name, BinariesError("released as source only"))
+        if len(only_source) == len(missing):
+            return
         try:
             fetcher = self._fetcher or web(self._sources, self._environment)
         except (HostError, UsageError) as error:  # no CA certificates on this machine; a proxy in the environment that only Go can use

@@ -86,7 +86,10 @@ def check_program(path: Path, wanted: Wanted, *, scripts: bool = False, toleranc
     check_architecture(header, wanted, path=path, scripts=scripts)
     if wanted.architecture != native_architecture():
         return wanted.version
-    return check_version(ask_version(path, wanted), wanted, path=path, tolerance=tolerance)
+    found = ask_version(path, wanted)
+    if str(found) == wanted.program.family.told:
+        return wanted.version
+    return check_version(found, wanted, path=path, tolerance=tolerance)
 
 
 def check_architecture(header: bytes, wanted: Wanted, *, path: Path, scripts: bool = False) -> None:

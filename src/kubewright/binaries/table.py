@@ -41,10 +41,12 @@ class Family:
     """The Go module whose version in go.mod is the family's; its directory is `modules/NAME-1.36`."""
     version: Callable[[Version], Version]
     """The family's version for a version of Kubernetes."""
-    download: str
-    """Address at the primary host. A mirror has the same host and path below its own address."""
-    checksum: str
+    download: str = ""
+    """Address at the primary host, '' where there are no files of releases. A mirror has the same host and path below its own address."""
+    checksum: str = ""
     """Address of the checksum file: a bare SHA-256, or lines of `sha256sum`."""
+    told: str = ""
+    """What its programs say of their version, where that is not the module's."""
     stamps: tuple[tuple[str, str], ...] = ()
     """Go string variables that the linker sets, and their values."""
     cgo: bool = False
@@ -131,8 +133,14 @@ CNI: Final = Family(
     checksum=GITHUB + "/containernetworking/plugins/releases/download/{version}/cni-plugins-linux-{arch}-{version}.tgz.sha256",
     stamps=(("github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion", "{version}"),),
 )
+WIREGUARD: Final = Family(
+    name="wireguard",
+    module="golang.zx2c4.com/wireguard",
+    version=fixed("v0.0.0-20260522210424-ecfc5a8d5446"),
+    told="v0.0.20250522",
+)
 
-FAMILIES: Final = (ETCD, KUBERNETES, COREDNS, CONTAINERD, RUNC, CNI)
+FAMILIES: Final = (ETCD, KUBERNETES, COREDNS, CONTAINERD, RUNC, CNI, WIREGUARD)
 """In the order in which they are fetched and built."""
 
 
@@ -191,6 +199,7 @@ PROGRAMS: Final[dict[str, Program]] = {
         _cni("loopback", "main"),
         _cni("host-local", "ipam"),
         _cni("portmap", "meta"),
+        Program(name="wireguard-go", family=WIREGUARD, package="golang.zx2c4.com/wireguard", built_as="wireguard"),
     )
 }
 

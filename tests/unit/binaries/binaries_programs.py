@@ -52,6 +52,7 @@ ANSWERS = {
     "containerd-shim-runc-v2": "containerd-shim-runc-v2:\n  Version: v2.2.1",
     "runc": "runc version 1.5.2",
     "bridge": "CNI bridge plugin v1.9.0",
+    "wireguard-go": "wireguard-go v0.0.20250522",
 }
 
 

@@ -164,6 +164,19 @@ def test_the_cache_hands_out_what_was_installed(tmp_path):
     assert found["etcd"].source == "test"
 
 
+def test_wireguard_go_has_the_version_of_its_module_whatever_it_says(tmp_path):
+    install(tmp_path, "wireguard-go")
+    found = ensure(tmp_path, names=("wireguard-go",))["wireguard-go"]
+    assert found.version == "v0.0.0-20260522210424-ecfc5a8d5446"
+
+
+def test_why_wireguard_go_is_not_downloaded_is_told(tmp_path):
+    given = Sources(cache=tmp_path / "cache", directory=None, allow_download=True, allow_build=False)
+    with pytest.raises(BinariesError, match="no binary can be had for wireguard-go") as told:
+        binaries.ensure(("wireguard-go",), version="v1.36.3", sources=given)
+    assert "download: released as source only" in told.value.detail
+
+
 def test_a_warm_start_looks_once_at_each_program(tmp_path, monkeypatch):
     install(tmp_path, *binaries.DEFAULT)
     looks: list[str] = []

@@ -21,7 +21,7 @@ EVERYTHING = wanted_programs(PROGRAMS, version="v1.36.3", architecture="arm64")
 
 def test_the_default_is_what_a_local_cluster_needs():
     assert table.DEFAULT == ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-    assert len(PROGRAMS) == 18
+    assert len(PROGRAMS) == 19
 
 
 def test_unknown_programs_are_named():
@@ -34,7 +34,14 @@ def test_names_come_in_the_order_of_the_table_each_once():
     assert [row.name for row in table.programs(["kubectl", "etcd", "kubectl"])] == ["etcd", "kubectl"]
 
 
-@pytest.mark.parametrize("one", EVERYTHING, ids=lambda one: one.name)
+RELEASED = [one for one in EVERYTHING if one.name != "wireguard-go"]
+
+
+def test_what_is_released_as_source_only_is_not_downloaded():
+    assert artifacts(wanted_programs(["wireguard-go"], version="v1.36.3", architecture="amd64")) == []
+
+
+@pytest.mark.parametrize("one", RELEASED, ids=lambda one: one.name)
 def test_every_program_has_an_address_and_a_checksum_at_its_primary_host(one):
     [artifact] = artifacts([one])
     assert artifact.url.startswith(("https://dl.k8s.io/", "https://github.com/"))
@@ -122,6 +129,7 @@ def test_the_linker_stamps_the_version_into_both_packages():
         ("cni", "-X github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=v1.9.0"),
         ("etcd", ""),
         ("coredns", ""),
+        ("wireguard", ""),
     ],
 )
 def test_the_other_families_stamp_what_their_sources_do_not_say(family, stamp):
