@@ -37,7 +37,10 @@ class IssuedCertificate:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRecord:
-    """One node of one cluster. `protocol` names the codec, `request` the object or id that it came with, `key` is a fingerprint."""
+    """One node of one cluster. `protocol` names the codec, `request` the object or id that it came with, `key` is a fingerprint.
+
+    `lease` are its addresses in the VPN, IPv4 first, with commas between; `tunnel_key` is the public key of its end.
+    """
 
     cluster: str
     node: str
@@ -47,6 +50,7 @@ class JoinRecord:
     key: str
     names: tuple[str, ...] = ()
     lease: str = ""
+    tunnel_key: str = ""
     certificates: tuple[IssuedCertificate, ...] = ()
     issued: str = ""
     changed: str = ""
@@ -56,6 +60,17 @@ class JoinRecord:
         """Whether the name is taken."""
         return self.state is State.ISSUED
 
+    @property
+    def leases(self) -> tuple[str, ...]:
+        """Its addresses in the VPN."""
+        return tuple(self.lease.split(",")) if self.lease else ()
+
+    @property
+    def held(self) -> frozenset[str]:
+        """What no other node of the cluster may have while this one is active: names, addresses, the key of its tunnel."""
+        keys = (tunnel_key_name(self.tunnel_key),) if self.tunnel_key else ()
+        return frozenset((self.node, *self.names, *self.leases, *keys)) if self.active else frozenset()
+
     def document(self) -> dict[str, Any]:
         """Return it as it is kept and shown."""
         values = {**shallow(self), "state": self.state.value, "names": list(self.names)}
@@ -63,8 +78,14 @@ class JoinRecord:
         return {"apiVersion": API_VERSION, "kind": KIND, **_camel(values)}
 
 
+def tunnel_key_name(key: str) -> str:
+    """Return the form in which the key of a tunnel stands among names: no name and no address looks like it."""
+    return f"wireguard:{key}"
+
+
 def read(document: Mapping[str, Any]) -> JoinRecord:
     """Read a record. Raises DocumentError for a document that is none."""
+    document = {"tunnelKey": "", **document}  # records from before there was a VPN
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         raise DocumentError(f"no {KIND} of {API_VERSION}", remedy="restore the state of the hub from a backup")
     try:

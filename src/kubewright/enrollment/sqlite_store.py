@@ -160,7 +160,7 @@ class SQLiteStore:
         return str(found[0][0]) if found else ""
 
     def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
-        own = {record.node, *record.names} if record.active else set()
+        own = record.held
         with self._writing(event):
             self._require_free(record, own, digest)
             row = (record.cluster, record.node, json.dumps(record.document(), sort_keys=True))

@@ -85,7 +85,7 @@ class HubStore(Protocol):
         ...
 
     def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
-        """Return which nodes have these names and addresses; those that nobody has are left out."""
+        """Return which nodes hold these names and addresses; those that nobody has are left out."""
         ...
 
     def first_request(self, cluster: str, digest: str) -> str:
@@ -93,7 +93,10 @@ class HubStore(Protocol):
         ...
 
     def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
-        """Save a record and the names of its node; `digest` is that of the request it answers. Raises Taken, and keeps nothing."""
+        """Save a record and what its node holds (`JoinRecord.held`); `digest` is that of the request it answers.
+
+        Raises Taken, and keeps nothing, where another node holds something of it.
+        """
         ...
 
     def forget(self, cluster: str, node: str, event: Event) -> bool:

@@ -99,16 +99,29 @@ def test_a_record_its_names_and_the_journal_are_one(store):
         (replace(RECORD, node="10.0.0.5", request="u2", key="g", names=()), "d2", "10.0.0.5: another node has it"),
         (replace(RECORD, node="other", request="u2", names=()), "d1", "a copy of an earlier one"),
         (replace(RECORD, request="u2", key="g", names=()), "d2", "worker: another machine has that name"),
+        (replace(RECORD, node="other", request="u2", key="g", names=(), lease="10.64.0.3,fd00::2"), "d2", "fd00::2: another node has it"),
+        (replace(RECORD, node="other", request="u2", key="g", names=("10.64.0.2",)), "d2", "10.64.0.2: another node has it"),
+        (replace(RECORD, node="other", request="u2", key="g", names=(), tunnel_key="K"), "d2", "wireguard:K: another node has it"),
     ],
-    ids=["address", "name", "copy", "machine"],
+    ids=["address", "name", "copy", "machine", "lease", "lease as an address", "key of a tunnel"],
 )
 def test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted(store, second, digest, message):
-    store.keep(RECORD, event(), digest="d1")
+    first = replace(RECORD, lease="10.64.0.2,fd00::2", tunnel_key="K")
+    store.keep(first, event(), digest="d1")
     with pytest.raises(Taken, match=message):
         store.keep(second, event(), digest=digest)
-    assert store.records("a") == [RECORD]
+    assert store.records("a") == [first]
     assert store.owners("a", ["10.0.0.5", "other"]) == {"10.0.0.5": "worker"}
     assert (store.first_request("a", "d2"), len(store.journal())) == ("", 1)
+
+
+def test_who_leaves_gives_its_address_in_the_vpn_back(store):
+    first = replace(RECORD, lease="10.64.0.2", tunnel_key="K")
+    store.keep(first, event())
+    assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "worker", "wireguard:K": "worker"}
+    store.keep(replace(first, state=State.LEFT), event())
+    store.keep(replace(first, node="other", names=()), event())
+    assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "other", "wireguard:K": "other"}
 
 
 def test_of_a_write_that_fails_nothing_is_left(store):
@@ -197,6 +210,8 @@ def test_what_cannot_be_used_is_told(tmp_path):
 
 def test_records_that_are_none_are_refused():
     assert join_records.read(RECORD.document()) == RECORD
+    earlier = {name: value for name, value in RECORD.document().items() if name != "tunnelKey"}
+    assert join_records.read(earlier) == RECORD
     for broken in (
         {},
         {**RECORD.document(), "state": "Lost"},
