@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
 from kubewright.base.change import Lifetime
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 
 
 class Show(enum.Enum):
@@ -121,4 +121,34 @@ class Ownership:
         return f"owner of {self.path}"
 
 
-Desired = File | Directory | Service | Accounts | Ownership
+@dataclass(frozen=True, kw_only=True)
+class TunnelPeer:
+    """Another end of a tunnel, which calls us. `networks` are what is sent to it, and taken from it; `keepalive` are seconds, 0 for none."""
+
+    public_key: str
+    networks: tuple[str, ...]
+    keepalive: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tunnel:
+    """A WireGuard interface that has exactly these addresses and peers, is up, and lets its peers reach each other.
+
+    `addresses` have the length of the mask. The device is the kernel's, and made where it is missing; where the kernel has no WireGuard,
+    a service has to have made it before (`manifests.tunnels`).
+    """
+
+    name: str
+    private_key: str = field(repr=False)
+    port: int
+    addresses: tuple[str, ...]
+    mtu: int
+    peers: tuple[TunnelPeer, ...] = ()
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"tunnel {self.name}"
+
+
+Desired = File | Directory | Service | Accounts | Ownership | Tunnel

@@ -19,9 +19,10 @@ from kubewright.host.facts import Facts
 from kubewright.host.overlay_store import OverlayStore, PlannedServices
 from kubewright.host.processes import Identity, Usage
 from kubewright.host.readers import Network, Programs
-from kubewright.host.seam import ContainerRuntime, Host, PacketFilter, Processes, RuntimeVersion, Services
+from kubewright.host.seam import ContainerRuntime, Host, PacketFilter, Processes, RuntimeVersion, Services, Tunnels
 from kubewright.host.states import Container, Kind, RuntimeStatus, Sandbox
 from kubewright.host.store import StoreHost
+from kubewright.host.tunnels import PlannedTunnels
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
@@ -42,10 +43,15 @@ class OverlayHost(StoreHost):
         self._changes: list[Change] = []
         self._removed: set[str] = set()
         self.processes: Processes = _QuietProcesses(base.processes)
+        self._planned_tunnels = PlannedTunnels(base)
 
     @property
     def _services(self) -> Services:
         return self._planned_services
+
+    @property
+    def _tunnels(self) -> Tunnels:
+        return self._planned_tunnels
 
     @property
     def facts(self) -> Facts:
@@ -96,6 +102,10 @@ class OverlayHost(StoreHost):
     def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
         with self._overlay.lock:
             return self._note(super().remove_units(service, units=units))
+
+    def remove_tunnel(self, name: str, /) -> Change:
+        with self._overlay.lock:
+            return self._note(super().remove_tunnel(name))
 
     def remove_accounts(self, unwanted: Accounts, /) -> Change:
         with self._overlay.lock:

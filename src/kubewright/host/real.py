@@ -12,7 +12,7 @@ from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import RealProcesses
 from kubewright.host.programs import RealCommands, RealPrograms
-from kubewright.host.seam import ContainerRuntime, PacketFilter, Services
+from kubewright.host.seam import ContainerRuntime, PacketFilter, Services, Tunnels
 from kubewright.host.store import StoreHost
 
 
@@ -60,6 +60,12 @@ class RealHost(StoreHost):
         from kubewright.host import systemd  # what it runs programs with is not needed to write files
 
         return systemd.find(self.files, environment=self._environment)
+
+    @cached_property
+    def _tunnels(self) -> Tunnels:
+        from kubewright.host.tunnels import RealTunnels
+
+        return RealTunnels(RealCommands(environment=self._environment), programs=self.programs)
 
     @cached_property
     def facts(self) -> Facts:

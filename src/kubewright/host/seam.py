@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
-from kubewright.host.desired import Accounts, Desired
+from kubewright.host.desired import Accounts, Desired, Tunnel
 from kubewright.host.readers import FileReader, Network, Programs
-from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState
+from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState, TunnelState
 
 if TYPE_CHECKING:
     from kubewright.host.facts import Facts
@@ -103,6 +103,14 @@ class Host(FileReader, Protocol):
         """Write: remove users and groups, whoever made them; those that are not there are no error."""
         ...
 
+    def tunnel(self, name: str, /) -> TunnelState | None:
+        """Read: return what a WireGuard interface has, None if there is no such interface. Raises HostError where it cannot be told."""
+        ...
+
+    def remove_tunnel(self, name: str, /) -> Change:
+        """Write: remove a WireGuard interface; none if there is none of that name. Raises HostError."""
+        ...
+
     @property
     def packet_filter(self) -> PacketFilter:
         """What others have put into its packet filter for a cluster."""
@@ -118,6 +126,22 @@ class PacketFilter(Protocol):
 
     def remove(self, rules: Rules, /) -> Change:
         """Write: remove one piece. Raises HostError."""
+        ...
+
+
+class Tunnels(Protocol):
+    """The WireGuard interfaces of a machine. The writing verbs do as they are told: whether something is needed was decided before."""
+
+    def state(self, name: str, /) -> TunnelState | None:
+        """Read: return what an interface has, None if there is none of that name."""
+        ...
+
+    def apply(self, desired: Tunnel, found: TunnelState | None, /) -> None:
+        """Write: make an interface what it should be, given what it is."""
+        ...
+
+    def remove(self, name: str, /) -> None:
+        """Write: remove an interface."""
         ...
 
 

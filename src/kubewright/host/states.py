@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 
 READY: Final = "RuntimeReady"
 """The condition without which no container starts."""
@@ -62,6 +62,29 @@ class ServiceState:
     again: bool = False
     restarts: int = 0
     since: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunnelPeerState:
+    """What an interface knows of a peer. `handshake` is when it was last heard of, seconds since 1970, 0 for never."""
+
+    public_key: str
+    networks: frozenset[str]
+    keepalive: int = 0
+    handshake: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunnelState:
+    """What a WireGuard interface has. `forwards`: packets go from one peer to another, in both families of its addresses."""
+
+    private_key: str = field(repr=False)
+    port: int
+    addresses: frozenset[str]
+    mtu: int
+    up: bool
+    forwards: bool
+    peers: tuple[TunnelPeerState, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

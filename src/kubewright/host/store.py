@@ -16,13 +16,13 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
-from kubewright.host import accounts, decisions, mounts
+from kubewright.host import accounts, decisions, mounts, tunnels
 from kubewright.host.decisions import UNITS, roots
-from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel
 from kubewright.host.paths import checked
 from kubewright.host.readers import FileReader
-from kubewright.host.seam import Services
-from kubewright.host.states import FileState, Kind, ServiceState
+from kubewright.host.seam import Services, Tunnels
+from kubewright.host.states import FileState, Kind, ServiceState, TunnelState
 from kubewright.host.trees import Refusals
 
 
@@ -93,6 +93,11 @@ class StoreHost(ABC):
     def _services(self) -> Services | None:
         """The service manager, None where there is none."""
 
+    @property
+    @abstractmethod
+    def _tunnels(self) -> Tunnels:
+        """The WireGuard interfaces."""
+
     def read(self, path: PurePosixPath, /) -> bytes | None:
         return self._store.read(path)
 
@@ -126,6 +131,8 @@ class StoreHost(ABC):
                 return self._ensure_accounts(desired)
             case Ownership():
                 return self._ensure_ownership(desired)
+            case Tunnel():
+                return self._ensure_tunnel(desired)
 
     def remove(self, path: PurePosixPath, /) -> Change:
         change = decisions.decide_removal(self.state(path), path, layout=self.layout)
@@ -171,6 +178,22 @@ class StoreHost(ABC):
                 if text != before[path]:
                     self._store.write(accounts.replacement(path, text, self.state(path)))
         return decisions.decide_no_accounts(left, unwanted)
+
+    def tunnel(self, name: str, /) -> TunnelState | None:
+        return self._tunnels.state(name)
+
+    def remove_tunnel(self, name: str, /) -> Change:
+        change = tunnels.decide_removal(self._tunnels.state(name), name)
+        if change:
+            self._tunnels.remove(name)
+        return change
+
+    def _ensure_tunnel(self, desired: Tunnel) -> Change:
+        found = self._tunnels.state(desired.name)
+        change = tunnels.decide(found, desired)
+        if change:
+            self._tunnels.apply(desired, found)
+        return change
 
     def _ensure_file(self, desired: File) -> Change:
         found = self.state(checked(desired.path))

@@ -1,0 +1,217 @@
+"""WireGuard interfaces, through `ip` and `wg`: the kernel's and those of wireguard-go alike. Keys go over standard input, never into arguments.
+
+What `wg` reads and prints is in wg(8); `ip -json` is iproute2's. The middle of `ensure` is pure.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Protocol
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError
+from kubewright.base.masking import remember
+from kubewright.host.desired import Tunnel
+from kubewright.host.programs import Commands, Ended
+from kubewright.host.readers import FileReader, Programs
+from kubewright.host.states import TunnelPeerState, TunnelState
+
+WITHIN: Final = 30.0
+_GONE: Final = "does not exist"
+_STDIN: Final = "/dev/stdin"
+_FORWARDING: Final[Mapping[int, str]] = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
+PACKAGE: Final = "wireguard-tools"
+
+
+def configuration(desired: Tunnel) -> str:
+    """Write an interface and its peers as `wg syncconf` reads them. It holds the private key."""
+    lines = ["[Interface]", f"PrivateKey = {desired.private_key}", f"ListenPort = {desired.port}"]
+    for peer in desired.peers:
+        lines += ["[Peer]", f"PublicKey = {peer.public_key}", f"AllowedIPs = {', '.join(peer.networks)}"]
+        lines += [f"PersistentKeepalive = {peer.keepalive}"] if peer.keepalive else []
+    return "\n".join(lines) + "\n"
+
+
+def read_dump(text: str) -> tuple[str, int, tuple[TunnelPeerState, ...]]:
+    """Read what `wg show NAME dump` prints: the private key, the port, the peers. Raises ValueError."""
+    first, *rows = [line.split("\t") for line in text.splitlines()]
+    private, _, port, _ = first
+    return ("" if private == "(none)" else remember(private)), int(port), tuple(map(_peer, rows))
+
+
+def _peer(fields: Sequence[str]) -> TunnelPeerState:
+    key, _, _, networks, handshake, _, _, keepalive = fields
+    return TunnelPeerState(
+        public_key=key,
+        networks=frozenset() if networks == "(none)" else frozenset(networks.split(",")),
+        keepalive=0 if keepalive == "off" else int(keepalive),
+        handshake=float(handshake),
+    )
+
+
+def read_link(text: str) -> tuple[frozenset[str], int, bool]:
+    """Read what `ip -json address show dev NAME` prints: addresses but link-local ones, the MTU, whether it is up. Raises ValueError."""
+    try:
+        [link] = [row for row in json.loads(text) if row]
+        rows: list[Mapping[str, Any]] = link["addr_info"]
+        addresses = frozenset(f"{row['local']}/{row['prefixlen']}" for row in rows if row.get("scope") != "link")
+        return addresses, int(link["mtu"]), "UP" in link["flags"]
+    except (LookupError, TypeError) as error:
+        raise ValueError(f"no link: {error}") from error
+
+
+def decide(found: TunnelState | None, desired: Tunnel) -> Change:
+    """Compare an interface. The reasons say what differs; no key is in them, only public ones."""
+    if found is None:
+        return Change(target=desired.target, action=Action.CREATE, reason=f"{', '.join(desired.addresses)}; {len(desired.peers)} peers")
+    reasons = [text for text, differs in _differences(found, desired).items() if differs] + peer_differences(found, desired)
+    return Change(target=desired.target, action=Action.UPDATE if reasons else Action.NONE, reason=", ".join(reasons))
+
+
+def _differences(found: TunnelState, desired: Tunnel) -> dict[str, bool]:
+    return {
+        "another key": found.private_key != desired.private_key,
+        f"port {found.port}": found.port != desired.port,
+        f"addresses {', '.join(sorted(found.addresses)) or 'none'}": found.addresses != frozenset(desired.addresses),
+        f"MTU {found.mtu}": found.mtu != desired.mtu,
+        "down": not found.up,
+        "no forwarding": not found.forwards,
+    }
+
+
+def peer_differences(found: TunnelState, desired: Tunnel) -> list[str]:
+    """Say which peers are missing, wrong, or too many."""
+    wanted = {peer.public_key: (frozenset(peer.networks), peer.keepalive) for peer in desired.peers}
+    known = {peer.public_key: (peer.networks, peer.keepalive) for peer in found.peers}
+    counts = {
+        "new": len(wanted.keys() - known.keys()),
+        "changed": len([key for key in wanted.keys() & known.keys() if wanted[key] != known[key]]),
+        "surplus": len(known.keys() - wanted.keys()),
+    }
+    return [f"{count} {kind} peer{'s' * (count > 1)}" for kind, count in counts.items() if count]
+
+
+def decide_removal(found: TunnelState | None, name: str) -> Change:
+    """Compare with nothing."""
+    return Change(target=f"tunnel {name}", action=Action.NONE if found is None else Action.DELETE)
+
+
+def in_kernel(files: FileReader) -> bool:
+    """Tell whether the kernel of a machine has WireGuard: loaded, built in, or to be loaded."""
+    if files.state(PurePosixPath("/sys/module/wireguard")) is not None:
+        return True
+    release = (files.read(PurePosixPath("/proc/sys/kernel/osrelease")) or b"").decode(errors="replace").strip()
+    modules = PurePosixPath("/lib/modules") / release
+    lists = (files.read(modules / name) or b"" for name in ("modules.builtin", "modules.dep"))
+    return bool(release) and any(b"/wireguard.ko" in content for content in lists)
+
+
+class RealTunnels:
+    """The interfaces of this machine. `proc` is where procfs is mounted. Implements `host.seam.Tunnels`."""
+
+    def __init__(self, commands: Commands, *, programs: Programs, proc: Path = Path("/proc")) -> None:
+        self._commands = commands
+        self._programs = programs
+        self._sysctls = proc / "sys"
+
+    def state(self, name: str, /) -> TunnelState | None:
+        if self._programs.path("ip") is None:  # then nobody has made one
+            return None
+        told = self._commands.run(("ip", "-json", "address", "show", "dev", name), within=WITHIN)
+        if told.code and _GONE in told.err:
+            return None
+        dump = ("wg", "show", name, "dump")
+        try:
+            addresses, mtu, up = read_link(_required(told, ("ip", "address", "show", "dev", name)))
+            private, port, peers = read_dump(self._run(dump))
+        except ValueError as error:
+            raise HostError(
+                f"the tunnel {name} cannot be read", detail=str(error), remedy=f"see what `wg show {name}` and `ip address` say"
+            ) from error
+        forwards = all(self._forwards(family) for family in _families(addresses))
+        return TunnelState(private_key=private, port=port, addresses=addresses, mtu=mtu, up=up, forwards=forwards, peers=peers)
+
+    def apply(self, desired: Tunnel, found: TunnelState | None, /) -> None:
+        name = desired.name
+        if found is None:
+            self._run(("ip", "link", "add", "dev", name, "type", "wireguard"))
+        self._run(("wg", "syncconf", name, _STDIN), text=configuration(desired))
+        for address in sorted((found.addresses if found is not None else frozenset()) - set(desired.addresses)):
+            self._run(("ip", "address", "delete", address, "dev", name))
+        for address in desired.addresses:
+            self._run(("ip", "address", "replace", address, "dev", name))
+        self._run(("ip", "link", "set", "dev", name, "mtu", str(desired.mtu), "up"))
+        for family in _families(desired.addresses):
+            if not self._forwards(family):
+                self._forward(family)
+
+    def remove(self, name: str, /) -> None:
+        self._run(("ip", "link", "delete", "dev", name))
+
+    def _forwards(self, family: int) -> bool:
+        try:
+            return (self._sysctls / _FORWARDING[family]).read_text(encoding="ascii").strip() != "0"
+        except OSError:  # a kernel without IPv6 has nothing to forward of it
+            return family == 6
+
+    def _forward(self, family: int) -> None:
+        path = self._sysctls / _FORWARDING[family]
+        try:
+            path.write_text("1\n", encoding="ascii")
+        except OSError as error:
+            setting = _FORWARDING[family].replace("/", ".")
+            raise HostError(
+                f"{setting} cannot be set", detail=error.strerror or str(error), remedy=f"set it with `sysctl -w {setting}=1`"
+            ) from error
+
+    def _run(self, argv: Sequence[str], *, text: str = "") -> str:
+        return _required(self._commands.run(argv, within=WITHIN, text=text), argv)
+
+
+def _required(ended: Ended, argv: Sequence[str]) -> str:
+    if ended.code:
+        raise HostError(
+            f"`{' '.join(argv)}` failed",
+            detail=ended.err.strip() or f"exit code {ended.code}",
+            remedy="run it by hand as root to see why; a kernel without WireGuard needs wireguard-go",
+        )
+    return ended.out
+
+
+def _families(addresses: Sequence[str] | frozenset[str]) -> list[int]:
+    return sorted({ipaddress.ip_interface(address).version for address in addresses})
+
+
+class _Reader(Protocol):
+    def tunnel(self, name: str, /) -> TunnelState | None: ...
+
+
+class PlannedTunnels:
+    """The interfaces of the host below; what would be made or removed counts as done."""
+
+    def __init__(self, base: _Reader) -> None:
+        self._base = base
+        self._planned: dict[str, TunnelState | None] = {}
+
+    def state(self, name: str, /) -> TunnelState | None:
+        return self._planned[name] if name in self._planned else self._base.tunnel(name)
+
+    def apply(self, desired: Tunnel, found: TunnelState | None, /) -> None:
+        self._planned[desired.name] = TunnelState(
+            private_key=desired.private_key,
+            port=desired.port,
+            addresses=frozenset(desired.addresses),
+            mtu=desired.mtu,
+            up=True,
+            forwards=True,
+            peers=tuple(
+                TunnelPeerState(public_key=peer.public_key, networks=frozenset(peer.networks), keepalive=peer.keepalive)
+                for peer in desired.peers
+            ),
+        )
+
+    def remove(self, name: str, /) -> None:
+        self._planned[name] = None
