@@ -101,8 +101,8 @@ class AgentDaemon:
         if self.agent is None:
             return "starting"
         view = self.agent.view()
-        if view.request is not None:
-            return f"waiting for certificate request {view.request.name} to be approved and signed"
+        if view.certificate.waiting is not None:
+            return f"waiting for certificate request {view.certificate.waiting.name} to be approved and signed"
         return f"{view.phase.value}: {view.trouble}" if view.trouble else view.phase.value
 
     def unhealthy(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.agent import leases
+from kubewright.agent.certificates.store import CLIENT, SERVING
 from kubewright.agent.status_file import path_of
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CheckFailed, NotFound
@@ -81,9 +82,9 @@ def remove_objects(api: KubeAPI, name: str, *, node: bool) -> Iterator[Change]:
 
 
 def remove_files(files: Files, status: Mapping[str, Any], root: PurePosixPath) -> Iterator[Change]:
-    """Remove the node's certificates with their keys, its kubeconfig, and its status: without them nothing of it comes back by itself."""
+    """Remove the certificates that the cluster signed with their keys, the kubeconfig, and the status: without them nothing comes back by itself."""
     pki = PurePosixPath(status["pki"])
-    pairs = [path for path in files.entries(pki) if path.name.startswith("kubelet-client")]
+    pairs = [path for path in files.entries(pki) if path.name.startswith((CLIENT, SERVING))]
     for path in (*pairs, PurePosixPath(status["kubeconfig"]), path_of(root)):
         there = files.state(path) is not None
         if there:

@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 from kubewright.agent import csi_node
 from kubewright.agent.certificates.bootstrap import Bootstrap
-from kubewright.agent.certificates.manager import CertificateManager
+from kubewright.agent.certificates.identity import NodeIdentity
+from kubewright.agent.certificates.serving import ServingCertificate, ServingRequests
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.leases import LeaseController
 from kubewright.agent.node_status import NodeStatusManager
@@ -49,12 +50,13 @@ class NodeAgent:
         source: SnapshotSource | None = None,
         duties: Duties | None = None,
         pending: PendingKey | None = None,
+        serving: ServingRequests | None = None,
     ) -> None:
         """Keep the arguments; nothing happens before `run`.
 
         A node without a usable certificate in its store gets one through `bootstrap`; with `pending` it finds a request that was open when
         it ended. `static_pods` is what runs the static pods of this machine, if something does. `source` tells how the machine is; without
-        one it is as the facts say.
+        one it is as the facts say. With `serving` it asks for a certificate for its kubelet API too.
         """
         self.facts = facts
         self._timings = timings or Timings()
@@ -71,9 +73,8 @@ class NodeAgent:
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
-        self._certificates = CertificateManager(
-            facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams, pending=pending
-        )
+        self._certificates = NodeIdentity(facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams, pending=pending)
+        self._serving = ServingCertificate(facts.name, serving, api=self._api, timings=self._timings, seams=seams) if serving else None
         self._node_status = NodeStatusManager(
             self._api,
             facts,
@@ -155,13 +156,11 @@ class NodeAgent:
             name=self.name,
             phase=self._phase,
             ready=self.is_ready,
-            certificate_expires=self._certificates.expires,
+            certificate=self._certificates.view,
             pods=len(self.pods),
             reached=dict(self._reached),
             trouble=self.trouble,
-            rotates_at=self._certificates.rotate_at,
-            request=self._certificates.waiting,
-            certificate_errors=self._certificates.errors,
+            serving=self._serving.view if self._serving is not None else None,
             reported_at=self._node_status.reported_at,
             renewed_at=self._lease.renewed_at,
             failures=dict(self._node_status.failures),
@@ -179,6 +178,8 @@ class NodeAgent:
 
     async def _join(self) -> None:
         self._enter(NodePhase.JOINING)
+        if self._serving is not None:
+            self._serving.begin()
         await self._certificates.establish()
         if self._duties.events:
             self._begin_events()
@@ -252,11 +253,15 @@ class NodeAgent:
     async def _stop(self) -> None:
         await asyncio.gather(self._tasks.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop())
         await self._source.stop()
+        if self._serving is not None:
+            await self._serving.stop()
         await self._certificates.stop()
         self._enter(NodePhase.STOPPED)
 
     def _node_changed(self) -> None:
         """Follow what the API says about the Node."""
+        if self._serving is not None and self._node_status.node is not None:
+            self._serving.node_changed(self._node_status.node)
         if self._node_status.pod_cidrs:
             self.pods.give_ranges(self._node_status.pod_cidrs)
             self._source.give_pod_range(self._node_status.pod_cidrs)

@@ -63,6 +63,10 @@ class Timings:
     """Rotation attempts after a failure: this long, then twice as long each time, up to `certificate_retry_most`, for ever."""
     certificate_retry_most: float = 32.0
     certificate_retry_jitter: float = 0.1
+    certificate_refused_most: float = 1800.0
+    """The longest wait after a refusal: each further request is one more object, and one more decision for somebody."""
+    certificate_lifetime: int | None = None
+    """How many seconds a certificate is asked for; None: as many as the signer likes, as a kubelet does."""
     pod_cidr_first: float = 0.03
     """How soon a new node asks for its pod CIDR; the wait doubles each time up to `pod_cidr_most`. Ours: a kubelet watches."""
     pod_cidr_most: float = 0.2
@@ -109,11 +113,14 @@ class Timings:
         """Return the wait after failed look-up `attempt` of a lease, counted from 1."""
         return backoff(attempt, first=self.lease_backoff_first, most=self.lease_backoff_most)
 
-    def certificate_retry(self, attempt: int, random: Random) -> float:
-        """Return the wait after failed rotation attempt `attempt`, counted from 1."""
-        return backoff(attempt, first=self.certificate_retry_first, most=self.certificate_retry_most) * (
-            1 + self.certificate_retry_jitter * random.uniform()
+    def certificate_retry(self, attempt: int, random: Random, *, refusals: int = 0) -> float:
+        """Return the wait after failed rotation attempt `attempt`, counted from 1; `refusals` is how many of the last ones were refused."""
+        wait = (
+            backoff(refusals, first=self.certificate_retry_first, most=self.certificate_refused_most)
+            if refusals
+            else backoff(attempt, first=self.certificate_retry_first, most=self.certificate_retry_most)
         )
+        return wait * (1 + self.certificate_retry_jitter * random.uniform())
 
 
 @dataclass(frozen=True, kw_only=True)

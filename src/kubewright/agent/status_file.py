@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from kubewright.agent.certificates.manager import CertificateView, WaitingRequest
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DocumentError
@@ -38,7 +39,6 @@ def record(
     view: NodeView, *, pid: int, started: datetime, kubeconfig: PurePosixPath, pki: PurePosixPath, taints: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return what is written. `taints` are those that were configured and that an existing Node does not have: a node may not add them."""
-    request = view.request
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -50,14 +50,29 @@ def record(
         "phase": view.phase.value,
         "ready": view.ready,
         "trouble": view.trouble,
-        "certificate": {"expires": _moment(view.certificate_expires), "rotates": _moment(view.rotates_at)},
-        "waiting": None if request is None else {"request": request.name, "since": rfc3339(request.since)},
+        "certificate": {key: value for key, value in _certificate(view.certificate).items() if key != "waiting"},
+        "waiting": _waiting(view.certificate.waiting),
+        "servingCertificate": None if view.serving is None else _certificate(view.serving),
         "statusReported": _moment(view.reported_at),
         "leaseRenewed": _moment(view.renewed_at),
         "failedSetters": dict(view.failures),
         "missingTaints": list(taints),
         "pods": view.pods,
     }
+
+
+def _certificate(view: CertificateView) -> dict[str, Any]:
+    return {
+        "expires": _moment(view.expires),
+        "rotates": _moment(view.rotates_at),
+        "reason": view.reason,
+        "trouble": view.trouble,
+        "waiting": _waiting(view.waiting),
+    }
+
+
+def _waiting(request: WaitingRequest | None) -> dict[str, Any] | None:
+    return None if request is None else {"request": request.name, "since": rfc3339(request.since), "approved": request.approved}
 
 
 def _moment(moment: datetime | None) -> str | None:

@@ -6,11 +6,12 @@ As with the kubelet's health port nobody is asked who he is: it listens on loopb
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kubewright.agent.certificates.manager import REASONS, CertificateView
 from kubewright.agent.status.setters import SETTERS
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import Clock
@@ -20,6 +21,7 @@ from kubewright.http.serving import Request, Route
 if TYPE_CHECKING:
     from kubewright.http.metrics import Registry
 
+_NONE: Final = CertificateView()
 _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -46,28 +48,55 @@ def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Cl
 
         return look
 
+    for name, text, value in _numbers(clock):
+        registry.gauge(name, text).follow(seen(value))
+    waits = registry.gauge("kubewright_agent_certificate_waits", "1 for why there is no new certificate.", labels=("certificate", "reason"))
+    for reason in REASONS:
+        waits.follow(seen(partial(_waits, reason, lambda node: node.certificate)), "client", reason)
+        waits.follow(seen(partial(_waits, reason, _serving)), "server", reason)
+    phases = registry.gauge("kubewright_agent_phase", "1 for the phase that the agent is in.", labels=("phase",))
+    for phase in NodePhase:
+        phases.follow(seen(partial(_is_in, phase)), phase.value)
+    failed = registry.gauge("kubewright_agent_setter_failed", "Whether a part of the status could not be told.", labels=("setter",))
+    for setter in SETTERS:
+        failed.follow(seen(partial(_has_failed, setter)), setter)
+
+
+def _numbers(clock: Clock) -> Sequence[tuple[str, str, Callable[[NodeView], float]]]:
+    """Return name, text and value of each metric without labels."""
+
     def left(moment: datetime | None) -> float:
         return math.inf if moment is None else max(0.0, (moment - clock.now()).total_seconds())
 
     def since(moment: datetime | None) -> float:
         return math.inf if moment is None else (clock.now() - moment).total_seconds()
 
-    rows: tuple[tuple[str, str, Callable[[NodeView], float]], ...] = (
+    return (
         (
             "kubelet_certificate_manager_client_ttl_seconds",
             "Seconds until the client certificate expires; +Inf without one.",
-            lambda node: left(node.certificate_expires),
+            lambda node: left(node.certificate.expires),
         ),
         (
             "kubelet_certificate_manager_client_expiration_renew_errors",
             "Attempts at a client certificate that failed.",
-            lambda node: float(node.certificate_errors),
+            lambda node: float(node.certificate.errors),
+        ),
+        (
+            "kubelet_certificate_manager_server_ttl_seconds",
+            "Seconds until the serving certificate expires; +Inf without one that the cluster has signed.",
+            lambda node: left(_serving(node).expires),
+        ),
+        (
+            "kubelet_server_expiration_renew_errors",
+            "Attempts at a serving certificate that failed.",
+            lambda node: float(_serving(node).errors),
         ),
         ("kubewright_agent_ready", "Whether the Node is Ready, and because of this agent.", lambda node: float(node.ready)),
         (
             "kubewright_agent_waiting_for_certificate",
             "Whether a certificate request is open.",
-            lambda node: float(node.request is not None),
+            lambda node: float(node.certificate.waiting is not None or _serving(node).waiting is not None),
         ),
         ("kubewright_agent_status_age_seconds", "Seconds since the API accepted a status.", lambda node: since(node.reported_at)),
         (
@@ -76,14 +105,14 @@ def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Cl
             lambda node: since(node.renewed_at),
         ),
     )
-    for name, text, value in rows:
-        registry.gauge(name, text).follow(seen(value))
-    phases = registry.gauge("kubewright_agent_phase", "1 for the phase that the agent is in.", labels=("phase",))
-    for phase in NodePhase:
-        phases.follow(seen(partial(_is_in, phase)), phase.value)
-    failed = registry.gauge("kubewright_agent_setter_failed", "Whether a part of the status could not be told.", labels=("setter",))
-    for name in SETTERS:
-        failed.follow(seen(partial(_has_failed, name)), name)
+
+
+def _serving(view: NodeView) -> CertificateView:
+    return view.serving or _NONE
+
+
+def _waits(reason: str, certificate: Callable[[NodeView], CertificateView], view: NodeView) -> float:
+    return float(certificate(view).reason.partition(":")[0] == reason)
 
 
 def _is_in(phase: NodePhase, view: NodeView) -> float:

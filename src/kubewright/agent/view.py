@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from datetime import datetime
 
-from kubewright.agent.certificates.manager import WaitingRequest
+from kubewright.agent.certificates.manager import CertificateView
 from kubewright.base.records import dataclass, field
 
 
@@ -34,16 +34,14 @@ class NodeView:
     name: str
     phase: NodePhase
     ready: bool
-    certificate_expires: datetime | None
+    certificate: CertificateView
+    """The client certificate."""
     pods: int
     reached: Mapping[str, float]
     trouble: str = ""
     """Why the last attempt at something failed; '' if none did since."""
-    rotates_at: datetime | None = None
-    certificate_errors: int = 0
-    """Attempts at a certificate that failed since the start."""
-    request: WaitingRequest | None = None
-    """The certificate request that somebody has to approve and sign."""
+    serving: CertificateView | None = None
+    """The certificate of its kubelet API, where the cluster signs one."""
     reported_at: datetime | None = None
     """When the API accepted a status last."""
     renewed_at: datetime | None = None

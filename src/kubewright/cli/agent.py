@@ -124,14 +124,18 @@ def status(parsed: Parsed) -> int:
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Tell the same to people. What is not there is left out."""
     phase = found["phase"] if found["running"] else f"not running; it was {found['phase']}"
-    waiting, certificate = found["waiting"], found["certificate"]
+    certificate, serving = {**found["certificate"], "waiting": found["waiting"]}, found["servingCertificate"] or {}
     yield f"{'node':<22}{found['node']}"
     yield f"{'agent':<22}{phase} (pid {found['pid']}, since {found['started']})"
     for name, value in (
         ("trouble", found["trouble"]),
         ("certificate expires", certificate["expires"]),
         ("certificate rotates", certificate["rotates"]),
-        ("waits for", waiting and f"certificate request {waiting['request']} to be approved and signed, since {waiting['since']}"),
+        ("waits for", _waits_for(certificate)),
+        ("serving until", serving.get("expires")),
+        ("serving rotates", serving.get("rotates")),
+        ("serving trouble", serving.get("trouble")),
+        ("serving waits for", _waits_for(serving)),
         ("status reported", found["statusReported"]),
         ("lease renewed", found["leaseRenewed"]),
         *((f"cannot tell {setter}", reason) for setter, reason in found["failedSetters"].items()),
@@ -139,3 +143,11 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     ):
         if value:
             yield f"{name:<22}{value}"
+
+
+def _waits_for(certificate: Mapping[str, Any]) -> str:
+    waiting = certificate.get("waiting")
+    if not waiting:
+        return ""
+    step = "to be signed; it is approved" if waiting["approved"] else "to be approved and signed"
+    return f"certificate request {waiting['request']} {step}, since {waiting['since']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -19,11 +19,23 @@ from kubewright.kube.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import certificates, csr
 from kubewright.pki.keys import PrivateKey
+from kubewright.pki.names import Names
 
 WITHIN: Final = 900.0
 """Seconds for one request; the kubelet's certificate manager waits 15 min (node.md 1)."""
 
 _REFUSALS: Final = ("Denied", "Failed")
+Seen = Callable[[Object], None]
+"""Is told each state of a request while it is waited for."""
+
+
+class RequestRefused(CertificateError):
+    """A request was denied, or its signer could not sign it. `verdict` is Denied or Failed, `reason` what its maker called it."""
+
+    def __init__(self, what: str, *, verdict: str, reason: str, detail: str = "", remedy: str = "") -> None:
+        super().__init__(what, detail=detail, remedy=remedy)
+        self.verdict = verdict
+        self.reason = reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,17 +67,38 @@ class RequestedCertificate:
         }
 
 
-def node_client(node_name: str, key: PrivateKey, *, named: bool = False) -> RequestedCertificate:
+def node_client(node_name: str, key: PrivateKey, *, named: bool = False, lifetime: int | None = None) -> RequestedCertificate:
     """What a node asks for with its bootstrap token, and again when it rotates.
 
     `named`: the request has the name that a kubelet derives from its key and content, so that whoever still has the key finds it again.
+    `lifetime` is the wish for how many seconds the certificate lasts.
     """
-    usages = csr.node_client_usages(key)
-    user = csr.node_user(node_name)
-    name = csr.digest_name(key.public_der(), common_name=user, organizations=(csr.NODES,), usages=usages) if named else ""
     return RequestedCertificate(
-        request_pem=csr.node_client_request(node_name, key), key_pem=key.pem(), signer=csr.CLIENT_SIGNER, usages=usages, name=name
+        request_pem=csr.node_client_request(node_name, key),
+        key_pem=key.pem(),
+        signer=csr.CLIENT_SIGNER,
+        usages=csr.node_client_usages(key),
+        name=_name(node_name, key, csr.node_client_usages(key)) if named else "",
+        expiration_seconds=lifetime,
     )
+
+
+def node_serving(
+    node_name: str, key: PrivateKey, *, names: Names, named: bool = False, lifetime: int | None = None
+) -> RequestedCertificate:
+    """What a node asks for to serve its API with, for the names and addresses of its Node; `named` and `lifetime` as for `node_client`."""
+    return RequestedCertificate(
+        request_pem=csr.node_serving_request(node_name, key, names=names),
+        key_pem=key.pem(),
+        signer=csr.SERVING_SIGNER,
+        usages=csr.node_serving_usages(key),
+        name=_name(node_name, key, csr.node_serving_usages(key)) if named else "",
+        expiration_seconds=lifetime,
+    )
+
+
+def _name(node_name: str, key: PrivateKey, usages: Sequence[str]) -> str:
+    return csr.digest_name(key.public_der(), common_name=csr.node_user(node_name), organizations=(csr.NODES,), usages=usages)
 
 
 def identity(certificate_pem: bytes, key: PrivateKey) -> ClientCertificate:
@@ -76,7 +109,7 @@ def identity(certificate_pem: bytes, key: PrivateKey) -> ClientCertificate:
 def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
     """Return the certificate that a request has come to, as PEM; None while it has to be waited for. Approved alone is not enough.
 
-    Raises CertificateError where the request was denied, has failed, or is another one of the same name.
+    Raises RequestRefused where the request was denied or has failed, CertificateError where it is another one of the same name.
     """
     metadata, status = found.get("metadata") or {}, found.get("status") or {}
     name = metadata.get("name", "")
@@ -86,8 +119,10 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
     for kind in _REFUSALS:
         if kind in conditions:
             words = ": ".join(part for key in ("reason", "message") if (part := conditions[kind].get(key)))
-            raise CertificateError(
+            raise RequestRefused(
                 f"certificate request {name} was denied" if kind == "Denied" else f"the signer could not sign certificate request {name}",
+                verdict=kind,
+                reason=conditions[kind].get("reason") or "",
                 detail=words,
                 remedy=f"see `kubectl describe csr {name}`, and who approves and signs requests in this cluster",
             )
@@ -98,6 +133,11 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
         return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError) as error:
         raise CertificateError(f"the certificate of request {name} is not base64", remedy="see which signer wrote it") from error
+
+
+def is_approved(found: Mapping[str, Any]) -> bool:
+    """Whether somebody has approved a request; what it waits for then is its signer."""
+    return any(row.get("type") == "Approved" for row in (found.get("status") or {}).get("conditions") or ())
 
 
 async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
@@ -114,7 +154,7 @@ async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
     if not _is_ours(found, wanted):
         raise CertificateError(
             f"certificate request {wanted.name} is somebody else's",
-            detail="another key, subject or signer than ours",
+            detail="another key, subject, signer, or other names than ours",
             remedy="a new one is made, with a new key",
         )
     return found
@@ -128,12 +168,12 @@ def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
     except (binascii.Error, ValueError, CertificateError):
         return False
     ours = csr.parse(wanted.request_pem)
-    same = (theirs.public_key, theirs.subject, spec.get("signerName")) == (ours.public_key, ours.subject, wanted.signer)
-    return same and theirs.signature_valid
+    same = (theirs.public_key, theirs.subject, theirs.names) == (ours.public_key, ours.subject, ours.names)
+    return same and spec.get("signerName") == wanted.signer and theirs.signature_valid
 
 
-async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN) -> bytes:
-    """Ask for a certificate, wait until it is there, and return it as PEM: one that belongs to our key.
+async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN, seen: Seen = lambda _: None) -> bytes:
+    """Ask for a certificate, wait until it is there, and return it as PEM: one that belongs to our key. `seen` is told how it goes.
 
     Raises CertificateError when it is refused or another key's, WaitTimeout when nobody decides, and the API's error where the request
     cannot be made.
@@ -142,13 +182,13 @@ async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: flo
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]
     try:
         async with asyncio.timeout(within):
-            content = await _issued(api, created, name=name, uid=uid)
+            content = await _issued(api, created, name=name, uid=uid, seen=seen)
     except TimeoutError as error:
         raise _undecided(name, within) from error
     return _ours(content, wanted, name)
 
 
-async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str) -> bytes:
+async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str, seen: Seen) -> bytes:
     """Watch from the moment of creation; after a gap the informer tells what differs."""
     informer = Informer(
         api,
@@ -158,6 +198,7 @@ async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str) ->
         version=created["metadata"]["resourceVersion"],
         failed=_final,
     )
+    seen(created)
     content = verdict(created, uid=uid)
     async with aclosing(informer.events()) as events:
         while content is None:
@@ -165,6 +206,7 @@ async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str) ->
             if event.type is EventType.DELETED:
                 raise _lost(name)
             if event.type is not EventType.SYNCED:
+                seen(event.object)
                 content = verdict(event.object, uid=uid)
     return content
 

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.agent.certificates.bootstrap import Bootstrap
-from kubewright.agent.certificates.manager import is_usable
+from kubewright.agent.certificates.identity import is_usable
 from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods.lifecycle import SimulationRules

@@ -161,7 +161,7 @@ def _node(view: NodeView) -> dict[str, Any]:
         "phase": view.phase.value,
         "ready": view.ready,
         "pods": view.pods,
-        "certificateExpires": rfc3339(view.certificate_expires) if view.certificate_expires else None,
+        "certificateExpires": rfc3339(view.certificate.expires) if view.certificate.expires else None,
         "trouble": view.trouble,
         "reached": {str(key): round(value, 3) for key, value in view.reached.items()},
     }

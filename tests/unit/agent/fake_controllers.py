@@ -84,6 +84,8 @@ def sign(request: bytes, *, now: datetime, lifetime: float) -> bytes:
         not_valid_before=now - timedelta(minutes=5),
         not_valid_after=now + timedelta(seconds=lifetime),
     )
+    for extension in csr.extensions:
+        builder = builder.add_extension(extension.value, critical=extension.critical)
     return builder.sign(CA, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 

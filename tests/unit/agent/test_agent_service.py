@@ -9,7 +9,7 @@ import pytest
 from fake_controllers import START, LoopClock
 
 from kubewright.agent import installation, status_file, telemetry
-from kubewright.agent.certificates.manager import WaitingRequest
+from kubewright.agent.certificates.manager import CertificateView, WaitingRequest
 from kubewright.agent.daemon import missing_taints
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.change import Action
@@ -26,13 +26,11 @@ VIEW = NodeView(
     name="n",
     phase=NodePhase.JOINING,
     ready=False,
-    certificate_expires=None,
+    certificate=CertificateView(waiting=WaitingRequest(name="node-csr-x", since=START), reason="waiting-approval", errors=3),
     pods=0,
     reached={},
     trouble="no answer",
-    request=WaitingRequest(name="node-csr-x", since=START),
     failures={"images": "no runtime"},
-    certificate_errors=3,
 )
 
 
@@ -105,8 +103,9 @@ def test_the_status_file_is_replaced_whole_and_only_when_something_changed(tmp_p
     assert path.stat().st_mode & 0o777 == 0o644
     found = status_file.read(Files(), root)
     assert (found["phase"], found["failedSetters"]) == ("Ready", {"images": "no runtime"})
-    assert found["waiting"] == {"request": "node-csr-x", "since": "2026-01-02T03:04:05Z"}
-    assert found["certificate"] == {"expires": None, "rotates": None}
+    assert found["waiting"] == {"request": "node-csr-x", "since": "2026-01-02T03:04:05Z", "approved": False}
+    assert found["certificate"] == {"expires": None, "rotates": None, "reason": "waiting-approval", "trouble": ""}
+    assert found["servingCertificate"] is None
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"kind": "Other"}'])
@@ -126,6 +125,10 @@ def test_metrics_show_the_agent_by_the_kubelets_names():
         "kubelet_certificate_manager_client_expiration_renew_errors 3.0",
         "kubewright_agent_ready 0.0",
         "kubewright_agent_waiting_for_certificate 1.0",
+        'kubewright_agent_certificate_waits{certificate="client",reason="waiting-approval"} 1.0',
+        'kubewright_agent_certificate_waits{certificate="server",reason="denied"} 0.0',
+        "kubelet_certificate_manager_server_ttl_seconds +Inf",
+        "kubelet_server_expiration_renew_errors 0.0",
         'kubewright_agent_phase{phase="Joining"} 1.0',
         'kubewright_agent_phase{phase="Ready"} 0.0',
         'kubewright_agent_setter_failed{setter="images"} 1.0',
@@ -133,8 +136,20 @@ def test_metrics_show_the_agent_by_the_kubelets_names():
         "kubewright_agent_lease_age_seconds +Inf",
     ):
         assert f"\n{line}\n" in text
-    view[0] = replace(VIEW, certificate_expires=START, reported_at=START)
-    assert "\nkubelet_certificate_manager_client_ttl_seconds 0.0\n" in registry.read().body.decode()
+    view[0] = replace(
+        VIEW,
+        certificate=CertificateView(expires=START),
+        serving=CertificateView(expires=START, reason="denied:No", errors=2),
+        reported_at=START,
+    )
+    text = registry.read().body.decode()
+    for line in (
+        "kubelet_certificate_manager_client_ttl_seconds 0.0",
+        "kubelet_certificate_manager_server_ttl_seconds 0.0",
+        "kubelet_server_expiration_renew_errors 2.0",
+        'kubewright_agent_certificate_waits{certificate="server",reason="denied"} 1.0',
+    ):
+        assert f"\n{line}\n" in text
 
 
 class FakeAPI:
@@ -163,14 +178,14 @@ def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(node, ki
 def test_leaving_removes_keys_kubeconfig_and_status_and_nothing_else(tmp_path: Path):
     pki = tmp_path / "pki"
     pki.mkdir()
-    for name in ("kubelet-client-2026.pem", "kubelet-client.key.tmp", "kubelet.crt"):
+    for name in ("kubelet-client-2026.pem", "kubelet-client.key.tmp", "kubelet-server-2026.pem", "kubelet.crt"):
         (pki / name).write_text("x")
     (pki / "kubelet-client-current.pem").symlink_to(pki / "kubelet-client-2026.pem")
     (tmp_path / "kubelet.conf").write_text("x")
     Path(status_file.path_of(PurePosixPath(tmp_path))).write_text("x")
     status = {"pki": str(pki), "kubeconfig": str(tmp_path / "kubelet.conf")}
     changes = list(installation.remove_files(Files(), status, PurePosixPath(tmp_path)))
-    assert [change.action for change in changes] == [Action.DELETE] * 5
+    assert [change.action for change in changes] == [Action.DELETE] * 6
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["kubelet.crt", "pki"]
     again = list(installation.remove_files(Files(), status, PurePosixPath(tmp_path)))
     assert {change.action for change in again} == {Action.NONE}

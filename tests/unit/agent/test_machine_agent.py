@@ -207,7 +207,7 @@ async def test_an_open_request_is_found_again_after_a_restart(tmp_path: Path):
     for _ in range(3):
         async with running(waiting(api, tmp_path)) as agent:
             await asyncio.sleep(1000)  # longer than one request is waited for
-            request = agent.view().request
+            request = agent.view().certificate.waiting
     [name] = [name for kind, _, name in api.objects if kind == "certificatesigningrequests"]
     assert request is not None
     assert request.name == name
@@ -216,7 +216,7 @@ async def test_an_open_request_is_found_again_after_a_restart(tmp_path: Path):
     sign(api, name)
     async with running(waiting(api, tmp_path)) as agent:
         await asyncio.wait_for(agent.ready.wait(), 60)
-        assert agent.view().request is None
+        assert agent.view().certificate.waiting is None
     assert not PendingKey(tmp_path).exists
 
 
@@ -242,7 +242,7 @@ async def test_after_a_denial_there_is_a_new_key_and_a_new_request(tmp_path: Pat
         await asyncio.sleep(1)
         assert "No: not you" in agent.trouble
         await asyncio.sleep(10)
-        assert agent.view().request.name != name
+        assert agent.view().certificate.waiting.name != name
     assert len([name for kind, _, name in api.objects if kind == "certificatesigningrequests"]) == 2
 
 
@@ -256,5 +256,5 @@ async def test_a_request_of_that_name_that_is_somebody_elses_is_not_waited_for(t
     api.put(forged)
     async with running(waiting(api, tmp_path)) as agent:
         await asyncio.sleep(10)
-        assert agent.view().request.name != name
+        assert agent.view().certificate.waiting.name != name
     assert CLUSTER.server.startswith("https://")

@@ -35,7 +35,7 @@ async def test_a_machine_joins_and_becomes_ready():
         await agent.ready.wait()
         view = agent.view()
     assert (view.phase, view.ready, view.trouble) == (NodePhase.READY, True, "")
-    assert view.certificate_expires is not None
+    assert view.certificate.expires is not None
     assert list(view.reached) == ["Joining", "Registering", "WaitingForPodRange", "Ready"]
     assert view.reached["Ready"] < 0.5
     assert [event.state for event in reporter.events if isinstance(event, State)][-1] == "Stopped"

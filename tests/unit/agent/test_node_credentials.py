@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_controllers import made_pair
 
-from kubewright.agent.certificates.manager import is_usable, stored_credentials
+from kubewright.agent.certificates.identity import is_usable, stored_credentials
 from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml

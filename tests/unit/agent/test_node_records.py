@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.agent import leases
-from kubewright.agent.certificates import manager
 from kubewright.agent.certificates.manager import rotation_point
+from kubewright.agent.certificates.templates import CertificateTemplate
 from kubewright.base.randomness import SeededRandom
 
 
@@ -72,4 +72,4 @@ def test_a_certificate_of_one_year_rotates_between_day_255_and_day_328():
     ("changes", "fits"), [({}, True), ({"name": "node-2"}, False), ({"group": "others"}, False)], ids=["ours", "another's", "no group"]
 )
 def test_a_certificate_has_to_be_for_this_node_and_its_group(changes: dict[str, str], fits: bool):
-    assert manager.satisfies(made_pair(**changes).leaf, node_name="node-1") is fits
+    assert (CertificateTemplate(node_name="node-1").missing(made_pair(**changes).leaf) == []) is fits

@@ -16,7 +16,7 @@ from kubewright.agent.seams import Connect, connect
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, WaitTimeout
 from kubewright.discovery import csr
 from kubewright.discovery import token as discovery
-from kubewright.discovery.csr import RequestedCertificate
+from kubewright.discovery.csr import RequestedCertificate, Seen
 from kubewright.discovery.token import Question
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.answers import EventType, WatchEvent, worth_retrying
@@ -34,8 +34,8 @@ from kubewright.tokens.strings import BootstrapTokenString
 class Issuer(Protocol):
     """Who is asked for a certificate."""
 
-    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
-        """Ask, wait for the answer for so many seconds, and return the certificate as PEM."""
+    async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = ...) -> bytes:
+        """Ask, wait for the answer for so many seconds, and return the certificate as PEM. `seen` is told each state of the request."""
         ...
 
 
@@ -45,8 +45,8 @@ class SingleIssuer:
     def __init__(self, api: AsyncKubeAPI) -> None:
         self._api = api
 
-    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
-        return await csr.obtain(self._api, wanted, within=within)
+    async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
+        return await csr.obtain(self._api, wanted, within=within, seen=seen)
 
 
 class SharedIssuer:
@@ -55,10 +55,11 @@ class SharedIssuer:
     def __init__(self, api: AsyncKubeAPI) -> None:
         self._api = api
         self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        self._seen: dict[str, Seen] = {}
         self._informer: Informer | None = None
         self._task: asyncio.Task[None] | None = None
 
-    async def obtain(self, wanted: RequestedCertificate, *, within: float) -> bytes:
+    async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
         """Ask for a certificate, wait until it is there, and return it as PEM.
 
         Raises CertificateError when it is refused, WaitTimeout when nobody decides within so many seconds, and the API's error where
@@ -67,7 +68,7 @@ class SharedIssuer:
         created = await csr.ask(self._api, wanted)
         name, uid = created["metadata"]["name"], created["metadata"]["uid"]
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[uid] = answer
+        self._waiting[uid], self._seen[uid] = answer, seen
         try:
             self._follow(created)
             async with asyncio.timeout(within):
@@ -78,7 +79,7 @@ class SharedIssuer:
                 remedy=f"see `kubectl describe csr {name}`: kube-controller-manager approves and signs the requests of nodes",
             ) from error
         finally:
-            del self._waiting[uid]
+            del self._waiting[uid], self._seen[uid]
             if not self._waiting:
                 await self.close()
 
@@ -120,6 +121,7 @@ class SharedIssuer:
         answer = self._waiting.get(request["metadata"]["uid"])
         if answer is None or answer.done():
             return
+        self._seen[request["metadata"]["uid"]](request)
         try:
             content = csr.verdict(request, uid=request["metadata"]["uid"])
         except CertificateError as error:

@@ -1,4 +1,7 @@
-"""A node's client certificate: having one, renewing it in time, and talking with it (client-go v0.36: util/certificate)."""
+"""A certificate of a node, and another one in time: for the API server, and for serving (client-go v0.36: util/certificate).
+
+What is asked for, where it is kept and who is asked are the caller's; there is one manager for each certificate, and this is the only code.
+"""
 
 from __future__ import annotations
 
@@ -6,39 +9,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
-from kubewright.agent.certificates.bootstrap import Bootstrap, Issuer, SingleIssuer
-from kubewright.agent.certificates.store import CredentialStore, PendingKey
+from kubewright.agent.certificates.bootstrap import Issuer
+from kubewright.agent.certificates.store import PairStore, PendingKey
+from kubewright.agent.certificates.templates import CertificateTemplate
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams, Timings
-from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError, WaitTimeout
+from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError, Unauthorized, Unreachable, WaitTimeout
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
 from kubewright.discovery import csr
-from kubewright.discovery.csr import RequestedCertificate
-from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.discovery.csr import RequestedCertificate, RequestRefused
+from kubewright.kube.core import Object
 from kubewright.pki import certificates, keys
-from kubewright.pki import csr as pki_csr
-from kubewright.pki.certificates import Certificate, Pair
+from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm, PrivateKey
 
 EARLIEST: Final = 0.7
 SPREAD: Final = 0.2
-
-
-def rotation_point(*, not_before: datetime, not_after: datetime, random: Random) -> datetime:
-    """Return when to rotate: after 70 to 90 % of the certificate's whole span, drawn anew each time."""
-    return not_before + (not_after - not_before) * (EARLIEST + SPREAD * random.uniform())
-
-
-def satisfies(certificate: Certificate, *, node_name: str) -> bool:
-    """Whether a certificate's subject is what we would ask for: the node's user, and at least the nodes' group."""
-    return certificate.common_name == pki_csr.node_user(node_name) and pki_csr.NODES in certificate.organizations
-
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -50,101 +39,178 @@ _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not kn
 """What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
 
+def rotation_point(*, not_before: datetime, not_after: datetime, random: Random) -> datetime:
+    """Return when to rotate: after 70 to 90 % of the certificate's whole span, drawn anew each time."""
+    return not_before + (not_after - not_before) * (EARLIEST + SPREAD * random.uniform())
+
+
 @dataclass(frozen=True, kw_only=True)
 class WaitingRequest:
-    """A request that is open. `name` is '' where the server chose it."""
+    """A request that is open. `name` is '' until the server has chosen it; `approved` ones wait for their signer."""
 
     name: str
     since: datetime
+    approved: bool = False
+
+
+REASONS: Final = ("waiting-approval", "not-signed", "denied", "failed", "token-rejected", "not-allowed", "server-unreachable")
+"""Why there may be no new certificate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateView:
+    """How it is about one certificate. `trouble` is why the last attempt to get another one failed, '' after one that did not.
+
+    `reason` is the same in a word of `REASONS` for programs, `denied` and `failed` with what the decision was called: `denied:REASON`.
+    '' where nothing is amiss.
+    """
+
+    expires: datetime | None = None
+    rotates_at: datetime | None = None
+    waiting: WaitingRequest | None = None
+    trouble: str = ""
+    reason: str = ""
+    errors: int = 0
+    """Attempts that failed since the start."""
 
 
 class CertificateManager:
-    """The certificate of one node and the client that uses it.
+    """Keeps one certificate of a node.
 
-        made ── establish() ──> usable ── keep_renewed() ──> renewed in time ── stop() ──> closed
+        made ── use() or obtain() ──> there is one ── keep_renewed() ──> renewed in time ── stop() ──> stopped
 
-    A stored pair that is for this node and has not expired is used as it is, and nobody is asked. `trouble` is why the last attempt to
-    get a certificate failed, '' after one that did not.
+    `template` is what it has to be for now, None while that is not known; `issuer` is who is asked, found anew for each attempt; `taken`
+    is told each new pair once it is stored.
     """
 
     def __init__(
         self,
         node_name: str,
         *,
-        store: CredentialStore,
-        bootstrap: Bootstrap | None,
+        template: Callable[[], CertificateTemplate | None],
+        store: PairStore,
+        issuer: Callable[[], Awaitable[Issuer]],
+        taken: Callable[[Pair], Awaitable[None]],
         timings: Timings,
         seams: Seams,
         pending: PendingKey | None = None,
     ) -> None:
         """Keep the arguments. Without `pending` a request that is open when the process ends is not found again."""
         self._node_name = node_name
+        self._template = template
         self._store = store
-        self._bootstrap = bootstrap
+        self._issuer = issuer
+        self._taken = taken
         self._timings = timings
         self._seams = seams
         self._pending = pending
         self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
-        self.client: AsyncKubeClient | None = None
-        self.expires: datetime | None = None
-        self.rotate_at: datetime | None = None
-        self.trouble = ""
-        self.errors = 0
-        """Attempts at a certificate that failed since the start."""
-        self.waiting: WaitingRequest | None = None
-        """The request that somebody has to approve and sign."""
+        self._renewing: asyncio.Task[None] | None = None
+        self._requested: CertificateTemplate | None = None
+        self._refusals = 0
+        self.current: Pair | None = None
+        """The newest pair, also when it has expired."""
+        self.view = CertificateView()
 
-    def api(self) -> AsyncKubeClient:
-        """Return the client; `establish` must have ended."""
-        if self.client is None:
-            raise CertificateError(f"node {self._node_name} has no certificate yet", remedy="wait until it has joined its cluster")
-        return self.client
+    @property
+    def is_expired(self) -> bool:
+        """Whether there was a certificate, and its time is over."""
+        return self.current is not None and self._seams.clock.now() >= self.current.leaf.not_after
 
-    async def establish(self) -> None:
-        """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
-        stored_credentials = self._stored()
-        access, pair = stored_credentials if stored_credentials is not None else await self._patiently(self._join)
-        self._take(pair)
-        self.client = self._seams.connect(access.as_identity(_credentials(pair)))
+    def use(self, pair: Pair) -> None:
+        """Take a pair for the current one: the stored one at the start."""
+        leaf = pair.leaf
+        self.current = pair
+        self._refusals = 0
+        rotates = rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
+        self.view = CertificateView(expires=leaf.not_after, rotates_at=rotates, errors=self.view.errors)
+
+    async def obtain(self) -> Pair:
+        """Get a certificate, and make it the current one: tries until that works, after 2, 4, 8, 16 and then every 32 seconds.
+
+        After a refusal the waits go on growing, up to half an hour: each attempt leaves a request behind.
+        """
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                pair = await self._obtain_once()
+                break
+            except KubewrightError as error:
+                self._failed(error)
+            await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random, refusals=self._refusals))
+        self.use(pair)
+        await self._taken(pair)
+        return pair
 
     def keep_renewed(self) -> None:
-        """Replace the certificate when its time has come, from now on."""
-        if self.rotate_at is not None:
-            wait = (self.rotate_at - self._seams.clock.now()).total_seconds()
-            self._timer = asyncio.get_running_loop().call_later(min(max(_PAUSE, wait), _LONGEST_SLEEP), self._look_at_the_clock)
+        """Replace the certificate when its time has come, or where it lacks something, from now on."""
+        template = self._template()
+        if template is None:
+            self._later(_LONGEST_SLEEP)  # `template_changed` is called before
+        else:
+            self._later(0.0 if self._lacks(template) else max(_PAUSE, self._left()))
+
+    def template_changed(self) -> None:
+        """Look whether the certificate will still do, and begin to ask for another one at once if it lacks something.
+
+        A request that is open for something else is no longer waited for. Nothing is asked while there is no template, and a certificate
+        that has more than it needs stays.
+        """
+        wanted = self._template()
+        if wanted is None or wanted == self._requested:
+            return
+        suffices = self.current is not None and not wanted.missing(self.current.leaf)
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+            self._forget_pending()
+            self.view = replace(self.view, waiting=None, trouble="", reason="")
+        elif suffices:
+            return
+        self.keep_renewed()
 
     async def stop(self) -> None:
-        """Stop renewing and close every connection. Idempotent."""
+        """Stop renewing. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         await self._tasks.stop()
-        if self.client is not None:
-            await self.client.close()
+
+    def _lacks(self, template: CertificateTemplate) -> bool:
+        """Whether there is no certificate, or one that lacks something that was not asked for yet: a signer may leave out what it likes."""
+        return self.current is None or (template != self._requested and bool(template.missing(self.current.leaf)))
+
+    def _left(self) -> float:
+        """Return the seconds until the certificate is to be replaced."""
+        return 0.0 if self.view.rotates_at is None else (self.view.rotates_at - self._seams.clock.now()).total_seconds()
+
+    def _later(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(min(seconds, _LONGEST_SLEEP), self._look_at_the_clock)
 
     def _look_at_the_clock(self) -> None:
-        if self.rotate_at is not None and self._seams.clock.now() < self.rotate_at:
-            self.keep_renewed()
+        template = self._template()
+        if template is not None and self._renewing is None and (self._lacks(template) or self._left() <= 0):
+            self._renewing = self._tasks.start(self._renew())
         else:
-            self._tasks.start(self._renew())
+            self.keep_renewed()
 
     async def _renew(self) -> None:
-        pair = await self._patiently(self._request)
-        self._take(pair)
+        await self.obtain()
+        self._renewing = None
         self.keep_renewed()
-        await self.api().set_identity(_credentials(pair))
 
-    async def _request(self) -> Pair:
-        """Ask for the next pair: with the certificate, or with the bootstrap credentials once it has expired."""
-        expired = self.expires is not None and self._seams.clock.now() >= self.expires
-        if expired and self._bootstrap is not None:
-            return (await self._join())[1]
-        return await self._obtain(SingleIssuer(self.api()))
-
-    async def _obtain(self, issuer: Issuer) -> Pair:
+    async def _obtain_once(self) -> Pair:
         """Make a key, have it certified and keep both. The key is in memory only until it has its certificate, or in the file of pending ones."""
+        template = self._template()
+        if template is None:
+            raise CertificateError(f"node {self._node_name} has no address to ask a certificate for", remedy="wait until its Node has one")
+        issuer = await self._issuer()
         key = keys.generate(Algorithm.ECDSA_P256) if self._pending is None else self._pending.take()
-        wanted = csr.node_client(self._node_name, key, named=self._pending is not None)
+        wanted = template.request(key, named=self._pending is not None, lifetime=self._timings.certificate_lifetime)
+        self._requested = template
         try:
             pair = self._checked(await self._awaited(issuer, wanted), key)
         except CertificateError:
@@ -152,20 +218,30 @@ class CertificateManager:
             raise
         self._store.keep_pair(pair)
         self._forget_pending()
+        if lacking := template.missing(pair.leaf):
+            _log.warning("the certificate that node %s was given lacks %s; it is used until its time is over", self._node_name, lacking)
         return pair
 
     async def _awaited(self, issuer: Issuer, wanted: RequestedCertificate) -> bytes:
-        if self.waiting is None or self.waiting.name != wanted.name:
-            self.waiting = WaitingRequest(name=wanted.name, since=self._seams.clock.now())
+        waiting = self.view.waiting
+        if waiting is None or waiting.name != wanted.name:
+            self._wait(WaitingRequest(name=wanted.name, since=self._seams.clock.now()))
         try:
-            content = await issuer.obtain(wanted, within=self._timings.certificate_wait)
+            return await issuer.obtain(wanted, within=self._timings.certificate_wait, seen=self._saw)
         except WaitTimeout:
             raise  # it is waited for again
         except KubewrightError:
-            self.waiting = None
+            self.view = replace(self.view, waiting=None)
             raise
-        self.waiting = None
-        return content
+
+    def _saw(self, request: Object) -> None:
+        """Note what became of the open request. Its name is told only where it can be found by it again."""
+        waiting = self.view.waiting
+        if waiting is not None:
+            self._wait(replace(waiting, approved=csr.is_approved(request)))
+
+    def _wait(self, waiting: WaitingRequest) -> None:
+        self.view = replace(self.view, waiting=waiting, reason="not-signed" if waiting.approved else "waiting-approval")
 
     def _checked(self, content: bytes, key: PrivateKey) -> Pair:
         pair = Pair(certificates=tuple(certificates.parse(content, source=f"the certificate of node {self._node_name}")), key=key)
@@ -179,66 +255,21 @@ class CertificateManager:
         if self._pending is not None:
             self._pending.forget()
 
-    async def _join(self) -> tuple[Access, Pair]:
-        if self._bootstrap is None:
-            raise CertificateError(
-                f"node {self._node_name} has no usable certificate",
-                detail=self.trouble,
-                remedy="join it again with a bootstrap token",
-            )
-        access, issuer = await self._bootstrap.admit()
-        pair = await self._obtain(issuer)
-        self._store.keep_cluster(access)
-        return access, pair
-
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try until it works: after 2, 4, 8, 16 and then every 32 seconds."""
-        tried = 0
-        while True:
-            tried += 1
-            try:
-                return await attempt()
-            except KubewrightError as error:
-                self.errors += 1
-                self.trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
-                _log.info("node %s has no new certificate yet: %s", self._node_name, error)
-            await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random))
-
-    def _stored(self) -> tuple[Access, Pair] | None:
-        """Return what the store has if it can be used; what cannot is replaced by joining again."""
-        try:
-            return stored_credentials(self._store, self._node_name, now=self._seams.clock.now())
-        except KubewrightError as error:
-            self.trouble = str(error)
-            _log.warning("node %s joins again: %s", self._node_name, error)
-            return None
-
-    def _take(self, pair: Pair) -> None:
-        leaf = pair.leaf
-        self.trouble = ""
-        self.expires = leaf.not_after
-        self.rotate_at = rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
+    def _failed(self, error: KubewrightError) -> None:
+        self._refusals = self._refusals + 1 if isinstance(error, RequestRefused) else 0
+        trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
+        reason = self.view.reason if isinstance(error, WaitTimeout) else reason_of(error)
+        self.view = replace(self.view, trouble=trouble, reason=reason, errors=self.view.errors + 1)
+        _log.info("node %s has no new certificate yet: %s", self._node_name, error)
 
 
-def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
-    """Return where the cluster is and the pair for it, None if the pair is missing, expired or another node's.
-
-    Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
-    """
-    access = store.cluster()
-    pair = store.pair() if access is not None else None
-    if access is None or pair is None or now >= pair.leaf.not_after:
-        return None
-    return (access, pair) if satisfies(pair.leaf, node_name=node_name) else None
-
-
-def is_usable(store: CredentialStore, node_name: str, *, now: datetime) -> bool:
-    """Whether a node can start from what it has stored, without a bootstrap."""
-    try:
-        return stored_credentials(store, node_name, now=now) is not None
-    except KubewrightError:
-        return False
-
-
-def _credentials(pair: Pair) -> ClientCertificate:
-    return ClientCertificate(cert_pem=pair.certificate_pem(), key_pem=pair.key.pem())
+def reason_of(error: KubewrightError) -> str:
+    """Return the word for an error, as in `CertificateView.reason`."""
+    if isinstance(error, RequestRefused):
+        return f"{error.verdict.lower()}:{error.reason}"
+    rows: tuple[tuple[type[KubewrightError], str], ...] = (
+        (Unauthorized, "token-rejected"),
+        (Forbidden, "not-allowed"),
+        (Unreachable, "server-unreachable"),
+    )
+    return next((word for kind, word in rows if isinstance(error, kind)), "failed")

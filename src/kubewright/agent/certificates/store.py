@@ -25,12 +25,29 @@ from kubewright.pki import certificates, keys
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm, PrivateKey
 
-_PREFIX: Final = "kubelet-client"
+CLIENT: Final = "kubelet-client"
+SERVING: Final = "kubelet-server"
+"""What the names of files begin with: those of the certificate towards the API server, and of the one that the kubelet API is served with."""
 _PATH: Final = "PATH-OF-THE-CERTIFICATE"
 
 
-class CredentialStore(Protocol):
-    """The credentials of one node."""
+class PairStore(Protocol):
+    """One certificate of a node, with its key and those that came before it."""
+
+    def pair(self) -> Pair | None:
+        """Return the current certificate and key; None if there are none. Raises CertificateError if they are unusable."""
+        ...
+
+    def keep_pair(self, pair: Pair) -> None:
+        """Make a pair the current one. Earlier ones stay."""
+        ...
+
+
+class CredentialStore(PairStore, Protocol):
+    """The credentials of one node: its client certificate, and where its cluster is.
+
+    A pair that somebody put into the kubeconfig, as kubeadm's init does, becomes the first one.
+    """
 
     def cluster(self) -> Access | None:
         """Return where the cluster is, without an identity; None if the node never joined one. Raises CertificateError or DocumentError."""
@@ -40,17 +57,6 @@ class CredentialStore(Protocol):
         """Remember where the cluster is."""
         ...
 
-    def pair(self) -> Pair | None:
-        """Return the current certificate and key; None if there are none. Raises CertificateError if they are unusable.
-
-        A pair that somebody put into the kubeconfig, as kubeadm's init does, becomes the first one.
-        """
-        ...
-
-    def keep_pair(self, pair: Pair) -> None:
-        """Make a pair the current one. Earlier ones stay."""
-        ...
-
 
 class PendingKey:
     """The key of a certificate that was asked for and has not come: a file, where a kubelet keeps it (pkg/kubelet/certificate/bootstrap).
@@ -58,8 +64,8 @@ class PendingKey:
     With it the request is found again after a restart, so that there is one and never two.
     """
 
-    def __init__(self, pki: Path) -> None:
-        self._path = PurePosixPath(pki / f"{_PREFIX}.key.tmp")
+    def __init__(self, pki: Path, prefix: str = CLIENT) -> None:
+        self._path = PurePosixPath(pki / f"{prefix}.key.tmp")
         self._directory = PurePosixPath(pki)
         self._files = Files()
 
@@ -84,33 +90,104 @@ class PendingKey:
             self._files.remove(self._path, below=[self._directory])
 
 
-class FileCredentialStore:
-    """Keeps a node's state in two places: a directory for its certificates and a kubeconfig that points at the current one.
+class FilePairStore:
+    """Keeps pairs in a directory as the kubelet does: one file for each, and a link to the current one. Implements `PairStore`.
 
-    Pairs are written once, read back, and become current by one rename of a link; a reader always finds a whole one. With `durable`
-    off nothing is synced: for simulated nodes, which join again after a power cut.
+    Pairs are written once, read back, and become current by one rename of a link; a reader always finds a whole one. Where there is no
+    link, `PREFIX.crt` and `PREFIX.key` are looked for, after the files that `given` names. With `durable` off nothing is synced: for
+    simulated nodes, which join again after a power cut. Old files stay, as with the kubelet of v1.36.
     """
 
-    def __init__(self, pki: Path, kubeconfig: Path, *, clock: Clock, durable: bool = True) -> None:
+    def __init__(
+        self, pki: Path, prefix: str, *, clock: Clock, durable: bool = True, given: tuple[PurePosixPath, PurePosixPath] | None = None
+    ) -> None:
+        """Keep the arguments. `given` are the files of a certificate and of its key."""
         self._pki = pki
-        self._kubeconfig = kubeconfig
+        self._prefix = prefix
         self._clock = clock
         self._files = Files(durable=durable)
         self._durable = durable
+        self._given = given
+
+    @property
+    def current(self) -> Path:
+        """The link to the current certificate and key."""
+        return self._pki / f"{self._prefix}-current.pem"
+
+    @property
+    def _updated(self) -> Path:
+        return self._pki / f"{self._prefix}-updated.pem"
+
+    def pair(self) -> Pair | None:
+        if not self.current.exists() and self._updated.is_symlink():
+            self._promote()  # a switch that was interrupted
+        content = self._files.read(PurePosixPath(self.current))
+        return self._apart() if content is None else certificates.parse_pair(content, source=str(self.current))
+
+    def keep_pair(self, pair: Pair) -> None:
+        self._require_link()
+        path, content = self._new_path(), pair.pem()
+        self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))
+        if self._files.read(PurePosixPath(path)) != content:
+            raise CertificateError(f"{path} does not hold what was written to it", remedy="look after the disk, then try again")
+        with explaining("link to", path):
+            self._updated.unlink(missing_ok=True)
+            self._updated.symlink_to(path.absolute())
+        self._promote()
+
+    def _apart(self) -> Pair | None:
+        """Return a pair of two files."""
+        own = (PurePosixPath(self._pki / f"{self._prefix}.crt"), PurePosixPath(self._pki / f"{self._prefix}.key"))
+        for path, key_path in filter(None, (self._given, own)):
+            certificate, key = self._files.read(path), self._files.read(key_path)
+            if certificate is not None and key is not None:
+                return certificates.pair_of(certificate, key, source=f"{path} and {key_path}")
+        return None
+
+    def _promote(self) -> None:
+        with explaining("replace", self.current):
+            self._updated.replace(self.current)
+            if self._durable:
+                opened = os.open(self._pki, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    os.fsync(opened)
+                finally:
+                    os.close(opened)
+
+    def _require_link(self) -> None:
+        if self.current.exists() and not self.current.is_symlink():
+            raise CertificateError(
+                f"{self.current} is not a link",
+                detail="it names the current certificate, which is a file of its own",
+                remedy=f"move it away; if it holds the certificate, to {self._pki / f'{self._prefix}-old.pem'}, and link to that",
+            )
+
+    def _new_path(self) -> Path:
+        """Name the file after the local time, as the kubelet does; with a counter where that second is taken."""
+        stem = f"{self._prefix}-{self._clock.now().astimezone():%Y-%m-%d-%H-%M-%S}"
+        path, number = self._pki / f"{stem}.pem", 1
+        while path.exists():
+            number += 1
+            path = self._pki / f"{stem}-{number}.pem"
+        return path
+
+
+class FileCredentialStore:
+    """Keeps a node's state in two places: a directory for its certificates and a kubeconfig that points at the current one.
+
+    Implements `CredentialStore`.
+    """
+
+    def __init__(self, pki: Path, kubeconfig: Path, *, clock: Clock, durable: bool = True) -> None:
+        """Keep the arguments; `durable` is that of `FilePairStore`."""
+        self._pairs = FilePairStore(pki, CLIENT, clock=clock, durable=durable)
+        self._kubeconfig = kubeconfig
+        self._files = Files(durable=durable)
 
     @classmethod
     def below(cls, directory: Path, *, clock: Clock, durable: bool = True) -> FileCredentialStore:
         """Return the store of a node that has a directory of its own."""
         return cls(directory / "pki", directory / "kubelet.conf", clock=clock, durable=durable)
-
-    @property
-    def current(self) -> Path:
-        """The link to the current certificate and key."""
-        return self._pki / f"{_PREFIX}-current.pem"
-
-    @property
-    def _updated(self) -> Path:
-        return self._pki / f"{_PREFIX}-updated.pem"
 
     def cluster(self) -> Access | None:
         found = self._resolved()
@@ -120,24 +197,14 @@ class FileCredentialStore:
         return access_of(nobody, read=self._files.read, base=PurePosixPath(self._kubeconfig.parent), source=str(self._kubeconfig))
 
     def keep_cluster(self, access: Access) -> None:
-        self._write(self._kubeconfig, _document(access.server, access.ca_pem).replace(_PATH, yaml.dump(str(self.current)).strip()).encode())
+        content = _document(access.server, access.ca_pem).replace(_PATH, yaml.dump(str(self._pairs.current)).strip()).encode()
+        self._files.write(File(path=PurePosixPath(self._kubeconfig), content=content, mode=0o600))
 
     def pair(self) -> Pair | None:
-        if not self.current.exists() and self._updated.is_symlink():
-            self._promote()  # a switch that was interrupted
-        content = self._files.read(PurePosixPath(self.current))
-        return self._handed() if content is None else certificates.parse_pair(content, source=str(self.current))
+        return self._pairs.pair() or self._handed()
 
     def keep_pair(self, pair: Pair) -> None:
-        self._require_link()
-        path, content = self._new_path(), pair.pem()
-        self._write(path, content)
-        if self._files.read(PurePosixPath(path)) != content:
-            raise CertificateError(f"{path} does not hold what was written to it", remedy="look after the disk, then try again")
-        with explaining("link to", path):
-            self._updated.unlink(missing_ok=True)
-            self._updated.symlink_to(path.absolute())
-        self._promote()
+        self._pairs.keep_pair(pair)
 
     def _handed(self) -> Pair | None:
         """Take over the pair that the kubeconfig holds or names, if there is one."""
@@ -161,36 +228,6 @@ class FileCredentialStore:
         if content is None:
             return None
         return require_usable(parse(yaml.load_one(content, source=str(self._kubeconfig))))
-
-    def _promote(self) -> None:
-        with explaining("replace", self.current):
-            self._updated.replace(self.current)
-            if self._durable:
-                opened = os.open(self._pki, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    os.fsync(opened)
-                finally:
-                    os.close(opened)
-
-    def _require_link(self) -> None:
-        if self.current.exists() and not self.current.is_symlink():
-            raise CertificateError(
-                f"{self.current} is not a link",
-                detail="it names the current certificate, which is a file of its own",
-                remedy=f"move it away; if it holds the certificate, to {self._pki / f'{_PREFIX}-old.pem'}, and link to that",
-            )
-
-    def _new_path(self) -> Path:
-        """Name the file after the local time, as the kubelet does; with a counter where that second is taken."""
-        stem = f"{_PREFIX}-{self._clock.now().astimezone():%Y-%m-%d-%H-%M-%S}"
-        path, number = self._pki / f"{stem}.pem", 1
-        while path.exists():
-            number += 1
-            path = self._pki / f"{stem}-{number}.pem"
-        return path
-
-    def _write(self, path: Path, content: bytes) -> None:
-        self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,0 +1,148 @@
+"""Who a node is towards its API server: its client certificate, the client that uses it, and how it comes to both the first time."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from kubewright.agent.certificates.bootstrap import Bootstrap, Issuer, SingleIssuer
+from kubewright.agent.certificates.manager import CertificateManager, CertificateView
+from kubewright.agent.certificates.store import CredentialStore, PendingKey
+from kubewright.agent.certificates.templates import CertificateTemplate
+from kubewright.agent.seams import Seams, Timings
+from kubewright.base.errors import CertificateError, KubewrightError
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.pki.certificates import Pair
+
+_log = logging.getLogger(__name__)
+
+
+class NodeIdentity:
+    """The client certificate of one node and the client that uses it.
+
+        made ── establish() ──> usable ── keep_renewed() ──> renewed in time ── stop() ──> closed
+
+    A stored pair that is for this node and has not expired is used as it is, and nobody is asked.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        *,
+        store: CredentialStore,
+        bootstrap: Bootstrap | None,
+        timings: Timings,
+        seams: Seams,
+        pending: PendingKey | None = None,
+    ) -> None:
+        """Keep the arguments. `pending` is that of `CertificateManager`."""
+        self._node_name = node_name
+        self._store = store
+        self._bootstrap = bootstrap
+        self._seams = seams
+        self._access: Access | None = None
+        self._admitted = False
+        self._unusable = ""
+        template = CertificateTemplate(node_name=node_name)
+        self._manager = CertificateManager(
+            node_name,
+            template=lambda: template,
+            store=store,
+            issuer=self._issuer,
+            taken=self._take,
+            timings=timings,
+            seams=seams,
+            pending=pending,
+        )
+        self.client: AsyncKubeClient | None = None
+
+    @property
+    def view(self) -> CertificateView:
+        """How it is about the client certificate."""
+        return self._manager.view
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no new certificate, or what was wrong with the stored one; '' if nothing is."""
+        return self._manager.view.trouble or self._unusable
+
+    def api(self) -> AsyncKubeClient:
+        """Return the client; `establish` must have ended."""
+        if self.client is None:
+            raise CertificateError(f"node {self._node_name} has no certificate yet", remedy="wait until it has joined its cluster")
+        return self.client
+
+    async def establish(self) -> None:
+        """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
+        stored = self._stored()
+        if stored is None:
+            await self._manager.obtain()
+            return
+        self._access, pair = stored
+        self._manager.use(pair)
+        await self._take(pair)
+
+    def keep_renewed(self) -> None:
+        """Replace the certificate when its time has come, from now on."""
+        self._manager.keep_renewed()
+
+    async def stop(self) -> None:
+        """Stop renewing and close every connection. Idempotent."""
+        await self._manager.stop()
+        if self.client is not None:
+            await self.client.close()
+
+    async def _issuer(self) -> Issuer:
+        """Return who is asked for the next certificate: with the present one, or with the bootstrap credentials where there is none that counts."""
+        if self.client is not None and (self._bootstrap is None or not self._manager.is_expired):
+            return SingleIssuer(self.client)
+        if self._bootstrap is None:
+            raise CertificateError(
+                f"node {self._node_name} has no usable certificate", detail=self._unusable, remedy="join it again with a bootstrap token"
+            )
+        self._access, issuer = await self._bootstrap.admit()
+        self._admitted = True
+        return issuer
+
+    async def _take(self, pair: Pair) -> None:
+        """Use a pair from now on: connections that are open move over."""
+        assert self._access is not None
+        if self._admitted:
+            self._store.keep_cluster(self._access)
+            self._admitted = False
+        identity = ClientCertificate(cert_pem=pair.certificate_pem(), key_pem=pair.key.pem())
+        self._unusable = ""
+        if self.client is not None:
+            await self.client.set_identity(identity)
+        else:
+            self.client = self._seams.connect(self._access.as_identity(identity))
+
+    def _stored(self) -> tuple[Access, Pair] | None:
+        """Return what the store has if it can be used; what cannot is replaced by joining again."""
+        try:
+            return stored_credentials(self._store, self._node_name, now=self._seams.clock.now())
+        except KubewrightError as error:
+            self._unusable = str(error)
+            _log.warning("node %s joins again: %s", self._node_name, error)
+            return None
+
+
+def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
+    """Return where the cluster is and the pair for it, None if the pair is missing, expired or another node's.
+
+    Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
+    """
+    access = store.cluster()
+    pair = store.pair() if access is not None else None
+    if access is None or pair is None or now >= pair.leaf.not_after:
+        return None
+    return None if CertificateTemplate(node_name=node_name).missing(pair.leaf) else (access, pair)
+
+
+def is_usable(store: CredentialStore, node_name: str, *, now: datetime) -> bool:
+    """Whether a node can start from what it has stored, without a bootstrap."""
+    try:
+        return stored_credentials(store, node_name, now=now) is not None
+    except KubewrightError:
+        return False
