@@ -7,7 +7,6 @@ kind of authority, and for requests that come evenly; which comes first alternat
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +18,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from tests.bench import accounting, csr_requests
-from tests.bench.admin import wait_for
-from tests.bench.csr_requests import Watched
+from tests.bench import accounting, asking, bare_cluster, csr_requests
+from tests.bench.asking import Watched
+from tests.bench.bare_cluster import CONTROLLERS, PEER
+from tests.bench.csr_requests import APPROVED, ASKING, ISSUED
 from tests.bench.model import MEBIBYTES, MOST, Result, figure, ratios
 from tests.bench.results import result
 from tests.bench.running import BenchmarkFailed, Running
-from tests.bench.setup import ADMIN, Setup, kubernetes_directory
-
-from kubewright.base import yaml
+from tests.bench.setup import ADMIN, Setup
 
 BURST: Final = 800
 """Requests that wait when a process begins: the first of them are not counted."""
@@ -38,8 +36,6 @@ OLD: Final = 5000
 IDLE: Final = 30.0
 SETTLE: Final = 5.0
 
-CONTROLLERS: Final = "kubewright-controllers"
-PEER: Final = "kube-controller-manager"
 _LIFTED: Final = ("--kube-api-qps=100000", "--kube-api-burst=100000")
 _MIB: Final = 1024 * 1024
 
@@ -86,7 +82,7 @@ def run(setup: Setup, rounds: int) -> Result:
     idle: Row = {}
     for side in arena.sides:
         idle |= _keyed(side, "idle", _idle(arena, side))
-    setup.run("down", "--state-dir", str(setup.work / "state"))
+    bare_cluster.stop(setup)
     return result("controllers", _figures(rows, idle), [*rows, idle])
 
 
@@ -131,46 +127,45 @@ def _keyed(side: Side, what: str, found: Row) -> Row:
 
 def _burst(arena: Arena, side: Side, authority: str, prefix: str) -> Row:
     """Have requests wait, start the process, and see how long and how much it works from the hundredth to the last."""
-    csr_requests.create_all(arena.kubeconfig, csr_requests.bodies(prefix, BURST))
-    watched = Watched(arena.kubeconfig, prefix=prefix)
+    asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, BURST))
+    watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
     process = arena.start(side, authority, "--leader-elect=false")
     try:
-        first = watched.wait(watched.approved, 1) - process.began
-        begin = watched.wait(watched.issued, WARM)
+        first = watched.wait(APPROVED, 1) - process.began
+        begin = watched.wait(ISSUED, WARM)
         before = accounting.used_by(process.pid).cpu_seconds
-        end = watched.wait(watched.issued, BURST)
+        end = watched.wait(ISSUED, BURST)
         used = accounting.used_by(process.pid).cpu_seconds - before
     finally:
         _end(process)
-    csr_requests.delete_all(arena.kubeconfig)
+    asking.delete_all(arena.kubeconfig, ASKING)
     count = BURST - WARM
     return {"seconds": (end - begin) / count, "cpu": used / count, "first": first}
 
 
 def _evenly(arena: Arena, side: Side, prefix: str) -> Row:
     """Have requests come one after the other while the process runs, and see how long each takes."""
-    watched = Watched(arena.kubeconfig, prefix=prefix)
+    watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
     process = arena.start(side, "rsa", "--leader-elect=false")
     try:
-        csr_requests.create_all(arena.kubeconfig, csr_requests.bodies(f"{prefix}-warm", WARM))
-        watched.wait(watched.issued, WARM)
-        began = csr_requests.create_evenly(arena.kubeconfig, csr_requests.bodies(prefix, EVENLY), rate=RATE)
-        watched.wait(watched.issued, WARM + EVENLY)
+        asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(f"{prefix}-warm", WARM))
+        watched.wait(ISSUED, WARM)
+        began = asking.create_evenly(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, EVENLY), rate=RATE)
+        watched.wait(ISSUED, WARM + EVENLY)
     finally:
         _end(process)
-    csr_requests.delete_all(arena.kubeconfig)
-    took = sorted(watched.issued[name] - moment for name, moment in began.items())
-    return {"p99": took[round(len(took) * 0.99) - 1], "median": statistics.median(took)}
+    asking.delete_all(arena.kubeconfig, ASKING)
+    return {"p99": asking.in_99_of_100(began, watched.seen[ISSUED])}
 
 
 def _idle(arena: Arena, side: Side) -> Row:
     """Start the process beside old requests, elected as leader, and see what it costs to do nothing."""
     prefix = f"old-{side.name}"
-    watched = Watched(arena.kubeconfig, prefix=prefix)
+    watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
     maker = arena.start(arena.sides[0], "p256", "--leader-elect=false")
     try:
-        csr_requests.create_all(arena.kubeconfig, csr_requests.bodies(prefix, OLD))
-        watched.wait(watched.issued, OLD)
+        asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, OLD))
+        watched.wait(ISSUED, OLD)
     finally:
         _end(maker)
     process = arena.start(side, "p256", "--leader-elect=true")
@@ -182,7 +177,7 @@ def _idle(arena: Arena, side: Side) -> Row:
         minute = 60 * (used.cpu_seconds - before) / (time.monotonic() - begin)
     finally:
         _end(process)
-    csr_requests.delete_all(arena.kubeconfig)
+    asking.delete_all(arena.kubeconfig, ASKING)
     return {"minute": minute, "peakMiB": used.peak_bytes / _MIB, "residentMiB": used.resident_bytes / _MIB}
 
 
@@ -194,14 +189,7 @@ def _end(process: Running) -> None:
 
 def _arena(setup: Setup) -> Arena:
     """Make a cluster, take its controllers away, and keep what is needed to start them."""
-    state = setup.work / "state"
-    directory = kubernetes_directory(state / "default")
-    setup.run("up", "--state-dir", str(state), "--nodes", "0", "--controllers", "kubewright")
-    peer = _command(directory / "manifests" / f"{PEER}.yaml")
-    for name in (PEER, CONTROLLERS, "kube-scheduler"):
-        (directory / "manifests" / f"{name}.yaml").unlink()
-    daemon = int((state / "default" / "daemon.json").read_text(encoding="ascii").split(":")[0])
-    wait_for("the controllers to end", lambda: len(accounting.children_of(daemon)) == 2)
+    directory, peer = bare_cluster.start(setup)
     replaced = ("--controllers=", "--cluster-signing-", "--leader-elect", "--kube-api-", "--secure-port=")
     theirs = [word for word in peer[1:] if not word.startswith(replaced)]
     chosen = "--controllers=certificatesigningrequest-approving-controller,certificatesigningrequest-signing-controller"
@@ -220,11 +208,6 @@ def _arena(setup: Setup) -> Arena:
         ),
         authorities={"rsa": (directory / "pki" / "ca.crt", directory / "pki" / "ca.key"), "p256": _authority(setup.work)},
     )
-
-
-def _command(manifest: Path) -> list[str]:
-    words: list[str] = yaml.load(manifest.read_text(encoding="utf-8"))["spec"]["containers"][0]["command"]
-    return words
 
 
 def _authority(directory: Path) -> tuple[Path, Path]:

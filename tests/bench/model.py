@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 SECONDS: Final = "s"
 RATIO: Final = "x"
 MEBIBYTES: Final = "MiB"
+RATE: Final = "/s"
 
 MEDIAN: Final = "median"
 MOST: Final = "max"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.bench.model import MEBIBYTES, RATIO, SECONDS, Figure, Result
+from tests.bench.model import MEBIBYTES, RATE, RATIO, SECONDS, Figure, Result
 
 BEGIN: Final = "<!-- figures: made by `make bench`, not by hand -->"
 END: Final = "<!-- end of figures -->"
@@ -20,6 +20,8 @@ def number(one: Figure, value: float) -> str:
         return f"{value:.2f} ×"
     if one.unit == MEBIBYTES:
         return f"{value:.0f} MiB"
+    if one.unit == RATE:
+        return f"{value:.0f}/s"
     if one.unit == SECONDS and abs(value) < 0.1:
         return f"{value * 1000:.1f} ms"
     return f"{value:.2f} s" if value < 100 else f"{value:.0f} s"

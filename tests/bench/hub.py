@@ -1,0 +1,285 @@
+"""Joins through a hub: so many simulated nodes at once and one after the other, what one costs the hub, and what it costs to remember those of old.
+
+The hub is a process of its own beside a local cluster of which only etcd and the API server are left. Nodes are requests, made in the name of a token:
+what a node does before and after has no part in it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench import accounting, asking, bare_cluster
+from tests.bench.admin import Admin, wait_for
+from tests.bench.asking import Asking, Watched
+from tests.bench.model import MEBIBYTES, MOST, RATE, Figure, Result, figure
+from tests.bench.results import result
+from tests.bench.running import BenchmarkFailed, Running
+from tests.bench.setup import ADMIN, Setup
+
+from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
+from kubewright.base import yaml
+from kubewright.base.randomness import SystemRandom
+from kubewright.enrollment import fields, requests
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import Event
+from kubewright.pki import keys, oaep, sealing
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.oaep import RecipientKey
+
+JOINS: Final = {"p256": 500, "rsa": 100}
+"""Requests at once, by the kind of keys that answers have."""
+WARM: Final = 20
+EVENLY: Final = 200
+A_SECOND: Final = 20.0
+OLD: Final = (100, 10_000)
+IDLE: Final = 30.0
+SETTLE: Final = 5.0
+PASS: Final = 10.0
+"""Seconds between two passes of oneinfra's hub, each of which opens every request that there is."""
+KINDS: Final = {"p256": Algorithm.ECDSA_P256.value, "rsa": Algorithm.RSA_2048.value}
+_MIB: Final = 1024 * 1024
+_MOMENT: Final = "2026-01-02T03:04:05Z"
+_SOCKET: Final = "unix:///run/containerd/containerd.sock"
+
+ISSUED: Final = "issued"
+ASKING: Final = Asking(
+    path="/apis/node.oneinfra.ereslibre.es/v1alpha1/nodejoinrequests",
+    headers=(
+        ("Impersonate-User", "system:bootstrap:abcdef"),
+        ("Impersonate-Group", "system:bootstrappers"),
+        ("Impersonate-Group", "system:bootstrappers:oneinfra"),
+        ("Impersonate-Group", "system:authenticated"),
+    ),
+    stages={ISSUED: lambda status: any(one.get("status") == "True" for one in status.get("conditions") or ())},
+)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arena:
+    """The API server, and the hub's files."""
+
+    setup: Setup
+    directory: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.directory / ADMIN
+
+    @property
+    def config(self) -> Path:
+        """The hub's configuration."""
+        return self.setup.work / "hub.yaml"
+
+    @property
+    def state(self) -> Path:
+        """The hub's state."""
+        return self.setup.work / "hub" / "state.db"
+
+    @property
+    def key(self) -> Path:
+        """The file with the key of the state."""
+        return self.state.with_name("state.key")
+
+    def add(self, algorithm: str) -> None:
+        """Add the cluster, or have its nodes get keys of another kind."""
+        ca = self.directory / "pki" / "ca"
+        files = (f"--kubeconfig={self.kubeconfig}", f"--client-ca-cert-file={ca}.crt", f"--client-ca-key-file={ca}.key")
+        self.setup.run("hub", "cluster", "add", "a", *files, f"--key-algorithm={algorithm}", f"--config={self.config}")
+
+    @contextmanager
+    def hub(self) -> Iterator[Running]:
+        """Run the hub; it has answered a few requests when this begins."""
+        argv = self.setup.argv("hub", "run", f"--config={self.config}")
+        process = Running(argv, env=self.setup.environment, log=self.setup.work / "hub.log")
+        try:
+            yield process
+            if process.has_ended():
+                raise BenchmarkFailed(f"the hub ended: {process.last_lines()}")
+        finally:
+            process.kill()
+
+    def recipient(self) -> RecipientKey:
+        """Return the key to which nodes encrypt theirs, once the hub has published it."""
+        path = "/api/v1/namespaces/oneinfra-system/configmaps/oneinfra-join"
+        with closing(Admin(self.kubeconfig)) as admin:
+            wait_for("the join key", lambda: admin.status(path) == 200)
+            return oaep.load_recipient(admin.get(path)["data"]["joinKey"].encode(), source=path)
+
+
+def run(setup: Setup, rounds: int) -> Result:
+    """Measure so many rounds, then what an idle hub costs that has let in few, and many."""
+    arena = _arena(setup)
+    rows = []
+    for number in range(rounds):
+        row: Row = {}
+        for kind, algorithm in KINDS.items():
+            arena.add(algorithm)
+            row |= _keyed(kind, _burst(arena, f"r{number}-{kind}", JOINS[kind]))
+        arena.add(KINDS["p256"])
+        row |= _keyed("evenly", _evenly(arena, f"e{number}"))
+        row["key seconds"] = _key_seconds()
+        rows.append(row)
+        setup.say(f"hub {number + 1}/{rounds}: {_told(row)}")
+    idle: Row = {}
+    for count in OLD:
+        idle |= _keyed(f"idle {count}", _idle(arena, count))
+    idle["old rules minute"] = _old_rules(arena)
+    bare_cluster.stop(setup)
+    return result("hub", _figures(rows, idle), [*rows, idle])
+
+
+def _figures(rows: Sequence[Row], idle: Row) -> tuple[Figure, ...]:
+    few, many = OLD
+    return (
+        figure(f"{JOINS['p256']} joins at once: how many a second", rows, "p256 rate", unit=RATE),
+        figure(f"{JOINS['p256']} joins at once: 99 of 100 within", rows, "p256 p99"),
+        figure(f"joins, {A_SECOND:.0f} a second: 99 of 100 within", rows, "evenly p99"),
+        figure("CPU of the hub a join", rows, "p256 cpu", target=0.005),
+        figure("CPU of the hub a join, RSA-2048 keys", rows, "rsa cpu"),
+        figure("two RSA-2048 keys: CPU to make them", rows, "key seconds"),
+        figure(f"{JOINS['rsa']} joins at once, RSA-2048 keys: how many a second", rows, "rsa rate", unit=RATE),
+        figure("most memory", rows, "p256 peakMiB", unit=MEBIBYTES, statistic=MOST),
+        figure(f"idle, {few:,} have joined: CPU a minute", [idle], f"idle {few} minute"),
+        figure(f"idle, {many:,} have joined: CPU a minute", [idle], f"idle {many} minute"),
+        figure(f"idle, {many:,} have joined: memory", [idle], f"idle {many} residentMiB", unit=MEBIBYTES),
+        figure(f"idle beside {many:,} old requests, by the old rules (computed): CPU a minute", [idle], "old rules minute"),
+    )
+
+
+def _told(row: Row) -> str:
+    kinds = (f"{kind}: {row[f'{kind} rate']:.0f}/s {row[f'{kind} cpu'] * 1000:.2f} ms, p99 {row[f'{kind} p99']:.2f} s" for kind in KINDS)
+    return f"{', '.join(kinds)}, evenly p99 {row['evenly p99'] * 1000:.0f} ms, two keys {row['key seconds'] * 1000:.0f} ms"
+
+
+def _keyed(what: str, found: Row) -> Row:
+    return {f"{what} {key}": value for key, value in found.items()}
+
+
+def _bodies(arena: Arena, prefix: str, count: int) -> list[dict[str, Any]]:
+    """Return requests of nodes `PREFIX-0` and so on, each with a key of its own."""
+    recipient, random = arena.recipient(), SystemRandom()
+    return [
+        requests.write(
+            f"{prefix}-{number}",
+            JoinRequest(endpoint="https://10.0.0.1:6443", key=fields.new_key(random)),
+            recipient=recipient,
+            runtime_endpoint=_SOCKET,
+            image_endpoint=_SOCKET,
+            random=random,
+        )
+        for number in range(count)
+    ]
+
+
+@contextmanager
+def _warm(arena: Arena, prefix: str) -> Iterator[tuple[Running, Watched]]:
+    """Run a hub that has answered a few requests, and watch those that begin with `prefix`."""
+    with arena.hub() as process:
+        early = _bodies(arena, f"{prefix}-warm", WARM)
+        watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
+        asking.create_all(arena.kubeconfig, ASKING, early)
+        watched.wait(ISSUED, WARM)
+        yield process, watched
+    asking.delete_all(arena.kubeconfig, ASKING)
+
+
+def _burst(arena: Arena, prefix: str, count: int) -> Row:
+    """Have many nodes ask at once."""
+    with _warm(arena, prefix) as (process, watched):
+        wanted = _bodies(arena, prefix, count)
+        before = accounting.used_by(process.pid).cpu_seconds
+        began = asking.create_all(arena.kubeconfig, ASKING, wanted)
+        end = watched.wait(ISSUED, WARM + count)
+        time.sleep(1.0)  # for what the hub does after the last answer: it hears of it as well
+        used = accounting.used_by(process.pid)
+    return {
+        "rate": count / (end - min(began.values())),
+        "p99": asking.in_99_of_100(began, watched.seen[ISSUED]),
+        "cpu": (used.cpu_seconds - before) / count,
+        "peakMiB": used.peak_bytes / _MIB,
+    }
+
+
+def _evenly(arena: Arena, prefix: str) -> Row:
+    """Have nodes ask one after the other."""
+    with _warm(arena, prefix) as (_, watched):
+        began = asking.create_evenly(arena.kubeconfig, ASKING, _bodies(arena, prefix, EVENLY), rate=A_SECOND)
+        watched.wait(ISSUED, WARM + EVENLY)
+    return {"p99": asking.in_99_of_100(began, watched.seen[ISSUED])}
+
+
+def _key_seconds(count: int = 10) -> float:
+    """Return what two keys cost, which an answer has with RSA."""
+    before = time.process_time()
+    for _ in range(count):
+        keys.generate(Algorithm.RSA_2048)
+    return 2 * (time.process_time() - before) / count
+
+
+def _idle(arena: Arena, count: int) -> Row:
+    """See what it costs to do nothing after so many joins."""
+    _remember(arena, count)
+    with arena.hub() as process:
+        arena.recipient()
+        time.sleep(SETTLE)
+        begin, before = time.monotonic(), accounting.used_by(process.pid).cpu_seconds
+        time.sleep(IDLE)
+        used = accounting.used_by(process.pid)
+    minute = 60 * (used.cpu_seconds - before) / (time.monotonic() - begin)
+    return {"minute": minute, "residentMiB": used.resident_bytes / _MIB}
+
+
+def _remember(arena: Arena, count: int) -> None:
+    """Have the state say that so many have joined, as their joins would have left it."""
+    key = sealing.parse_key(arena.key.read_text(encoding="ascii").strip())
+    with closing(SQLiteStore(arena.state, key=key, random=SystemRandom())) as store:
+        for number in range(len(store.records("a")), count):
+            node = f"old-{number}"
+            certificate = IssuedCertificate(purpose="client", serial=f"{number:x}", fingerprint=f"{number:064x}", not_after=_MOMENT)
+            record = JoinRecord(
+                cluster="a",
+                node=node,
+                state=State.ISSUED,
+                protocol="oneinfra/v1alpha1",
+                request=f"uid-{number}",
+                key=f"{number:064x}",
+                certificates=(certificate,),
+                issued=_MOMENT,
+            )
+            store.keep(record, Event(at=_MOMENT, cluster="a", event="issued", node=node, details={}), digest=f"{number:064x}")
+
+
+def _old_rules(arena: Arena) -> float:
+    """Compute what oneinfra's rules cost a minute beside the most old requests: in each pass each of them is read, and its key is decrypted.
+
+    Only these two are counted, as they cost here; they stand for a hub that has nothing to do.
+    """
+    with _warm(arena, "computed"), closing(Admin(arena.kubeconfig)) as admin:
+        text = json.dumps(admin.get(f"{ASKING.path}/computed-warm-0"))
+    join_key = keys.generate(Algorithm.RSA_2048)
+    recipient = oaep.load_recipient(join_key.public_pem(), source="a key")
+    sealed = fields.seal_key(fields.new_key(SystemRandom()), recipient)
+    before = time.process_time()
+    for _ in range(WARM * 5):
+        json.loads(text)
+        fields.open_key(sealed, join_key, name="symmetricKey")
+    return OLD[-1] * (time.process_time() - before) / (WARM * 5) * (60 / PASS)
+
+
+def _arena(setup: Setup) -> Arena:
+    directory, _ = bare_cluster.start(setup)
+    arena = Arena(setup=setup, directory=directory)
+    fields_of = {"state": str(arena.state), "keyFile": str(arena.key), "securePort": 0}
+    document = {"apiVersion": "hub.kubewright/v1alpha1", "kind": "HubConfiguration", **fields_of}
+    arena.config.write_text(yaml.dump(document), encoding="utf-8")
+    return arena
