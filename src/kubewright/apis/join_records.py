@@ -7,6 +7,7 @@ protocol has the same record.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -101,6 +102,7 @@ def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
     return {_camel_name(name): value for name, value in values.items()}
 
 
+@functools.cache
 def _camel_name(name: str) -> str:
     first, *others = name.split("_")
     return first + "".join(map(str.capitalize, others))

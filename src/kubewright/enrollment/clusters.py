@@ -5,6 +5,7 @@ What is secret in it stands apart, so that a store can seal it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -13,7 +14,7 @@ from urllib.parse import urlsplit
 from kubewright.apis import formats
 from kubewright.base.errors import DocumentError
 from kubewright.base.masking import remember
-from kubewright.base.records import dataclass, field, shallow
+from kubewright.base.records import dataclass, field, replace, shallow
 from kubewright.enrollment.decisions import Approval, Policy
 from kubewright.pki import keys, node_names, oaep, store
 from kubewright.pki.keys import Algorithm, PrivateKey
@@ -75,20 +76,24 @@ class TenantCluster:
 
     def policy(self, *, foreign: Mapping[str, str], crowded: bool = False) -> Policy:
         """Return what it asks of those who join; `foreign` tells which names belong to other nodes, `crowded` that there are too many requests."""
+        return replace(self._policy, names=replace(self._policy.names, foreign=foreign), crowded=crowded)
+
+    @functools.cached_property
+    def _policy(self) -> Policy:
+        """The part that is the same for all who join."""
         endpoint = urlsplit(self.server).hostname or ""
         networks = [network for text in (self.service_subnet, *self.pod_subnets) for network in formats.subnets(text)]
         names = NamePolicy(
             reserved=frozenset(map(node_names.known_as, (endpoint, *self.reserved))),
             networks=tuple(networks),
             domain=self.domain,
-            foreign=foreign,
             node_names=self.node_names,
             names=self.names,
             ranges=tuple(network for text in self.ranges for network in formats.subnets(text)),
             open_addresses=self.open_addresses,
         )
         kept, waits = timedelta(seconds=self.kept), timedelta(seconds=self.waits)
-        return Policy(names=names, approval=Approval(self.approval), kept=kept, waits=waits, crowded=crowded)
+        return Policy(names=names, approval=Approval(self.approval), kept=kept, waits=waits)
 
 
 def read(document: Mapping[str, Any], secrets: Mapping[str, str]) -> TenantCluster:

@@ -6,23 +6,22 @@ Unlike oneinfra's, each certificate is for one usage only. Keys are made here, b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from kubewright.apis import formats
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from kubewright.apis.join_records import IssuedCertificate
-from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-from kubewright.base import yaml
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass
-from kubewright.enrollment.answers import CERTIFICATE_FILE, CLIENT_CA_FILE, KEY_FILE, Answer
+from kubewright.base.records import dataclass, field
+from kubewright.enrollment import node_documents
+from kubewright.enrollment.answers import Answer
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.requests import JoinRequest
-from kubewright.pki import certificates, issuing, names
-from kubewright.pki.certificates import Pair
+from kubewright.pki import issuing, names, pem
 from kubewright.pki.keys import Algorithm, KeySource
 from kubewright.pki.names import Names
 from kubewright.pki.node_names import LOOPBACKS
@@ -73,6 +72,15 @@ SERVING_CERTIFICATE: Final = Row(
 
 
 @dataclass(frozen=True, kw_only=True)
+class IssuedPair:
+    """A certificate with its key, and what the hub remembers of it."""
+
+    certificate_pem: bytes
+    key_pem: bytes = field(repr=False)
+    remembered: IssuedCertificate
+
+
+@dataclass(frozen=True, kw_only=True)
 class Issued:
     """An answer, and what the hub remembers of it."""
 
@@ -88,28 +96,25 @@ def issue(loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source:
         for row in (CLIENT_CERTIFICATE, SERVING_CERTIFICATE)
     }
     client, serving = made["client"], made["serving"]
-    kubeconfig = kubeconfig_document(
-        server=request.endpoint or cluster.server,
-        cluster_name=cluster.name,
-        user=cluster.name,
-        context=cluster.name,
-        credentials=EmbeddedCertificate(certificate_pem=client.certificate_pem(), key_pem=client.key.pem()),
-        ca_pem=cluster.server_ca.encode(),
-    )
     answer = Answer(
         kubernetes_version=cluster.kubernetes_version.removeprefix("v"),
-        kubeconfig=yaml.dump(kubeconfig),
-        kubelet_config=yaml.dump(kubelet_config(loaded)),
-        serving_certificate=serving.certificate_pem().decode(),
-        serving_key=serving.key.pem().decode(),
+        kubeconfig=node_documents.kubeconfig(
+            cluster,
+            server=request.endpoint or cluster.server,
+            certificate_pem=client.certificate_pem,
+            key_pem=client.key_pem,
+        ),
+        kubelet_config=node_documents.kubelet_config(cluster),
+        serving_certificate=serving.certificate_pem.decode(),
+        serving_key=serving.key_pem.decode(),
         client_ca=cluster.kubelet_client_ca,
     )
-    return Issued(answer=answer, certificates=tuple(_remembered(purpose, pair) for purpose, pair in made.items()))
+    return Issued(answer=answer, certificates=tuple(one.remembered for one in made.values()))
 
 
 def _certificate(
     row: Row, loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source: KeySource, started: datetime, random: Random
-) -> Pair:
+) -> IssuedPair:
     authority = row.authority(loaded)
     algorithm = Algorithm(loaded.cluster.key_algorithm)
     words = {"node": node, "cluster": loaded.cluster.name}
@@ -125,8 +130,15 @@ def _certificate(
         signer=authority.base,
     )
     key = key_source.take(algorithm)
-    text = issuing.signed(spec, key, authority, started=started, random=random)
-    return Pair(certificates=tuple(certificates.parse(text, source=spec.name)), key=key)
+    made = issuing.certificate(spec, key, authority, started=started, random=random)
+    der = made.public_bytes(Encoding.DER)
+    remembered = IssuedCertificate(
+        purpose=row.purpose,
+        serial=f"{made.serial_number:x}",
+        fingerprint=hashlib.sha256(der).hexdigest(),
+        not_after=rfc3339(made.not_valid_after_utc),
+    )
+    return IssuedPair(certificate_pem=pem.encode(pem.CERTIFICATE, der), key_pem=key.pem(), remembered=remembered)
 
 
 def _lifetime(authority: LoadedAuthority, started: datetime) -> timedelta:
@@ -135,34 +147,3 @@ def _lifetime(authority: LoadedAuthority, started: datetime) -> timedelta:
     if left <= timedelta():
         raise CertificateError(f"the authority {authority.base} has expired", remedy="renew it, and add the cluster again")
     return min(LIFETIME, left)
-
-
-def kubelet_config(loaded: LoadedCluster) -> dict[str, Any]:
-    """Return the kubelet's configuration: what oneinfra has in it, over the fields that the cluster adds."""
-    cluster = loaded.cluster
-    ours = {
-        "apiVersion": "kubelet.config.k8s.io/v1beta1",
-        "kind": "KubeletConfiguration",
-        "authentication": {"x509": {"clientCAFile": CLIENT_CA_FILE}},
-        "clusterDNS": [str(formats.service_address(cluster.service_subnet, formats.DNS_INDEX))],
-        "clusterDomain": cluster.domain,
-        "tlsCertFile": CERTIFICATE_FILE,
-        "tlsPrivateKeyFile": KEY_FILE,
-    }
-    return dict(_merged(cluster.kubelet_config, ours))
-
-
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name in {**below, **above}:
-        under, over = below.get(name), above.get(name)
-        if isinstance(under, Mapping) and isinstance(over, Mapping):
-            yield name, dict(_merged(under, over))
-        else:
-            yield name, under if over is None else over
-
-
-def _remembered(purpose: str, pair: Pair) -> IssuedCertificate:
-    leaf = pair.leaf
-    return IssuedCertificate(
-        purpose=purpose, serial=f"{leaf.serial:x}", fingerprint=hashlib.sha256(leaf.der).hexdigest(), not_after=rfc3339(leaf.not_after)
-    )

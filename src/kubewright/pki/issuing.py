@@ -30,13 +30,14 @@ _SHORT: Final = 64
 def self_signed(spec: CertificateSpec, key: PrivateKey, *, started: datetime, random: Random) -> bytes:
     """Make the certificate of an authority, as PEM. `started` is the time that its life is counted from."""
     from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
 
     subject = subject_of(spec.common_name, spec.organizations)
     with _making(spec.name):
         builder = _basic(spec, subject, subject, key, _period(spec, started), random)
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.native.public_key())
         builder = builder.add_extension(identifier, critical=False)
-        return _signed(builder, spec, key)
+        return _signed(builder, spec, key).public_bytes(Encoding.PEM)
 
 
 def signed(
@@ -48,7 +49,23 @@ def signed(
     random: Random,
     not_before: datetime | None = None,
 ) -> bytes:
-    """Make a certificate that an authority signs, as PEM.
+    """Make a certificate that an authority signs, as PEM. Raises as `certificate` does."""
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    made = certificate(spec, key, authority, started=started, random=random, not_before=not_before)
+    return made.public_bytes(Encoding.PEM)
+
+
+def certificate(
+    spec: CertificateSpec,
+    key: PrivateKey,
+    authority: LoadedAuthority,
+    *,
+    started: datetime,
+    random: Random,
+    not_before: datetime | None = None,
+) -> x509.Certificate:
+    """Make a certificate that an authority signs.
 
     Its life ends one period after `started` and begins five minutes before, or at `not_before`: client certificates inside kubeconfigs
     begin with the authority. Raises CertificateError where the authority's key is kept elsewhere.
@@ -114,12 +131,10 @@ def _basic(
     return builder.add_extension(x509.BasicConstraints(ca=spec.is_authority, path_length=None), critical=True)
 
 
-def _signed(builder: x509.CertificateBuilder, spec: CertificateSpec, signing: PrivateKey) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
+def _signed(builder: x509.CertificateBuilder, spec: CertificateSpec, signing: PrivateKey) -> x509.Certificate:
     if spec.names:
         builder = builder.add_extension(san_extension(spec.names), critical=False)
-    return builder.sign(signing.native, signing.signature_hash()).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
+    return builder.sign(signing.native, signing.signature_hash())  # type: ignore[arg-type]
 
 
 def _period(spec: CertificateSpec, started: datetime) -> tuple[datetime, datetime]:
