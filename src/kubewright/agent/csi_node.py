@@ -37,19 +37,19 @@ def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     return any(owner.get("kind") == "Node" and owner.get("uid") == node["metadata"]["uid"] for owner in owners)
 
 
-async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Mapping[str, Any], *, failed: Callable[[str], None]) -> None:
+async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Callable[[], Mapping[str, Any]], *, failed: Callable[[str], None]) -> None:
     """Have a CSINode of this Node: keep the one that is there, put a new one in place of another Node's. Tries until that works.
 
-    `failed` is told why the node's storage is not ready, in the kubelet's words, each time something goes wrong.
+    `node` is asked before each try: the Node may have been deleted and made again since. `failed` is told why the node's storage is not ready, in the kubelet's words, each time something goes wrong.
     """
     attempt = 0
     while True:
         attempt += 1
         try:
-            await _ensure(api(), node)
+            await _ensure(api(), node())
         except APIError as error:
             failed(f"failed to initialize CSINode: {error}")
-            _log.info("node %s: its CSINode: %s", node["metadata"]["name"], error)
+            _log.info("node %s: its CSINode: %s", node()["metadata"]["name"], error)
         else:
             return
         await asyncio.sleep(backoff(attempt, first=_FIRST, most=_MOST))

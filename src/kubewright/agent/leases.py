@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 
 from kubewright.agent.seams import Timings
@@ -39,13 +39,23 @@ def new_lease(node: Mapping[str, Any], *, duration: int, now: str) -> Object:
 def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duration: int, now: str) -> Object:
     """Return the Lease to put in place of `lease`.
 
-    The holder is never corrected. The owner reference is added where there is none; `node` may be None otherwise.
+    The holder is never corrected. The owner reference is added where there is none; `node` may be None otherwise. `renewTime` never goes
+    back: the node lifecycle controller takes no other renewal for one, and the clock may have been set back by hours.
     """
     metadata = dict(lease["metadata"])
     if not metadata.get("ownerReferences") and node is not None:
         metadata["ownerReferences"] = [owner_reference(node)]
-    spec = {**lease.get("spec", {}), "leaseDurationSeconds": duration, "renewTime": now}
+    spec = lease.get("spec", {})
+    spec = {**spec, "leaseDurationSeconds": duration, "renewTime": max(now, _after(spec.get("renewTime", "")))}
     return {**lease, "metadata": metadata, "spec": spec}
+
+
+def _after(moment: str) -> str:
+    """Return a microsecond later; the earliest of all for what is no moment. Texts of moments have the order of the moments."""
+    try:
+        return rfc3339_micro(datetime.fromisoformat(moment) + timedelta(microseconds=1))
+    except (ValueError, OverflowError):
+        return ""
 
 
 def has_owner(lease: Mapping[str, Any]) -> bool:
@@ -61,7 +71,7 @@ def owner_reference(node: Mapping[str, Any]) -> Object:
 class LeaseController:
     """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
 
-    `accepted` is called after each renewal, `missed` after each call that failed for another reason than a conflict, `absent` when there is
+    `accepted` is called after each renewal, `missed` with the error after each call that failed for another reason than a conflict, `absent` when there is
     no Node that a new Lease could belong to.
     """
 
@@ -73,7 +83,7 @@ class LeaseController:
         timings: Timings,
         clock: Clock,
         accepted: Callable[[], None] = lambda: None,
-        missed: Callable[[], None] = lambda: None,
+        missed: Callable[[APIError], None] = lambda _: None,
         absent: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
@@ -116,8 +126,8 @@ class LeaseController:
                 if fresh is None or created:
                     return created
                 found = fresh
-            except APIError:
-                self._missed()  # a connection that failed is not used again, so there is nothing to close
+            except APIError as error:
+                self._missed(error)  # a connection that failed is not used again, so there is nothing to close
             else:
                 return True
         return False
@@ -136,8 +146,8 @@ class LeaseController:
                 made = await self._create()
                 if made is not None:
                     return made
-            except APIError:
-                self._missed()
+            except APIError as error:
+                self._missed(error)
             await asyncio.sleep(self._timings.lease_backoff(attempt))
 
     async def _create(self) -> tuple[Object | None, bool] | None:

@@ -85,6 +85,7 @@ class NodeAgent:
             registers=self._duties.registers,
             absent=self._node_absent,
             told=self._tell,
+            known=self._certificates.answered,
         )
         self._lease = self._lease_controller()
         self.pods = self._pod_manager(rules or SimulationRules(), static_pods)
@@ -181,15 +182,15 @@ class NodeAgent:
         if self._serving is not None:
             self._serving.begin()
         await self._certificates.establish()
+        if self._duties.rotates:
+            self._certificates.keep_renewed()  # before it registers: that may last longer than the certificate
         if self._duties.events:
             self._begin_events()
         await self._source.begin()
         self._node_status.storage = csi_node.NOT_YET if self._duties.csi_node else ""
         self._enter(NodePhase.REGISTERING)
         await self._node_status.register()
-        self._enter(NodePhase.CONNECTING if self.facts.needs_pod_range else NodePhase.NOT_READY)
-        if self._duties.rotates:
-            self._certificates.keep_renewed()
+        self._registered()
         # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
         # goes first, because the pod range needs a moment.
         if self._node_status.is_new:
@@ -204,6 +205,9 @@ class NodeAgent:
         if self._duties.csi_node:
             self._tasks.start(self._publish_csi_node())
         self._source.watch(self._status_rounds.soon)
+
+    def _registered(self) -> None:
+        self._enter(NodePhase.CONNECTING if self.facts.needs_pod_range else NodePhase.NOT_READY)
 
     def _begin_events(self) -> None:
         seams = self._seams
@@ -228,11 +232,13 @@ class NodeAgent:
         await asyncio.sleep(self._timings.absence_wait(self._seams.random))
         await self._node_status.register()
         self._returning = False
+        if not self.is_ready:
+            self._registered()
         if self._duties.csi_node:
             await self._publish_csi_node()
 
     async def _publish_csi_node(self) -> None:
-        await csi_node.ensure_csi_node(self._api, self._present_node(), failed=self._storage)
+        await csi_node.ensure_csi_node(self._api, self._present_node, failed=self._storage)
         self._storage("")
 
     def _storage(self, trouble: str) -> None:

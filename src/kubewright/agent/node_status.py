@@ -15,7 +15,7 @@ from kubewright.agent.status.report import ReportSchedule, metadata_changed, sta
 from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.clock import rfc3339
-from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
+from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound, Unauthorized
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
@@ -52,11 +52,13 @@ class NodeStatusManager:
         registers: bool = True,
         absent: Callable[[], None] = lambda: None,
         told: Callable[[NodeEvent], None] = lambda _: None,
+        known: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """Keep the arguments; nothing happens yet.
 
         `source` tells how the machine is; without one it is as the facts say. With `registers` off no Node is made: somebody else does that.
-        `absent` is called when there is no Node any more, `told` with what is worth an event.
+        `absent` is called when there is no Node any more, `told` with what is worth an event,
+        `known` with whether the API knew us, after each of its answers about a heartbeat.
         """
         self._api = api
         self._facts = facts
@@ -67,6 +69,7 @@ class NodeStatusManager:
         self._registers = registers
         self._absent = absent
         self._told = told
+        self._known = known
         self._computed_from: Snapshot | None = None
         self._report = ReportSchedule()
         self._fresh = False
@@ -136,9 +139,12 @@ class NodeStatusManager:
         if self._is_silent():
             self.heartbeat_missed()
         self._heartbeat_at = self._loop_time()
+        self._known(True)
 
-    def heartbeat_missed(self) -> None:
+    def heartbeat_missed(self, error: APIError | None = None) -> None:
         """Note that a heartbeat did not come through: for some time a controller may mark the node, which is read before it is believed."""
+        if isinstance(error, Unauthorized):
+            self._known(False)
         self._doubted_until = self._loop_time() + _DOUBT
 
     def is_idle(self) -> bool:
@@ -226,7 +232,7 @@ class NodeStatusManager:
     def _failed(self, error: APIError) -> None:
         self.trouble = str(error)
         if not isinstance(error, NotFound):  # a Node that is gone cannot be marked
-            self.heartbeat_missed()
+            self.heartbeat_missed(error)
         elif self.node is not None:
             self._absent()
         _log.info("node %s: %s", self._facts.name, error)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
-from kubewright.base.errors import AlreadyExists, APIError, CertificateError, WaitTimeout
+from kubewright.base.errors import AlreadyExists, APIError, CertificateError, Unauthorized, WaitTimeout
 from kubewright.base.records import dataclass, field
 from kubewright.kube.answers import EventType, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI
@@ -182,21 +182,26 @@ async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: flo
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]
     try:
         async with asyncio.timeout(within):
-            content = await _issued(api, created, name=name, uid=uid, seen=seen)
+            content = await _issued(api, created, wanted, name=name, uid=uid, seen=seen)
     except TimeoutError as error:
         raise _undecided(name, within) from error
     return _ours(content, wanted, name)
 
 
-async def _issued(api: AsyncKubeAPI, created: Object, *, name: str, uid: str, seen: Seen) -> bytes:
+async def _issued(api: AsyncKubeAPI, created: Object, wanted: RequestedCertificate, *, name: str, uid: str, seen: Seen) -> bytes:
     """Watch from the moment of creation; after a gap the informer tells what differs."""
+
+    def failed(error: APIError) -> None:
+        if ends_wait(error, wanted):
+            raise error
+
     informer = Informer(
         api,
         CERTIFICATE_SIGNING_REQUEST,
         field_selector=f"metadata.name={name}",
         known=(created,),
         version=created["metadata"]["resourceVersion"],
-        failed=_final,
+        failed=failed,
     )
     seen(created)
     content = verdict(created, uid=uid)
@@ -216,10 +221,12 @@ def _ours(content: bytes, wanted: RequestedCertificate, name: str) -> bytes:
     return certificates.pair_of(content, wanted.key_pem, source=f"certificate request {name}").certificate_pem()
 
 
-def _final(error: APIError) -> None:
-    """End the wait for an error that no waiting mends."""
-    if not worth_retrying(error):
-        raise error
+def ends_wait(error: APIError, wanted: RequestedCertificate) -> bool:
+    """Whether a request is no longer waited for: no waiting mends the error, or who asks is not known any more and can find the request again.
+
+    A token may have been deleted, and another one written in its place; a request with a name is found with that one.
+    """
+    return not worth_retrying(error) or (isinstance(error, Unauthorized) and bool(wanted.name))
 
 
 def _lost(name: str) -> CertificateError:

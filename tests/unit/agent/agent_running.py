@@ -54,7 +54,8 @@ class MemoryCredentialStore:
 
 
 def agent_of(api: FakeAPI, *, store: MemoryCredentialStore | None = None, bootstrap: Any = None, **changes: Any) -> NodeAgent:
-    seams = Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(4), reporter=changes.pop("reporter", RecordingReporter()))
+    clock, reporter = changes.pop("clock", LoopClock()), changes.pop("reporter", RecordingReporter())
+    seams = Seams(connect=api.connect, clock=clock, random=SeededRandom(4), reporter=reporter)
     subject = changes.pop("facts", facts())
     return NodeAgent(
         subject,

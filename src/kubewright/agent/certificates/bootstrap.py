@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from pathlib import PurePosixPath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kubewright.agent.seams import Connect, connect
-from kubewright.base.errors import APIError, CertificateError, KubewrightError, WaitTimeout
+from kubewright.base.errors import APIError, CertificateError, KubewrightError, Unauthorized, WaitTimeout
 from kubewright.discovery import csr
 from kubewright.discovery import token as discovery
 from kubewright.discovery.csr import RequestedCertificate, Seen
 from kubewright.discovery.token import Question
 from kubewright.http.messages import Headers, Response
-from kubewright.kube.answers import EventType, WatchEvent, worth_retrying
+from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.core import Call, Object
@@ -49,13 +49,41 @@ class SingleIssuer:
         return await csr.obtain(self._api, wanted, within=within, seen=seen)
 
 
+class EitherIssuer:
+    """Asks one, and another one where the first does not know us. Implements `Issuer`."""
+
+    def __init__(self, first: Issuer, second: Issuer) -> None:
+        self._first = first
+        self._second = second
+
+    async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
+        try:
+            return await self._first.obtain(wanted, within=within, seen=seen)
+        except Unauthorized as error:
+            try:
+                return await self._second.obtain(wanted, within=within, seen=seen)
+            except Unauthorized:
+                raise error from None
+
+
+class _Waiting(NamedTuple):
+    """A request that is waited for."""
+
+    wanted: RequestedCertificate
+    answer: asyncio.Future[bytes]
+    seen: Seen
+
+    def end(self, error: KubewrightError) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
 class SharedIssuer:
     """Sends certificate requests with one client and watches them together, for as long as any of them is undecided."""
 
     def __init__(self, api: AsyncKubeAPI) -> None:
         self._api = api
-        self._waiting: dict[str, asyncio.Future[bytes]] = {}
-        self._seen: dict[str, Seen] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._informer: Informer | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -68,7 +96,7 @@ class SharedIssuer:
         created = await csr.ask(self._api, wanted)
         name, uid = created["metadata"]["name"], created["metadata"]["uid"]
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._waiting[uid], self._seen[uid] = answer, seen
+        self._waiting[uid] = _Waiting(wanted, answer, seen)
         try:
             self._follow(created)
             async with asyncio.timeout(within):
@@ -79,7 +107,7 @@ class SharedIssuer:
                 remedy=f"see `kubectl describe csr {name}`: kube-controller-manager approves and signs the requests of nodes",
             ) from error
         finally:
-            del self._waiting[uid], self._seen[uid]
+            del self._waiting[uid]
             if not self._waiting:
                 await self.close()
 
@@ -106,9 +134,8 @@ class SharedIssuer:
                 async for event in events:
                     self._apply(event)
         except KubewrightError as error:
-            for answer in self._waiting.values():
-                if not answer.done():
-                    answer.set_exception(error)
+            for one in self._waiting.values():
+                one.end(error)
 
     def _apply(self, event: WatchEvent) -> None:
         if event.type is EventType.DELETED:
@@ -118,30 +145,29 @@ class SharedIssuer:
 
     def _settle(self, request: Object) -> None:
         """End the wait for this request if it has been decided."""
-        answer = self._waiting.get(request["metadata"]["uid"])
-        if answer is None or answer.done():
+        found = self._waiting.get(request["metadata"]["uid"])
+        if found is None or found.answer.done():
             return
-        self._seen[request["metadata"]["uid"]](request)
+        found.seen(request)
         try:
             content = csr.verdict(request, uid=request["metadata"]["uid"])
         except CertificateError as error:
-            answer.set_exception(error)
+            found.end(error)
         else:
             if content is not None:
-                answer.set_result(content)
+                found.answer.set_result(content)
 
     def _lose(self, request: Object) -> None:
-        answer = self._waiting.get(request["metadata"]["uid"])
-        if answer is not None and not answer.done():
+        found = self._waiting.get(request["metadata"]["uid"])
+        if found is not None:
             name = request["metadata"]["name"]
-            answer.set_exception(
-                CertificateError(f"certificate request {name} was deleted before it was signed", remedy="a new one is made")
-            )
+            found.end(CertificateError(f"certificate request {name} was deleted before it was signed", remedy="a new one is made"))
 
     def _failed(self, error: APIError) -> None:
-        """End every wait for an error that no waiting mends."""
-        if not worth_retrying(error):
-            raise error
+        """End the waits that an error ends; the others go on with the next watch."""
+        for one in self._waiting.values():
+            if csr.ends_wait(error, one.wanted):
+                one.end(error)
 
 
 class Bootstrap(Protocol):

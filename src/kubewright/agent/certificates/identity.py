@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import datetime
+from typing import Final
 
-from kubewright.agent.certificates.bootstrap import Bootstrap, Issuer, SingleIssuer
+from kubewright.agent.certificates.bootstrap import Bootstrap, EitherIssuer, Issuer, SingleIssuer
 from kubewright.agent.certificates.manager import CertificateManager, CertificateView
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate
@@ -16,6 +18,9 @@ from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.pki.certificates import Pair
 
 _log = logging.getLogger(__name__)
+
+_PATIENCE: Final = 20.0
+"""Seconds for which a certificate has to be refused until another one is asked for: an API server that starts may refuse for a moment."""
 
 
 class NodeIdentity:
@@ -44,6 +49,7 @@ class NodeIdentity:
         self._access: Access | None = None
         self._admitted = False
         self._unusable = ""
+        self._refused_at: float | None = None
         template = CertificateTemplate(node_name=node_name)
         self._manager = CertificateManager(
             node_name,
@@ -75,13 +81,24 @@ class NodeIdentity:
 
     async def establish(self) -> None:
         """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
-        stored = self._stored()
-        if stored is None:
-            await self._manager.obtain()
-            return
-        self._access, pair = stored
-        self._manager.use(pair)
-        await self._take(pair)
+        await self._manager.obtain(instead=self._stored_pair)
+
+    def answered(self, known: bool) -> None:
+        """Note whether the API server knew who we are. A certificate that it goes on to refuse is replaced before its time.
+
+        Clocks may differ, and a cluster may have another authority than it had.
+        """
+        now = asyncio.get_running_loop().time()
+        if known:
+            self._refused_at = None
+        elif self._refused_at is None:
+            self._refused_at = now
+        elif self._is_refused:
+            self._manager.renew_now()
+
+    @property
+    def _is_refused(self) -> bool:
+        return self._refused_at is not None and asyncio.get_running_loop().time() - self._refused_at >= _PATIENCE
 
     def keep_renewed(self) -> None:
         """Replace the certificate when its time has come, from now on."""
@@ -94,16 +111,34 @@ class NodeIdentity:
             await self.client.close()
 
     async def _issuer(self) -> Issuer:
-        """Return who is asked for the next certificate: with the present one, or with the bootstrap credentials where there is none that counts."""
-        if self.client is not None and (self._bootstrap is None or not self._manager.is_expired):
-            return SingleIssuer(self.client)
+        """Return who is asked for the next certificate: with the present one, or with the bootstrap credentials where there is none that counts.
+
+        Where only our own clock says that its time is over, and the bootstrap credentials are of no use, the API server may still know it.
+        """
+        own = SingleIssuer(self.client) if self.client is not None else None
+        if own is not None and (self._bootstrap is None or not (self._manager.is_expired or self._is_refused)):
+            return own
         if self._bootstrap is None:
             raise CertificateError(
                 f"node {self._node_name} has no usable certificate", detail=self._unusable, remedy="join it again with a bootstrap token"
             )
-        self._access, issuer = await self._bootstrap.admit()
+        last = None if self._is_refused else own
+        try:
+            self._access, issuer = await self._bootstrap.admit()
+        except KubewrightError:
+            if last is None:
+                raise
+            return last
         self._admitted = True
-        return issuer
+        return issuer if last is None else EitherIssuer(issuer, last)
+
+    def _stored_pair(self) -> Pair | None:
+        """Return the stored pair if it can be used: at once, or by a clock that has been set since."""
+        stored = self._stored()
+        if stored is None:
+            return None
+        self._access, pair = stored
+        return pair
 
     async def _take(self, pair: Pair) -> None:
         """Use a pair from now on: connections that are open move over."""
@@ -111,6 +146,7 @@ class NodeIdentity:
         if self._admitted:
             self._store.keep_cluster(self._access)
             self._admitted = False
+        self._refused_at = None
         identity = ClientCertificate(cert_pem=pair.certificate_pem(), key_pem=pair.key.pem())
         self._unusable = ""
         if self.client is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from kubewright.agent.certificates.bootstrap import Issuer
@@ -33,8 +33,10 @@ _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0
 """Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
-_LONGEST_SLEEP = 3600.0
+_LONGEST_SLEEP = 60.0
 """Seconds after which the wall clock is read again: it may have been set, or the machine slept."""
+_BACKDATED: Final = timedelta(minutes=5)
+"""How long before its issue a certificate begins: what kube-controller-manager's signer gives for clocks that are slow."""
 _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not know the rights of bootstrap tokens"
 """What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
@@ -53,8 +55,17 @@ class WaitingRequest:
     approved: bool = False
 
 
-REASONS: Final = ("waiting-approval", "not-signed", "denied", "failed", "token-rejected", "not-allowed", "server-unreachable")
-"""Why there may be no new certificate."""
+REASONS: Final = (
+    "waiting-approval",
+    "not-signed",
+    "denied",
+    "failed",
+    "token-rejected",
+    "not-allowed",
+    "server-unreachable",
+    "wrong-clock",
+)
+"""Why there may be no new certificate, or none that counts by the clock of the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +120,8 @@ class CertificateManager:
         self._renewing: asyncio.Task[None] | None = None
         self._requested: CertificateTemplate | None = None
         self._refusals = 0
+        self._ahead = timedelta(0)
+        self._overdue = False
         self.current: Pair | None = None
         """The newest pair, also when it has expired."""
         self.view = CertificateView()
@@ -116,31 +129,41 @@ class CertificateManager:
     @property
     def is_expired(self) -> bool:
         """Whether there was a certificate, and its time is over."""
-        return self.current is not None and self._seams.clock.now() >= self.current.leaf.not_after
+        return self.current is not None and self._seams.clock.now() >= self.current.leaf.not_after + self._ahead
 
-    def use(self, pair: Pair) -> None:
-        """Take a pair for the current one: the stored one at the start."""
+    def use(self, pair: Pair, *, ahead: timedelta = timedelta(0)) -> None:
+        """Take a pair for the current one: the stored one at the start. `ahead`: by how much the clock of the machine is, as far as we know."""
         leaf = pair.leaf
         self.current = pair
         self._refusals = 0
+        self._ahead = ahead
         rotates = rotation_point(not_before=leaf.not_before, not_after=leaf.not_after, random=self._seams.random)
         self.view = CertificateView(expires=leaf.not_after, rotates_at=rotates, errors=self.view.errors)
+        if ahead:
+            way = "ahead of" if ahead > timedelta(0) else "behind"
+            trouble = f"the clock of this machine is about {_rounded(abs(ahead))} {way} that of the cluster: set it"
+            self.view = replace(self.view, trouble=trouble, reason="wrong-clock")
+            _log.warning("node %s: %s", self._node_name, trouble)
 
-    async def obtain(self) -> Pair:
+    async def obtain(self, *, instead: Callable[[], Pair | None] = lambda: None) -> Pair:
         """Get a certificate, and make it the current one: tries until that works, after 2, 4, 8, 16 and then every 32 seconds.
 
-        After a refusal the waits go on growing, up to half an hour: each attempt leaves a request behind.
+        After a refusal the waits go on growing, up to half an hour: each attempt leaves a request behind. Before each attempt `instead` may
+        know a pair for which nobody has to be asked.
         """
         tried = 0
         while True:
             tried += 1
             try:
-                pair = await self._obtain_once()
+                pair, ahead = instead(), timedelta(0)
+                if pair is None:
+                    pair = await self._obtain_once()
+                    ahead = self._how_far_ahead(pair)
                 break
             except KubewrightError as error:
                 self._failed(error)
             await asyncio.sleep(self._timings.certificate_retry(tried, self._seams.random, refusals=self._refusals))
-        self.use(pair)
+        self.use(pair, ahead=ahead)
         await self._taken(pair)
         return pair
 
@@ -151,6 +174,12 @@ class CertificateManager:
             self._later(_LONGEST_SLEEP)  # `template_changed` is called before
         else:
             self._later(0.0 if self._lacks(template) else max(_PAUSE, self._left()))
+
+    def renew_now(self) -> None:
+        """Replace the certificate although its time has not come: it is no longer taken. Nothing before `keep_renewed`, or where that is being done."""
+        if self._timer is not None and self._renewing is None:
+            self._timer.cancel()
+            self._renewing = self._tasks.start(self._renew())
 
     def template_changed(self) -> None:
         """Look whether the certificate will still do, and begin to ask for another one at once if it lacks something.
@@ -183,7 +212,21 @@ class CertificateManager:
 
     def _left(self) -> float:
         """Return the seconds until the certificate is to be replaced."""
-        return 0.0 if self.view.rotates_at is None else (self.view.rotates_at - self._seams.clock.now()).total_seconds()
+        if self.view.rotates_at is None:
+            return 0.0
+        return (self.view.rotates_at + self._ahead - self._seams.clock.now()).total_seconds()
+
+    def _how_far_ahead(self, pair: Pair) -> timedelta:
+        """Return by how much our clock is ahead of the signer's; nothing where a certificate that was issued just now counts by ours too."""
+        leaf, now = pair.leaf, self._seams.clock.now()
+        if leaf.not_before <= now < leaf.not_after:
+            return timedelta(0)
+        return now - leaf.not_before - min(_BACKDATED, (leaf.not_after - leaf.not_before) / 2)
+
+    def _is_right_again(self) -> bool:
+        """Whether a clock that was wrong when the certificate was issued has been set: the certificate counts by it now."""
+        leaf = self.current.leaf if self.current is not None and self._ahead else None
+        return leaf is not None and leaf.not_before <= self._seams.clock.now() < leaf.not_after
 
     def _later(self, seconds: float) -> None:
         if self._timer is not None:
@@ -191,6 +234,9 @@ class CertificateManager:
         self._timer = asyncio.get_running_loop().call_later(min(seconds, _LONGEST_SLEEP), self._look_at_the_clock)
 
     def _look_at_the_clock(self) -> None:
+        if self._is_right_again():
+            self._ahead = timedelta(0)
+            self.view = replace(self.view, trouble="", reason="")
         template = self._template()
         if template is not None and self._renewing is None and (self._lacks(template) or self._left() <= 0):
             self._renewing = self._tasks.start(self._renew())
@@ -223,25 +269,26 @@ class CertificateManager:
         return pair
 
     async def _awaited(self, issuer: Issuer, wanted: RequestedCertificate) -> bytes:
-        waiting = self.view.waiting
-        if waiting is None or waiting.name != wanted.name:
-            self._wait(WaitingRequest(name=wanted.name, since=self._seams.clock.now()))
+        def seen(request: Object) -> None:
+            self._saw(request, name=wanted.name)
+
         try:
-            return await issuer.obtain(wanted, within=self._timings.certificate_wait, seen=self._saw)
-        except WaitTimeout:
-            raise  # it is waited for again
-        except KubewrightError:
-            self.view = replace(self.view, waiting=None)
+            return await issuer.obtain(wanted, within=self._timings.certificate_wait, seen=seen)
+        except CertificateError:
+            self.view = replace(self.view, waiting=None)  # nothing will come of it
             raise
 
-    def _saw(self, request: Object) -> None:
-        """Note what became of the open request. Its name is told only where it can be found by it again."""
-        waiting = self.view.waiting
-        if waiting is not None:
-            self._wait(replace(waiting, approved=csr.is_approved(request)))
+    def _saw(self, request: Object, *, name: str) -> None:
+        """Note what became of the open request. Its name is told only where it can be found by it again.
 
-    def _wait(self, waiting: WaitingRequest) -> None:
-        self.view = replace(self.view, waiting=waiting, reason="not-signed" if waiting.approved else "waiting-approval")
+        What went wrong before it was made is over; that it was waited for in vain is not.
+        """
+        made, approved = request["metadata"].get("creationTimestamp"), csr.is_approved(request)
+        known = self.view.waiting
+        since = datetime.fromisoformat(made) if made else known.since if known and known.name == name else self._seams.clock.now()
+        waiting = WaitingRequest(name=name, since=since, approved=approved)
+        trouble = self.view.trouble if self._overdue else ""
+        self.view = replace(self.view, waiting=waiting, trouble=trouble, reason="not-signed" if approved else "waiting-approval")
 
     def _checked(self, content: bytes, key: PrivateKey) -> Pair:
         pair = Pair(certificates=tuple(certificates.parse(content, source=f"the certificate of node {self._node_name}")), key=key)
@@ -257,10 +304,17 @@ class CertificateManager:
 
     def _failed(self, error: KubewrightError) -> None:
         self._refusals = self._refusals + 1 if isinstance(error, RequestRefused) else 0
+        self._overdue = isinstance(error, WaitTimeout)
         trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
         reason = self.view.reason if isinstance(error, WaitTimeout) else reason_of(error)
         self.view = replace(self.view, trouble=trouble, reason=reason, errors=self.view.errors + 1)
         _log.info("node %s has no new certificate yet: %s", self._node_name, error)
+
+
+def _rounded(span: timedelta) -> str:
+    minutes = round(span.total_seconds() / 60)
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if hours else f"{rest} min"
 
 
 def reason_of(error: KubewrightError) -> str:
