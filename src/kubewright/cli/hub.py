@@ -30,7 +30,7 @@ _LIMITS: Final = Limits(connections=32)
 def run(parsed: Parsed) -> int:
     """Serve until a signal stops it; then end what is in flight."""
     parsed = hub_state.CONFIG.with_file(parsed)
-    store = hub_state.open_store(parsed)
+    store = hub_state.open_store(parsed, retention=hub_state.retention(parsed))
     logs.configure(max(1, parsed.number("v") or 0))
     from kubewright.http import loop
 

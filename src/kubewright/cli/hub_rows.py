@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, DURATION, LIST, Argument, Command, Flag, serving
+from kubewright.cli.model import ALL_FORMATS, DURATION, INT, LIST, Argument, Command, Flag, serving
 
 _STATE = (
     Flag("config", "file with the settings of the hub: a HubConfiguration; flags count more", metavar="file"),
@@ -17,7 +17,12 @@ _STATE = (
 )
 """Flags of every command of the hub."""
 
-RUN_FLAGS = (*_STATE, *serving(bind="127.0.0.1", port=10270))
+RUN_FLAGS = (
+    *_STATE,
+    Flag("keep-journal", "how long lines of the journal stay", kind=DURATION, default="2160h0m0s"),
+    Flag("keep-journal-lines", "how many lines of the journal stay at most", kind=INT, default="100000"),
+    *serving(bind="127.0.0.1", port=10270),
+)
 
 _CLUSTER = Argument("cluster", "name of the cluster", shown="cluster", least=1)
 _CLUSTER_AND_NODE = Argument("which", "names of the cluster and of the node", shown="cluster node", least=2, most=2)

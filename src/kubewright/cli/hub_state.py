@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeconfig import parse
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
+from kubewright.base.durations import Duration
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
@@ -23,7 +25,7 @@ from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Event, HubStore
+from kubewright.enrollment.store import Event, HubStore, Retention
 from kubewright.host.desired import Directory, File, Show
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
@@ -45,10 +47,21 @@ def store(parsed: Parsed) -> Iterator[HubStore]:
         yield found
 
 
-def open_store(parsed: Parsed) -> SQLiteStore:
-    """Open the state; make it, and a key for it, where there is none. Raises HostError where that is not possible."""
+def open_store(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteStore:
+    """Open the state; make it, and a key for it, where there is none. Raises HostError where that is not possible.
+
+    Only the daemon has a `retention`: commands remove nothing that is old.
+    """
     key = state_key(parsed)
-    return SQLiteStore(Path(absolute(parsed.text("state"))), key=key, random=SystemRandom())
+    return SQLiteStore(Path(absolute(parsed.text("state"))), key=key, random=SystemRandom(), retention=retention)
+
+
+def retention(parsed: Parsed) -> Retention:
+    """Return how much of the journal is kept. Raises UsageError for nothing at all."""
+    age, lines = Duration.parse(parsed.text("keep-journal")).seconds, parsed.number("keep-journal-lines") or 0
+    if age <= 0 or lines <= 0:
+        raise UsageError("a hub keeps a journal", remedy="give --keep-journal and --keep-journal-lines more than 0")
+    return Retention(age=timedelta(seconds=age), lines=lines)
 
 
 def state_key(parsed: Parsed) -> bytes:

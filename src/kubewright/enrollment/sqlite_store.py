@@ -10,21 +10,24 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from kubewright.apis import join_records
 from kubewright.apis.join_records import JoinRecord
+from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DiskFull, HostError
 from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
 from kubewright.enrollment import clusters
 from kubewright.enrollment.clusters import TenantCluster
-from kubewright.enrollment.store import Event, JoinToken, Taken
+from kubewright.enrollment.store import Event, JoinToken, Retention, Taken
 from kubewright.pki import sealing
+from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _PATIENCE: Final = 10.0
 """Seconds that a write of another process is waited for."""
 _SCHEMA: Final = """
@@ -35,27 +38,41 @@ CREATE TABLE IF NOT EXISTS tokens (
 CREATE TABLE IF NOT EXISTS records (cluster TEXT NOT NULL, node TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (cluster, node)) STRICT;
 CREATE TABLE IF NOT EXISTS names (cluster TEXT NOT NULL, name TEXT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (cluster, name)) STRICT;
 CREATE INDEX IF NOT EXISTS names_of_nodes ON names (cluster, node);
-CREATE TABLE IF NOT EXISTS requests (cluster TEXT NOT NULL, digest TEXT NOT NULL, uid TEXT NOT NULL, PRIMARY KEY (cluster, digest)) STRICT;
+CREATE TABLE IF NOT EXISTS requests (
+    cluster TEXT NOT NULL, digest TEXT NOT NULL, uid TEXT NOT NULL, until TEXT NOT NULL DEFAULT '', PRIMARY KEY (cluster, digest)
+) STRICT;
 CREATE TABLE IF NOT EXISTS verdicts (cluster TEXT NOT NULL, uid TEXT NOT NULL, approved INTEGER NOT NULL, PRIMARY KEY (cluster, uid)) STRICT;
 CREATE TABLE IF NOT EXISTS journal (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, node TEXT NOT NULL,
     details TEXT NOT NULL
 ) STRICT;
 """
+_SECOND: Final = "ALTER TABLE requests ADD COLUMN until TEXT NOT NULL DEFAULT '';"
+"""What a state of the first format lacks. '' stands for ever: nobody knows any more which tokens there were."""
+_INDEX: Final = "CREATE INDEX IF NOT EXISTS requests_until ON requests (until) WHERE until != '';"
+_AT_A_TIME: Final = 4
+"""Old rows of each kind that go with one write: more than one write makes, so that any backlog goes in the end."""
+_OLD_LINES: Final = """DELETE FROM journal WHERE number IN
+(SELECT number FROM (SELECT number, at FROM journal ORDER BY number LIMIT ?) WHERE number <= ? OR at < ?)"""
+_OLD_DIGESTS: Final = """DELETE FROM requests WHERE rowid IN
+(SELECT rowid FROM requests WHERE until != '' AND until < ? ORDER BY until LIMIT ?)"""
+_TOKEN_LIVES_ON: Final = timedelta(minutes=1)
+"""An API server believes a token for ten seconds after its end."""
 _OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
 
 
 class SQLiteStore:
     """The file at `path`, made for its owner only where there is none. `key` seals keys: 32 bytes.
 
-    With `read_only` nothing is made or changed, and a file that no hub has made is refused. Raises HostError for a file that cannot be opened,
+    Without a `retention` nothing old is removed. With `read_only` nothing is made or changed, and a file that no hub has made is refused. Raises HostError for a file that cannot be opened,
     or that a later version has made.
     """
 
-    def __init__(self, path: Path, *, key: bytes, random: Random, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, key: bytes, random: Random, retention: Retention | None = None, read_only: bool = False) -> None:
         self._path = path
         self._key = key
         self._random = random
+        self._retention = retention
         with self._failing():
             if not read_only:
                 os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -78,7 +95,9 @@ class SQLiteStore:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {pragma}")
         if found < FORMAT:
-            self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
+            self._db.executescript(
+                f"BEGIN IMMEDIATE; {_SECOND if found == 1 else _SCHEMA} {_INDEX} PRAGMA user_version = {FORMAT}; COMMIT;"
+            )
 
     def close(self) -> None:
         self._db.close()
@@ -91,6 +110,8 @@ class SQLiteStore:
     def replace_by(self, other: SQLiteStore) -> None:
         """Have everything that another one has, and nothing else. Raises HostError."""
         other.copy_to(self._db)
+        with self._failing():
+            self._prepare(read_only=False)
 
     def problem(self) -> str:
         """Say what is wrong with the file, '' if nothing is."""
@@ -168,7 +189,14 @@ class SQLiteStore:
             self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (record.cluster, record.node))
             self._db.executemany("INSERT INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in own])
             if digest:
-                self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?)", (record.cluster, digest, record.request))
+                until = self._copies_until(record.cluster, event.at)
+                self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?)", (record.cluster, digest, record.request, until))
+
+    def _copies_until(self, cluster: str, at: str) -> str:
+        """Return until when a token that is in force now could bring a copy, '' for ever."""
+        least, last = self._rows("SELECT min(expires), max(expires) FROM tokens WHERE cluster = ?", cluster)[0]
+        end = parse_moment(max(last or at, at)) if least != "" else None
+        return rfc3339(end + _TOKEN_LIVES_ON) if end is not None else ""
 
     def _require_free(self, record: JoinRecord, own: Iterable[str], digest: str) -> None:
         others = {name: node for name, node in self.owners(record.cluster, own).items() if node != record.node}
@@ -222,12 +250,22 @@ class SQLiteStore:
             try:
                 yield
                 row = (event.at, event.cluster, event.event, event.node, _json(event.details))
-                self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row)
+                number = self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row).lastrowid
+                self._remove_old(number or 0, event.at)
                 self._db.execute("COMMIT")
             except BaseException:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+    def _remove_old(self, number: int, at: str) -> None:
+        """Remove a little of what need not be kept. Only the oldest rows are looked at, by their index: that costs the same however many there are."""
+        now = parse_moment(at)
+        if self._retention is None or now is None:
+            return
+        oldest = rfc3339(now - self._retention.age)
+        self._db.execute(_OLD_LINES, (_AT_A_TIME, number - self._retention.lines, oldest))
+        self._db.execute(_OLD_DIGESTS, (at, _AT_A_TIME))
 
     @contextmanager
     def _failing(self) -> Iterator[None]:

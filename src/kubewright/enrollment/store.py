@@ -6,6 +6,7 @@ Writes that belong together are one call: a record and its line of the journal a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Protocol
 
 from kubewright.apis.join_records import JoinRecord
@@ -39,6 +40,18 @@ class Event:
     def document(self) -> dict[str, Any]:
         """Return it as it is shown."""
         return {"number": self.number, "at": self.at, "cluster": self.cluster, "event": self.event, "node": self.node, **self.details}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long lines of the journal stay, and how many of them at most. What is too old goes when something is written, a little each time.
+
+    Digests of requests have a rule of their own: they stay as long as a token could bring a copy, that is until the last token has ended that was
+    in force when the request was answered.
+    """
+
+    age: timedelta = timedelta(days=90)
+    lines: int = 100_000
 
 
 class Taken(KubewrightError):

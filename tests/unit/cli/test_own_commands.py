@@ -53,7 +53,8 @@ OWN = {
     "csr show": "kubeconfig output",
     "csr explain": "kubeconfig output signer usages username",
     "hub": "",
-    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config key-file secure-port state tls-cert-file tls-private-key-file",
+    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file secure-port state tls-cert-file"
+    " tls-private-key-file",
     "hub cluster": "",
     "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
     " kubeconfig kubelet-client-ca-file kubelet-config kubernetes-version output pod-network-cidr reserved-names server service-cidr"

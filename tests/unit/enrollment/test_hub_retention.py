@@ -1,0 +1,110 @@
+"""What a hub forgets: old lines of the journal, and digests of requests that no token could bring again. Nothing is swept while nothing is written."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from hub_kit import STATE_KEY, cluster, event
+from test_hub_store import RECORD, TOKEN
+
+from kubewright.base.clock import FakeClock, rfc3339
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment import sqlite_backup
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import Retention, Taken
+
+NOW = FakeClock().now()
+WEEK = timedelta(days=7)
+
+
+def opened(directory, **given: object) -> SQLiteStore:
+    retention = Retention(**given) if given else None
+    return SQLiteStore(directory / "state.db", key=STATE_KEY, random=SeededRandom(8), retention=retention)
+
+
+def at(days: float, **more: object):
+    return event(at=rfc3339(NOW + timedelta(days=days)), **more)
+
+
+def days_of(store) -> list[str]:
+    return [one.event for one in store.journal()]
+
+
+def test_old_lines_go_with_the_next_writes_and_the_others_stay(tmp_path):
+    with closing(opened(tmp_path, age=WEEK)) as store:
+        for day in range(12):
+            store.tell(at(day, event=str(day)))
+        assert days_of(store) == [str(day) for day in range(4, 12)]
+        store.tell(at(12.5, event="later"))
+        assert days_of(store) == [*map(str, range(6, 12)), "later"]
+        assert [one.number for one in store.journal()] == [*range(7, 13), 13]
+
+
+def test_a_backlog_of_old_lines_goes_bit_by_bit(tmp_path):
+    with closing(opened(tmp_path)) as store:
+        for day in range(20):
+            store.tell(at(day))
+        assert len(store.journal()) == 20
+    with closing(opened(tmp_path, age=WEEK)) as store:
+        assert len(store.journal()) == 20
+        counts = []
+        for _ in range(20):
+            store.tell(at(100))
+            counts.append(len(store.journal()))
+    assert counts[0] < 20
+    assert all(later <= max(before, 20) for before, later in itertools.pairwise(counts))
+    assert counts[-1] == 20  # the new ones
+
+
+def test_however_many_lines_are_written_no_more_than_the_limit_stay(tmp_path):
+    with closing(opened(tmp_path, age=WEEK, lines=50)) as store:
+        for number in range(400):
+            store.tell(at(0, event=f"{number}"))
+        assert days_of(store) == [str(number) for number in range(350, 400)]
+
+
+def test_a_copy_is_refused_as_long_as_a_token_could_bring_it(tmp_path):
+    with closing(opened(tmp_path, age=WEEK)) as store:
+        store.save_cluster(cluster(), at(0))
+        store.save_token(replace(TOKEN, expires=rfc3339(NOW + timedelta(days=10))), at(0))
+        store.save_token(replace(TOKEN, token=replace(TOKEN.token, id="abcdeg"), expires=rfc3339(NOW + timedelta(days=3))), at(0))
+        store.keep(RECORD, at(1), digest="d1")
+        store.remove_token("a", "abcdef", at(1))
+        copy = replace(RECORD, node="other", request="u2", names=())
+        for day in (2, 5, 9.9):
+            with pytest.raises(Taken, match="a copy of an earlier one"):
+                store.keep(copy, at(day), digest="d1")
+        assert store.first_request("a", "d1") == "u1"
+        store.keep(replace(RECORD, node="third", request="u3", names=()), at(11), digest="d3")
+        assert (store.first_request("a", "d1"), store.first_request("a", "d3")) == ("", "u3")
+
+
+def test_with_a_token_that_never_ends_digests_stay(tmp_path):
+    with closing(opened(tmp_path, age=WEEK)) as store:
+        store.save_token(replace(TOKEN, expires=""), at(0))
+        store.keep(RECORD, at(1), digest="d1")
+        store.keep(replace(RECORD, node="other", request="u2", names=()), at(10_000), digest="d2")
+        assert store.first_request("a", "d1") == "u1"
+
+
+def test_a_state_of_the_first_format_is_brought_forward_also_from_a_backup(tmp_path):
+    with closing(opened(tmp_path)) as store:
+        store.save_cluster(cluster(), at(0))
+        store.save_token(TOKEN, at(0))
+    old = tmp_path / "old.db"
+    with closing(sqlite3.connect(tmp_path / "state.db")) as db, closing(sqlite3.connect(old)) as copy:
+        db.backup(copy)
+        copy.executescript(
+            "DROP INDEX requests_until; ALTER TABLE requests DROP COLUMN until; INSERT INTO requests VALUES ('a', 'd', 'u'); PRAGMA user_version = 1;"
+        )
+    with closing(opened(tmp_path, age=WEEK)) as store:
+        sqlite_backup.restore(store, old, key=STATE_KEY, random=SeededRandom(1), event=at(0, event="restored"))
+        assert store.first_request("a", "d") == "u"
+        store.keep(replace(RECORD, request="u9"), at(0), digest="d9")
+    with closing(opened(tmp_path)) as store:
+        assert store.first_request("a", "d9") == "u9"
