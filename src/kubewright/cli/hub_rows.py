@@ -20,7 +20,7 @@ _STATE = (
 RUN_FLAGS = (
     *_STATE,
     Flag("keep-journal", "how long lines of the journal stay", kind=DURATION, default="2160h0m0s"),
-    Flag("keep-journal-lines", "how many lines of the journal stay at most", kind=INT, default="100000"),
+    Flag("keep-journal-lines", "how many lines of the journal stay at most", kind=INT, default=100_000),
     *serving(bind="127.0.0.1", port=10270),
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kubewright.agent.configuration.flags import FLAGS
 from kubewright.cli import commands
+from kubewright.cli.model import INT, INT32
 
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
@@ -112,3 +113,9 @@ def test_so_many_of_kubeadms_commands_have_more_flags():
             known = {flag["name"] for kind in ("flags", "hidden_deprecated_flags") for flag in kubeadms.get(kind, ())}
             found.update(flag.name for flag in row.flags if flag.name not in {*known, *kubeadms["inherited_flags"]})
     assert found == MORE
+
+
+def test_defaults_are_of_the_kind_of_their_flag():
+    numbers = [flag for row in commands.TABLE.every() for flag in row.flags if flag.kind in {INT, INT32}]
+    assert len(numbers) > 20
+    assert [flag.name for flag in numbers if flag.default is not None and not isinstance(flag.default, int)] == []
