@@ -6,9 +6,11 @@ import base64
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -52,7 +54,7 @@ class Agent:
     def __init__(self, place: Path, cluster: AgentCluster, name: str, token: BootstrapTokenString) -> None:
         self.place, self.name, self._cluster = place, name, cluster
         self._process: subprocess.Popen[bytes] | None = None
-        self.health = free_address((10248,))
+        self.health = free_address((10248, 10250))
         self.invite(token)
         (place / "conf.d").mkdir()
         (place / "conf.d" / "10-lease.conf").write_text(DROP_IN)
@@ -70,7 +72,8 @@ class Agent:
             *(sys.executable, "-m", "kubewright", "agent", "run", f"--kubeconfig={self.place / 'kubelet.conf'}"),
             *(f"--bootstrap-kubeconfig={self.place / 'bootstrap.conf'}", f"--root-dir={self.place / 'root'}"),
             f"--config-dir={self.place / 'conf.d'}",
-            *(f"--hostname-override={self.name}", f"--healthz-bind-address={self.health}", "--rotate-certificates", *flags),
+            *(f"--hostname-override={self.name}", f"--healthz-bind-address={self.health}", f"--address={self.health}"),
+            *("--rotate-certificates", *flags),
         ]
         with (self.place / "log").open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log)
@@ -322,3 +325,68 @@ def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approve
     assert len(requests_of(api, "device-2")) == 2
     assert not (tmp_path / "root" / "pki" / "kubelet-client.key.tmp").exists()
     assert agent.end() == 0
+
+
+def serving_requests(api: KubeClient, name: str) -> list[dict[str, Any]]:
+    return [row for row in requests_of(api, name) if row["spec"]["signerName"] == csr.SERVING_SIGNER]
+
+
+def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, addressed: str
+) -> None:
+    agent = make("device-6")
+    flags = (
+        f"--node-ip={addressed}",
+        f"--address={addressed}",
+        f"--client-ca-file={cluster.place / 'ca.crt'}",
+        "--rotate-server-certificates",
+    )
+    agent.start(*flags)
+    ready_node(api, agent)
+    [request] = eventually(lambda: serving_requests(api, "device-6"), "the request", agent)
+    assert request["spec"]["username"] == "system:node:device-6"
+    asked = csr.parse(base64.b64decode(request["spec"]["request"])).names
+    assert (asked.dns, asked.ips) == (("device-6",), (addressed,))
+
+    def waits() -> dict[str, Any]:
+        found: dict[str, Any] = agent.status()[1].get("servingCertificate") or {}
+        return found if found.get("waiting") else {}
+
+    waiting = eventually(waits, "the status", agent)
+    assert (waiting["waiting"]["request"], waiting["reason"], waiting["expires"]) == (request["metadata"]["name"], "waiting-approval", None)
+    assert "serving waits for     certificate request" in agent.call("status").stdout
+    assert agent.end() == 0
+    agent.start(*flags)
+    eventually(lambda: agent.status()[1]["running"] and waits(), "the same request", agent)
+    assert [row["metadata"]["uid"] for row in serving_requests(api, "device-6")] == [request["metadata"]["uid"]]
+
+    cluster.kubectl("certificate", "deny", request["metadata"]["name"])
+    [second] = eventually(lambda: [row for row in serving_requests(api, "device-6") if not row["status"]], "a new request", agent)
+    cluster.kubectl("certificate", "approve", second["metadata"]["name"])
+    eventually(lambda: agent.status()[1]["servingCertificate"]["expires"], "the certificate", agent)
+    names = sorted(path.name for path in (agent.place / "root" / "pki").glob("kubelet-server*"))
+    assert (len(names), names[1]) == (2, "kubelet-server-current.pem")
+
+    assert cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/healthz").stdout == "ok"
+    assert (
+        "kubelet_certificate_manager_server_ttl_seconds" in cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/metrics").stdout
+    )
+    assert "node_memory_working_set_bytes" in cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/metrics/resource").stdout
+    assert json.loads(cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/pods").stdout)["items"] == []
+    shown = json.loads(cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/configz").stdout)["kubeletconfig"]
+    assert (shown["serverTLSBootstrap"], shown["nodeLeaseDurationSeconds"]) == (True, 8)
+    token = cluster.kubectl("create", "token", "default").stdout.strip()
+    for headers, code in (({}, 401), ({"authorization": "Bearer nonsense"}, 401), ({"authorization": f"Bearer {token}"}, 403)):
+        assert _code(f"https://{addressed}:10250/pods", headers, cluster.ca_pem) == code
+    assert agent.end() == 0
+    assert "Traceback" not in agent.log()
+
+
+def _code(url: str, headers: dict[str, str], ca_pem: bytes) -> int:
+    """Ask a server whose certificate has to be the cluster's, and for its address."""
+    context = ssl.create_default_context(cadata=ca_pem.decode())
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code

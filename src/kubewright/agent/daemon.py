@@ -1,4 +1,4 @@
-"""An agent on the machine that it runs on: its options, the machine, and one `NodeAgent` put together; its status file, health and metrics.
+"""An agent on the machine that it runs on: its options, the machine, and one `NodeAgent` put together; its API, status file, health and metrics.
 
 made ── run() ──> locked ──> serving, the node agent runs ⇄ (reload: another node agent, the same Node) ── (cancelled) ──> ended, the status says so
 """
@@ -17,11 +17,14 @@ from kubewright.agent import status_file, telemetry
 from kubewright.agent.certificates.bootstrap import KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
 from kubewright.agent.configuration.options import AgentOptions
+from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.observation.observer import Machine, MachineObserver
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.seams import Connect, Seams
+from kubewright.agent.server import Contents
 from kubewright.agent.status_file import StatusFile
+from kubewright.apis import kubelet
 from kubewright.base.errors import HostError, UsageError
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.desired import Directory
@@ -39,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 RUNS_NOTHING: Final = SimulationRules(plays=False)
 _LOCK: Final = "kubewright-agent.lock"
-_FIXED: Final = ("name", "root", "pki", "kubeconfig", "health")
+_FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
 """Options that a reload cannot change: they are what this process is."""
 
 
@@ -52,6 +55,9 @@ class AgentDaemon:
         self._seams = seams or Seams(connect=_connect(environment))
         self._started = self._seams.clock.now()
         self._lock = Lock(options.root / _LOCK, doing=f"agent of node {options.name}")
+        self._registry = Registry()
+        telemetry.follow(self._registry, lambda: self.agent.view() if self.agent is not None else None, clock=self._seams.clock)
+        self._api = self._kubelet_api()
         self._reload = asyncio.Event()
         self._stopped = False
         self.agent: NodeAgent | None = None
@@ -60,15 +66,21 @@ class AgentDaemon:
         """Be a node until cancelled. Raises Locked where another agent runs in this directory, PortInUse where a kubelet has the health port."""
         self._host.ensure(Directory(path=self._options.root, mode=0o750))  # the kubelet's
         with self._lock:
+            if self._api is not None:
+                await self._api.prepare()
             server = await self._serve()
             status = StatusFile(Files(), self._options.root, self.record)
-            kept = asyncio.create_task(_kept(status), name="status file")
+            beside = [asyncio.create_task(_kept(status), name="status file")]
+            if self._api is not None:
+                beside.append(asyncio.create_task(self._api.run(), name="kubelet API"))
             try:
                 while True:
                     await self._run_once()
             finally:
                 self._stopped = True
-                kept.cancel()
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
                 if server is not None:
                     await server.stop()
                 with suppress(HostError):
@@ -94,6 +106,7 @@ class AgentDaemon:
             kubeconfig=options.kubeconfig,
             pki=options.pki,
             taints=missing_taints(self.agent),
+            kubelet_api=self._api.view() if self._api is not None else None,
         )
 
     def summary(self) -> str:
@@ -128,6 +141,7 @@ class AgentDaemon:
             source=MachineObserver(machine, options.looks),
             duties=options.duties,
             pending=PendingKey(Path(options.pki)),
+            serving=self._api.requests if self._api is not None else None,
         )
         tasks = [asyncio.create_task(self.agent.run(), name=f"node {options.name}"), asyncio.create_task(self._reload.wait())]
         try:
@@ -147,9 +161,29 @@ class AgentDaemon:
         address, port = self._options.health
         if not port:
             return None
-        registry = Registry()
-        telemetry.follow(registry, lambda: self.agent.view() if self.agent is not None else None, clock=self._seams.clock)
-        return await serve(telemetry.routes(self.unhealthy, registry), host=address, port=port)
+        return await serve(telemetry.routes(self.unhealthy, self._registry), host=address, port=port)
+
+    def _kubelet_api(self) -> MachineAPI | None:
+        options, host = self._options, self._host
+        if options.kubelet_api is None:
+            return None
+        contents = Contents(
+            metrics=self._registry,
+            usage=lambda: usage_metrics(host.files),
+            configuration=_shown(options.kubelet),
+            unhealthy=self.unhealthy,
+            debugging=options.kubelet_api.debugging,
+        )
+        return MachineAPI(
+            options.kubelet_api,
+            host,
+            name=options.name,
+            pki=options.pki,
+            agents=lambda: () if self.agent is None else (self.agent,),
+            seams=self._seams,
+            registry=self._registry,
+            contents=contents,
+        )
 
 
 def missing_taints(agent: NodeAgent) -> list[str]:
@@ -159,6 +193,12 @@ def missing_taints(agent: NodeAgent) -> list[str]:
     there = {(taint["key"], taint["effect"]) for taint in agent.node["spec"].get("taints") or ()}
     missing = [taint for taint in agent.facts.taints if (taint[0], taint[2]) not in there]
     return [f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in missing]
+
+
+def _shown(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document of a configuration, without what is secret in it."""
+    found = kubelet.document(configuration)
+    return {**found, **({"staticPodURLHeader": {"<masked>": ["<masked>"]}} if found.get("staticPodURLHeader") else {})}
 
 
 async def _kept(status: StatusFile) -> None:

@@ -1,51 +1,61 @@
-"""The kubelet's API of one machine address: what `kubectl logs` and its relatives end up at, and who may use it.
+"""The kubelet API: HTTPS answers about a node, for the API server and whoever else may ask (kubelet v1.36: pkg/kubelet/server).
 
-Simulated nodes share an address, and so one server answers for all of them. Nothing but health is shown to callers without a client
-certificate of the cluster. Pods that are only simulated have no logs and nothing to execute in, and say so.
-
-The kubelet knows nobody by name (kubelet v1.36: pkg/kubelet/server/auth.go, and the delegating authorizer in the mode `Webhook`). Whoever shows
-a client certificate of the cluster is asked about at the API server, that server itself included: kubeadm's gives itself one of the group
-kubeadm:cluster-admins, which RBAC lets do everything. A name alone proves little, as each signer of the cluster could have made a certificate
-with it.
+Node, pods, health, metrics and the logs of static pods are real; a pod that is played, or that nobody runs, has no logs, and every way into it
+says so. Who may ask is said in `access`, what the server shows of itself in `serving_identity`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
+from kubewright.agent.access import AccessRules, Callers, Refused
 from kubewright.agent.logs import LogOptions, LogSource, NoLog, limited
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods import lifecycle
+from kubewright.agent.serving_identity import ServingIdentity, own_pair
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.errors import APIError
 from kubewright.base.randomness import Random, SystemRandom
-from kubewright.http import tls
+from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, Streaming, serve
-from kubewright.http.tls import Clients, Peer
-from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
-from kubewright.pki import certificates, issuing, keys
+from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
-from kubewright.pki.names import Names
-from kubewright.pki.specs import CertificateSpec
-from kubewright.pki.store import LoadedAuthority
-from kubewright.pki.table import Usage
+
+if TYPE_CHECKING:
+    from kubewright.http.metrics import Registry
 
 _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
 _JSON: Final = {"content-type": "application/json"}
 _INTERACTIVE: Final = ("exec", "attach", "run", "portForward")
+_CHECKS: Final = ("ping", "log", "syncloop")
+"""What the kubelet's health is made of."""
+_DISABLED: Final = {"logs": "logs endpoint is disabled.", "debug": "profiling endpoint is disabled."}
+"""What a kubelet says where its configuration has switched something off that we do not have."""
 
-_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
-_VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-_SUBRESOURCES: Final = {"pods": ("pods", "proxy"), "healthz": ("healthz", "proxy")}
-"""First part of a path to the subresources of nodes that allow it; everything else is `proxy`."""
-_LIFETIME: Final = timedelta(days=365)
-"""Of a certificate that was made at start."""
+Answer = Response | Streaming
+Handler = Callable[[Request], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What an API tells besides pods; what is None is not there."""
+
+    metrics: Registry | None = None
+    usage: Callable[[], str] | None = None
+    """Metrics of what the machine uses, as text."""
+    configuration: Mapping[str, Any] | None = None
+    """The document that `/configz` shows."""
+    unhealthy: Callable[[], str] = field(default_factory=lambda: _well)
+    """Says why the node is not healthy, '' if it is."""
+    debugging: bool = True
+    """Whether there are logs of containers, and ways into them."""
+
+
+def _well() -> str:
+    return ""
 
 
 class KubeletServer:
@@ -58,25 +68,38 @@ class KubeletServer:
         self,
         agents: Callable[[], Iterable[NodeAgent]],
         *,
-        client_ca_pem: bytes,
+        client_ca_pem: bytes = b"",
+        identity: ServingIdentity | None = None,
+        rules: AccessRules | None = None,
+        contents: Contents | None = None,
         logs: LogSource | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Keep the arguments. `agents` are those answered for, asked anew each time; `logs` has the logs of static pods."""
+        """Keep the arguments. `agents` are those answered for, asked anew each time; `logs` has the logs of static pods.
+
+        Without an `identity` a certificate is made for each run, and clients of `client_ca_pem` are taken.
+        """
         self._agents = agents
         self._client_ca_pem = client_ca_pem
+        self._identity = identity
+        self._callers = Callers(rules or AccessRules())
+        self._contents = contents or Contents()
         self._logs = logs
         self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
         self._server: Server | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, with a certificate made for this run; returns the port. Raises PortInUse or HostError."""
-        certificate, key = serving_pair(name="kubelet", addresses=[host], now=self._clock.now(), random=self._random)
-        context = tls.server_context(certificate, key, client_ca_pem=self._client_ca_pem, clients=Clients.OPTIONAL)
-        self._server = await serve(self.routes(), host=host, port=port, context=context)
+        """Listen; returns the port. Raises PortInUse or HostError."""
+        identity = self._identity or self._own_identity(host)
+        self._server = await serve(self.routes(), host=host, port=port, context=identity.context())
         return self._server.port
+
+    def _own_identity(self, host: str) -> ServingIdentity:
+        made = own_pair(name="kubelet", addresses=[host], algorithm=Algorithm.ECDSA_P256, now=self._clock.now(), random=self._random)
+        pair = certificates.pair_of(*made, source="the kubelet API's own certificate")
+        return ServingIdentity(lambda: pair, client_ca=lambda: self._client_ca_pem)
 
     async def stop(self) -> None:
         """Stop listening and close every connection. Idempotent."""
@@ -86,33 +109,88 @@ class KubeletServer:
 
     def routes(self) -> list[Route]:
         """Return what is answered."""
-        named = [
-            Route(method="*", pattern=f"/{verb}/{{namespace}}/{{pod}}{rest}", handler=self._refuse)
-            for verb in _INTERACTIVE
-            for rest in ("", "/{container}", "/{uid}/{container}")
+        contents = self._contents
+        rows: list[tuple[str, str, Handler]] = [
+            ("GET", "/healthz", self._on_node(self._health)),
+            ("GET", "/healthz/{check}", self._on_node(self._health)),
+            ("GET", "/pods", self._list_pods),
+            ("GET", "/runningpods/", self._on_node(self._list_running)),
         ]
-        return [
-            Route(method="GET", pattern="/healthz", handler=self._health),
-            Route(method="GET", pattern="/pods", handler=self._list_pods),
-            Route(method="GET", pattern="/containerLogs/{namespace}/{pod}/{container}", handler=self._read_log),
-            *named,
+        if contents.metrics is not None:
+            rows.append(("GET", "/metrics", self._on_node(self._show_metrics)))
+        if contents.usage is not None:
+            rows.append(("GET", "/metrics/resource", self._on_node(self._show_usage)))
+        if contents.configuration is not None and contents.debugging:
+            rows.append(("GET", "/configz", self._on_node(self._show_configuration)))
+        ways = [
+            ("GET", "/containerLogs/{namespace}/{pod}/{container}", self._read_log),
+            *(
+                ("*", f"/{verb}/{{namespace}}/{{pod}}{rest}", self._refuse)
+                for verb in _INTERACTIVE
+                for rest in ("", "/{container}", "/{uid}/{container}")
+            ),
         ]
+        rows += ways if contents.debugging else [("*", pattern, self._on_node(_debugging_disabled)) for _, pattern, _ in ways]
+        rows.append(("*", "/{path:.*}", self._on_node(_nothing_here)))
+        return [Route(method=method, pattern=pattern, handler=_answering(handler)) for method, pattern, handler in rows]
 
-    async def _health(self, _: Request) -> Response:
-        return _text(200, "ok")
+    def _on_node(self, handler: Handler) -> Handler:
+        """Let in who may use this path of the node; of several nodes, the first one is asked about."""
+
+        async def guarded(request: Request) -> Answer:
+            agent = next(iter(self._agents()), None)
+            api = agent.client if agent is not None else None
+            user = await self._callers.user(request, api)
+            await self._callers.require(user, request, node_name=agent.name if agent is not None else "", api=api)
+            return await handler(request)
+
+        return guarded
+
+    async def _health(self, request: Request) -> Response:
+        check = request.parts.get("check", "")
+        if check and check not in _CHECKS:
+            return _text(404, "404: Page Not Found")
+        reason = self._contents.unhealthy()
+        if reason:
+            return _text(500, f"[-]syncloop failed: {reason}\nhealthz check failed")
+        if "verbose" in request.query and not check:
+            return _text(200, "\n".join((*(f"[+]{name} ok" for name in _CHECKS), "healthz check passed")))
+        return Response(status=200, headers=_TEXT, body=b"ok")
 
     async def _list_pods(self, request: Request) -> Response:
-        """List the pods of every node that the caller may ask; without a certificate there is none."""
-        if request.peer is None:
-            return _text(401, "Unauthorized")
-        allowed = [agent for agent in self._agents() if await self._may(request, agent)]
-        if not allowed:
-            return self._forbidden(request, "the nodes here")
-        items = [pod for agent in allowed for pod in agent.pods.all()]
-        body = json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
-        return Response(status=200, headers=_JSON, body=body.encode())
+        """List the pods of every node that the caller may ask."""
+        agents, refused = list(self._agents()), None
+        user = await self._callers.user(request, agents[0].client if agents else None)
+        items = []
+        allowed = False
+        for agent in agents:
+            try:
+                await self._callers.require(user, request, node_name=agent.name, api=agent.client)
+            except Refused as error:
+                refused = refused or error
+            else:
+                allowed = True
+                items += agent.pods.all()
+        if refused is not None and not allowed:
+            raise refused
+        return _pod_list(items)
 
-    async def _read_log(self, request: Request) -> Response | Streaming:
+    async def _list_running(self, _: Request) -> Response:
+        """List what a container runtime runs of ours: nothing."""
+        return _pod_list([])
+
+    async def _show_metrics(self, request: Request) -> Response:
+        assert self._contents.metrics is not None
+        return self._contents.metrics.read(request.headers.get("accept", ""))
+
+    async def _show_usage(self, _: Request) -> Response:
+        assert self._contents.usage is not None
+        return Response(status=200, headers={"content-type": "text/plain; version=0.0.4"}, body=self._contents.usage().encode())
+
+    async def _show_configuration(self, _: Request) -> Response:
+        return Response(status=200, headers=_JSON, body=json.dumps({"kubeletconfig": self._contents.configuration}).encode())
+
+    async def _read_log(self, request: Request) -> Answer:
         found = await self._find(request)
         if isinstance(found, Response):
             return found
@@ -140,27 +218,44 @@ class KubeletServer:
         return _text(400, f"pod {_name(request)} is played by kubewright: nothing runs in it, so {verb} is not possible")
 
     async def _find(self, request: Request) -> Object | Response:
-        """Return the pod that a request names, or the refusal. Who may not ask does not learn which pods there are."""
-        if request.peer is None:
-            return _text(401, "Unauthorized")
+        """Return the pod that a request names, or that there is none. Who may not ask does not learn which pods there are."""
         namespace, name = request.parts["namespace"], request.parts["pod"]
-        for agent in self._agents():
-            pod = agent.pods.find(namespace, name)
-            if pod is not None:
-                return pod if await self._may(request, agent) else self._forbidden(request, f"node {agent.name}")
-        for agent in self._agents():
-            if not await self._may(request, agent):
-                return self._forbidden(request, f"node {agent.name}")
-            break
-        return _text(404, f"pod {_name(request)} does not exist")
+        agents = list(self._agents())
+        holder = next((agent for agent in agents if agent.pods.find(namespace, name) is not None), agents[0] if agents else None)
+        api = holder.client if holder is not None else None
+        user = await self._callers.user(request, api)
+        await self._callers.require(user, request, node_name=holder.name if holder is not None else "", api=api)
+        pod = holder.pods.find(namespace, name) if holder is not None else None
+        return pod if pod is not None else _text(404, f"pod {_name(request)} does not exist")
 
-    async def _may(self, request: Request, agent: NodeAgent) -> bool:
-        assert request.peer is not None
-        return await is_allowed(request.peer, method=request.method, path=request.path, node_name=agent.name, api=agent.client)
 
-    def _forbidden(self, request: Request, what: str) -> Response:
-        assert request.peer is not None
-        return _text(403, f"Forbidden (user={request.peer.common_name}, {request.method} {request.path} of {what})")
+def _answering(handler: Handler) -> Handler:
+    """Make an answer of a refusal."""
+
+    async def answer(request: Request) -> Answer:
+        try:
+            return await handler(request)
+        except Refused as error:
+            return _text(error.code, str(error))
+
+    return answer
+
+
+async def _nothing_here(request: Request) -> Response:
+    """Say that there is nothing, in the kubelet's words: that something is switched off, or that it never was there."""
+    first = request.path.strip("/").partition("/")[0]
+    if first in _DISABLED:
+        return _text(405, _DISABLED[first])
+    return _text(404, "404: Page Not Found")
+
+
+async def _debugging_disabled(_: Request) -> Response:
+    return _text(405, "Debug endpoints are disabled.")
+
+
+def _pod_list(items: list[Object]) -> Response:
+    body = json.dumps({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+    return Response(status=200, headers=_JSON, body=body.encode())
 
 
 async def _resumed(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -186,69 +281,3 @@ def _name(request: Request) -> str:
 
 def _text(status: int, text: str) -> Response:
     return Response(status=status, headers=_TEXT, body=f"{text}\n".encode())
-
-
-async def is_allowed(peer: Peer, *, method: str, path: str, node_name: str, api: AsyncKubeAPI | None) -> bool:
-    """Whether the holder of a verified client certificate may make this request to a node.
-
-    The node asks the API. Where that cannot answer, nobody may.
-    """
-    if api is None or not peer.common_name:
-        return False
-    for subresource in _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",)):
-        try:
-            answer = await api.create(access_review(peer, verb=_VERBS.get(method, "get"), subresource=subresource, node_name=node_name))
-        except APIError:
-            return False
-        if answer.get("status", {}).get("allowed") is True:
-            return True
-    return False
-
-
-def access_review(peer: Peer, *, verb: str, subresource: str, node_name: str) -> dict[str, Any]:
-    """Return the SubjectAccessReview of a request. As for the API server, everybody with a certificate is `system:authenticated`.
-
-    The certificate is named in it as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
-    """
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "metadata": {},
-        "spec": {
-            "user": peer.common_name,
-            "groups": [*peer.organizations, "system:authenticated"],
-            "extra": {_CREDENTIAL: [f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}"]},
-            "resourceAttributes": {
-                "verb": verb,
-                "group": "",
-                "version": "v1",
-                "resource": "nodes",
-                "subresource": subresource,
-                "name": node_name,
-            },
-        },
-    }
-
-
-def serving_pair(*, name: str, addresses: Sequence[str], now: datetime, random: Random) -> tuple[bytes, bytes]:
-    """Make a certificate for a year and its key, both PEM. The API server does not verify it unless a flag asks for that."""
-    common_name = f"{name}-ca@{int(now.timestamp())}"
-    authority = CertificateSpec(
-        name=common_name, base="kubelet-ca", common_name=common_name, lifetime=_LIFETIME, algorithm=Algorithm.ECDSA_P256
-    )
-    authority_key = keys.generate(Algorithm.ECDSA_P256)
-    authority_pem = issuing.self_signed(authority, authority_key, started=now, random=random)
-    certificate = certificates.first(authority_pem, source=common_name)
-    loaded = LoadedAuthority(base="kubelet-ca", pem=authority_pem, bundle=(certificate,), certificate=certificate, key=authority_key)
-    leaf = CertificateSpec(
-        name=name,
-        base="kubelet",
-        signer="kubelet-ca",
-        common_name=f"{name}@{int(now.timestamp())}",
-        usages=(Usage.SERVER,),
-        names=Names(dns=(name,), ips=tuple(addresses)),
-        lifetime=_LIFETIME,
-        algorithm=Algorithm.ECDSA_P256,
-    )
-    key = keys.generate(Algorithm.ECDSA_P256)
-    return issuing.signed(leaf, key, loaded, started=now, random=random) + authority_pem, key.pem()

@@ -36,9 +36,19 @@ def path_of(root: PurePosixPath) -> PurePosixPath:
 
 
 def record(
-    view: NodeView, *, pid: int, started: datetime, kubeconfig: PurePosixPath, pki: PurePosixPath, taints: Sequence[str] = ()
+    view: NodeView,
+    *,
+    pid: int,
+    started: datetime,
+    kubeconfig: PurePosixPath,
+    pki: PurePosixPath,
+    taints: Sequence[str] = (),
+    kubelet_api: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what is written. `taints` are those that were configured and that an existing Node does not have: a node may not add them."""
+    """Return what is written. `taints` are those that were configured and that an existing Node does not have: a node may not add them.
+
+    `kubelet_api` says where the API listens, and why it does not.
+    """
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -53,6 +63,7 @@ def record(
         "certificate": {key: value for key, value in _certificate(view.certificate).items() if key != "waiting"},
         "waiting": _waiting(view.certificate.waiting),
         "servingCertificate": None if view.serving is None else _certificate(view.serving),
+        "kubeletAPI": kubelet_api,
         "statusReported": _moment(view.reported_at),
         "leaseRenewed": _moment(view.renewed_at),
         "failedSetters": dict(view.failures),

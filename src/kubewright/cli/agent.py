@@ -30,6 +30,9 @@ from kubewright.host.real import RealHost
 _log = logging.getLogger(__name__)
 
 _DROP_IN: Final = ".conf"
+_FIELDS: Final = ("client-ca-file", "tls-cert-file", "tls-private-key-file")
+PATHS: Final = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", "kubeconfig", "root-dir", *_FIELDS})
+"""Flags that name files; what they say counts from the working directory."""
 
 
 def run(parsed: Parsed) -> int:
@@ -48,6 +51,7 @@ def run(parsed: Parsed) -> int:
 def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration:
     """Read the files and flags. Raises DocumentError for a file that is missing or no KubeletConfiguration, ValidationError for what is wrong in it."""
     flags = {flag.name: parsed[flag.name] for flag in FLAGS if flag.name in parsed.given}
+    flags |= {name: absolute(str(flags[name])) for name in _FIELDS if name in flags}
     return reading.read(list(_documents(parsed, files)), flags)
 
 
@@ -124,7 +128,8 @@ def status(parsed: Parsed) -> int:
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Tell the same to people. What is not there is left out."""
     phase = found["phase"] if found["running"] else f"not running; it was {found['phase']}"
-    certificate, serving = {**found["certificate"], "waiting": found["waiting"]}, found["servingCertificate"] or {}
+    certificate, serving = {**found["certificate"], "waiting": found["waiting"]}, found.get("servingCertificate") or {}
+    api = found.get("kubeletAPI")
     yield f"{'node':<22}{found['node']}"
     yield f"{'agent':<22}{phase} (pid {found['pid']}, since {found['started']})"
     for name, value in (
@@ -132,6 +137,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         ("certificate expires", certificate["expires"]),
         ("certificate rotates", certificate["rotates"]),
         ("waits for", _waits_for(certificate)),
+        ("kubelet API", api and (api["trouble"] or f"port {api['port']}, certificate: {api['certificate']}")),
         ("serving until", serving.get("expires")),
         ("serving rotates", serving.get("rotates")),
         ("serving trouble", serving.get("trouble")),
@@ -149,5 +155,5 @@ def _waits_for(certificate: Mapping[str, Any]) -> str:
     waiting = certificate.get("waiting")
     if not waiting:
         return ""
-    step = "to be signed; it is approved" if waiting["approved"] else "to be approved and signed"
+    step = "to be signed; it is approved" if waiting.get("approved") else "to be approved and signed"
     return f"certificate request {waiting['request']} {step}, since {waiting['since']}"

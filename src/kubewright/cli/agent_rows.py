@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kubewright.agent.configuration import fields
 from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
 from kubewright.apis.kubelet import KUBELET
+from kubewright.apis.schema import Fields, Plain
 from kubewright.cli.commands import summary
 from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, STRING, Command, Flag
 
@@ -12,7 +15,17 @@ _KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING, "less": 
 """How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
 _SHOWN = {"pairs": "mapStringString", "less": "mapStringString", "taints": "[]v1.Taint", "limits": "reserved-memory"}
 """What help shows for the value of a kind, where it is not our own word."""
-_MEANINGS = {field.name: field.meaning for field in KUBELET.fields}
+
+
+def _meanings(of: Fields, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the meaning of each field, those of structs below their paths."""
+    for field in of:
+        yield f"{above}{field.name}", field.meaning
+        if isinstance(field.kind, Plain):
+            yield from _meanings(field.kind.fields, f"{above}{field.name}.")
+
+
+_MEANINGS = dict(_meanings(KUBELET.fields))
 
 
 def _flag(row: KubeletFlag) -> Flag:

@@ -12,7 +12,7 @@ from kubewright.agent.configuration.flags import FLAGS, reason_ignored
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, CheckFailed
 from kubewright.cli import machine
-from kubewright.cli.agent import configuration_of, options_of
+from kubewright.cli.agent import PATHS, configuration_of, options_of
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
@@ -20,8 +20,6 @@ from kubewright.host.files import Files
 from kubewright.host.processes import RealProcesses
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
-
-_PATHS = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", "kubeconfig", "root-dir"})
 
 
 def install(parsed: Parsed) -> int:
@@ -84,7 +82,7 @@ def _text(name: str, value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return absolute(str(value)) if name in _PATHS else str(value)
+    return absolute(str(value)) if name in PATHS else str(value)
 
 
 def _write(changes: Sequence[Change], *, form: str) -> None:

@@ -5,6 +5,7 @@ Pure over the reading verbs; text of the kernel that cannot be read counts as em
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
@@ -14,6 +15,8 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.readers import FileReader
 
+_STATES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_IDLE: Final = ("idle", "iowait")
 _MEMORY_CGROUP: Final = PurePosixPath("/sys/fs/cgroup/memory")
 """The root of the memory hierarchy of cgroup v1. v2 has one hierarchy, whose root has no figures of its own."""
 
@@ -51,6 +54,15 @@ def working_set(files: FileReader, info: Mapping[str, int]) -> int:
         stat = dict(line.partition(" ")[::2] for line in _text(files, _MEMORY_CGROUP / "memory.stat").splitlines())
         return max(0, int(usage) - _number(stat.get("total_inactive_file", "")))
     return max(0, info["MemTotal"] - info.get("MemFree", 0) - info.get("Inactive(file)", 0))
+
+
+def processor_seconds(files: FileReader) -> float | None:
+    """Return the seconds that processors have worked since the boot; None where /proc is not to be read. Waiting for disks is no work."""
+    lines = _text(files, PurePosixPath("/proc/stat")).splitlines()
+    numbers = [int(word) for word in lines[0].split()[1:9] if word.isdigit()] if lines and lines[0].startswith("cpu ") else []
+    if len(numbers) < len(_STATES):
+        return None
+    return sum(number for state, number in zip(_STATES, numbers, strict=False) if state not in _IDLE) / os.sysconf("SC_CLK_TCK")
 
 
 def process_ids(files: FileReader) -> Amount | None:

@@ -15,7 +15,7 @@ import functools
 import os
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -43,6 +43,9 @@ class Clients(enum.Enum):
     NONE = "none"
     OPTIONAL = "optional"
     REQUIRED = "required"
+
+
+_MODES: Final = {Clients.NONE: ssl.CERT_NONE, Clients.OPTIONAL: ssl.CERT_OPTIONAL, Clients.REQUIRED: ssl.CERT_REQUIRED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,52 @@ def server_context(
         if client_ca_pem is None:
             raise CertificateError("there is no CA certificate to verify clients with", remedy="give the CA that signs client certificates")
         trust(context, client_ca_pem)
-        context.verify_mode = ssl.CERT_REQUIRED if clients is Clients.REQUIRED else ssl.CERT_OPTIONAL
+        context.verify_mode = _MODES[clients]
+    return context
+
+
+_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a server takes: the oldest version of TLS, and the cipher suites of TLS 1.2 by OpenSSL's names, '' for Python's choice."""
+
+    oldest: str = "1.2"
+    ciphers: str = ""
+
+
+def selecting_context(
+    choose: Callable[[], ssl.SSLContext | None], *, clients: Clients = Clients.NONE, limits: Limits | None = None
+) -> ssl.SSLContext:
+    """Make a context for serving that has no certificate: each handshake goes on with the one that `choose` returns, and ends where it is None.
+
+    That one has to be made for the same `clients`. Sessions are not resumed: they would outlive the authorities of their certificates.
+    Raises HostError for cipher suites that OpenSSL does not have.
+    """
+    limits = limits or Limits()
+    context = _bare(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[limits.oldest]
+    if limits.ciphers:
+        try:
+            context.set_ciphers(limits.ciphers)
+        except ssl.SSLError as error:
+            raise HostError(
+                "OpenSSL has none of the cipher suites", detail=limits.ciphers, remedy="name others, or leave tlsCipherSuites out"
+            ) from error
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    context.verify_mode = _MODES[clients]
+
+    def select(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
+        # OpenSSL asks also where the client names no server, as those do that connect to an address
+        chosen = choose()
+        if chosen is None:
+            return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
+        connection.context = chosen
+        return None
+
+    context.sni_callback = select
     return context
 
 

@@ -1,7 +1,7 @@
 """Who may see what a daemon serves: the API server is asked (apiserver v1.36: DelegatingAuthenticationOptions, DelegatingAuthorizationOptions).
 
 A bearer token is asked about with a TokenReview; without one the caller is `system:anonymous`. Whether that user may is asked with a
-SubjectAccessReview of the path. Answers count for ten seconds, as there. Client certificates are not looked at.
+SubjectAccessReview. Answers count for ten seconds, as there, unless the caller says otherwise. Client certificates are not looked at here.
 """
 
 from __future__ import annotations
@@ -38,24 +38,63 @@ class User:
 ANONYMOUS: Final = User(name="system:anonymous", groups=("system:unauthenticated",))
 
 
+class TokenReviews:
+    """Asks who the owner of a token is. Answers count for `remembered` seconds, good or bad; one may be shared by those who ask one cluster."""
+
+    def __init__(self, *, remembered: float = REMEMBERED) -> None:
+        self._remembered = remembered
+        self._users: _Remembered[User | None] = _Remembered()
+
+    async def user(self, api: AsyncKubeAPI, token: str) -> User | None:
+        """Return the owner, None for a token that is no good. Raises APIError where that cannot be told."""
+        key = hashlib.sha256(token.encode()).digest()
+        known, user = self._users.get(key)
+        if not known:
+            user = _user_of(await api.create(token_review(token)))
+            self._users.put(key, user, seconds=self._remembered)
+        return user
+
+
+class AccessReviews:
+    """Asks whether somebody may do something. Answers count for `allowed` and `denied` seconds."""
+
+    def __init__(self, *, allowed: float = REMEMBERED, denied: float = REMEMBERED) -> None:
+        self._seconds = {True: allowed, False: denied}
+        self._verdicts: _Remembered[bool] = _Remembered()
+
+    async def allows(self, api: AsyncKubeAPI, user: User, **attributes: Mapping[str, str]) -> bool:
+        """Whether a user may. `attributes` are `resourceAttributes` or `nonResourceAttributes`. Raises APIError where nobody can be asked."""
+        key = (user, *((kind, tuple(sorted(values.items()))) for kind, values in attributes.items()))
+        known, allowed = self._verdicts.get(key)
+        if not known:
+            answer = await api.create(access_review(user, **attributes))
+            allowed = (answer.get("status") or {}).get("allowed") is True
+            self._verdicts.put(key, allowed, seconds=self._seconds[allowed])
+        return allowed is True
+
+
+def bearer_token(authorization: str) -> str:
+    """Return the token of an Authorization header, '' where there is none."""
+    kind, _, token = authorization.partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
 class DelegatedAuthorizer:
     """Asks one cluster. Without `authentication` no token is known, without `authorization` only system:masters may see anything."""
 
     def __init__(self, *, authentication: AsyncKubeAPI | None, authorization: AsyncKubeAPI | None) -> None:
         self._authentication = authentication
         self._authorization = authorization
-        self._users: _Remembered[User | None] = _Remembered()
-        self._verdicts: _Remembered[bool] = _Remembered()
+        self._tokens = TokenReviews()
+        self._rights = AccessReviews()
 
     async def require(self, authorization: str, *, verb: str, path: str) -> None:
         """Return if the sender of this Authorization header may do that.
 
         Raises Unauthorized for credentials that are not good, Forbidden for a user who may not, ServerError where nobody can be asked.
         """
-        kind, _, token = authorization.partition(" ")
-        user: User | None = ANONYMOUS
-        if kind.lower() == "bearer" and token.strip():
-            user = await self._user(token.strip())
+        token = bearer_token(authorization)
+        user: User | None = await self._user(token) if token else ANONYMOUS
         if user is None:
             raise Unauthorized("Unauthorized", code=401)
         if _MASTERS not in user.groups and not await self._may(user, verb=verb, path=path):
@@ -64,30 +103,18 @@ class DelegatedAuthorizer:
     async def _user(self, token: str) -> User | None:
         if self._authentication is None:
             return None
-        key = hashlib.sha256(token.encode()).digest()
-        known, user = self._users.get(key)
-        if not known:
-            try:
-                answer = await self._authentication.create(token_review(token))
-            except APIError as error:
-                raise Unauthorized("Unauthorized", code=401) from error
-            user = _user_of(answer)
-            self._users.put(key, user)
-        return user
+        try:
+            return await self._tokens.user(self._authentication, token)
+        except APIError as error:
+            raise Unauthorized("Unauthorized", code=401) from error
 
     async def _may(self, user: User, *, verb: str, path: str) -> bool:
         if self._authorization is None:
             return False
-        key = (user, verb, path)
-        known, allowed = self._verdicts.get(key)
-        if not known:
-            try:
-                answer = await self._authorization.create(path_review(user, verb=verb, path=path))
-            except APIError as error:
-                raise ServerError("Internal Server Error: nobody can be asked whether this is allowed", code=500) from error
-            allowed = (answer.get("status") or {}).get("allowed") is True
-            self._verdicts.put(key, allowed)
-        return allowed is True
+        try:
+            return await self._rights.allows(self._authorization, user, nonResourceAttributes={"path": path, "verb": verb})
+        except APIError as error:
+            raise ServerError("Internal Server Error: nobody can be asked whether this is allowed", code=500) from error
 
 
 def token_review(token: str) -> dict[str, Any]:
@@ -95,18 +122,18 @@ def token_review(token: str) -> dict[str, Any]:
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "metadata": {}, "spec": {"token": token}}
 
 
-def path_review(user: User, *, verb: str, path: str) -> dict[str, Any]:
-    """Return the SubjectAccessReview of a path that is no resource."""
+def access_review(user: User, **attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Return the SubjectAccessReview of a path (`nonResourceAttributes`) or of a resource (`resourceAttributes`)."""
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
         "metadata": {},
         "spec": {
             "user": user.name,
-            "uid": user.uid,
+            **({"uid": user.uid} if user.uid else {}),
             "groups": list(user.groups),
             "extra": {name: list(values) for name, values in user.extra},
-            "nonResourceAttributes": {"path": path, "verb": verb},
+            **{kind: dict(values) for kind, values in attributes.items()},
         },
     }
 
@@ -135,10 +162,12 @@ class _Remembered(Generic[T]):
         until, answer = self._answers.get(key, (0.0, None))
         return (True, answer) if _now() < until else (False, None)
 
-    def put(self, key: Hashable, answer: T) -> None:
+    def put(self, key: Hashable, answer: T, *, seconds: float) -> None:
+        if seconds <= 0:
+            return
         if len(self._answers) >= _MOST:
             self._answers.clear()
-        self._answers[key] = (_now() + REMEMBERED, answer)
+        self._answers[key] = (_now() + seconds, answer)
 
 
 def _now() -> float:

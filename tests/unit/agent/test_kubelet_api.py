@@ -18,17 +18,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.agent import server as authorizing
+from kubewright.agent.access import AccessRules, subresources_of
 from kubewright.agent.logs import BadLogRequest, LogOptions, NoLog, limited
-from kubewright.agent.server import KubeletServer
+from kubewright.agent.server import Contents, KubeletServer
+from kubewright.agent.serving_identity import own_pair
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
+from kubewright.base.randomness import SeededRandom
 from kubewright.http import aio, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
+from kubewright.http.metrics import Registry
 from kubewright.http.serving import Request, Streaming
 from kubewright.http.tls import Peer
 from kubewright.pki import certificates
+from kubewright.pki.keys import Algorithm
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 API_SERVER = Peer(common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"der of the API server's")
@@ -48,6 +52,10 @@ class Reviews:
         if self.broken:
             raise ServerError("broken", code=500)
         spec = obj["spec"]
+        if obj["kind"] == "TokenReview":
+            known = spec["token"] == "good"
+            user = {"username": "robot", "groups": ["robots"]} if known else {}
+            return {"status": {"authenticated": known, "user": user}}
         administrator = "kubeadm:cluster-admins" in spec["groups"]
         return {"status": {"allowed": administrator or spec["resourceAttributes"]["subresource"] in self.allowed}}
 
@@ -94,18 +102,21 @@ def static(name: str = "etcd-node-1") -> dict[str, Any]:
     return pod(name, annotations={"kubernetes.io/config.mirror": "hash"})
 
 
-def server(*agents: Agent, logs: Logs | None = None) -> KubeletServer:
-    return KubeletServer(lambda: agents, client_ca_pem=b"", logs=logs, clock=FakeClock(NOW))  # type: ignore[arg-type, return-value]
+def server(*agents: Agent, logs: Logs | None = None, **changes: Any) -> KubeletServer:
+    return KubeletServer(lambda: agents, logs=logs, clock=FakeClock(NOW), **changes)  # type: ignore[arg-type, return-value]
 
 
-def ask(subject: KubeletServer, path: str, *, peer: Peer | None = API_SERVER, method: str = "GET", **query: str) -> tuple[int, bytes]:
+def ask(
+    subject: KubeletServer, path: str, *, peer: Peer | None = API_SERVER, method: str = "GET", token: str = "", **query: str
+) -> tuple[int, bytes]:
     """Find the route as the server would, and read the whole answer."""
 
     async def answer() -> tuple[int, bytes]:
         for route in subject.routes():
             parts = matched(route.pattern, path)
             if parts is not None and route.method in {"*", method}:
-                found = await route.handler(Request(method=method, path=path, query=query, parts=parts, peer=peer))
+                headers = {"authorization": f"Bearer {token}"} if token else {}
+                found = await route.handler(Request(method=method, path=path, query=query, parts=parts, peer=peer, headers=headers))
                 if isinstance(found, Response):
                     return found.status, found.body
                 assert isinstance(found, Streaming)
@@ -116,6 +127,8 @@ def ask(subject: KubeletServer, path: str, *, peer: Peer | None = API_SERVER, me
 
 
 def matched(pattern: str, path: str) -> dict[str, str] | None:
+    if pattern == "/{path:.*}":
+        return {"path": path}
     wanted, given_ = pattern.split("/"), path.split("/")
     if len(wanted) != len(given_):
         return None
@@ -125,9 +138,17 @@ def matched(pattern: str, path: str) -> dict[str, str] | None:
     return {one.strip("{}"): other for one, other in pairs_ if one.startswith("{")}
 
 
-@pytest.mark.parametrize("peer", [None, SOMEBODY, API_SERVER])
-def test_everybody_may_ask_for_health(peer: Peer | None):
-    assert ask(server(), "/healthz", peer=peer) == (200, b"ok\n")
+@pytest.mark.parametrize(("peer", "status"), [(None, 401), (SOMEBODY, 403), (API_SERVER, 200)])
+def test_health_is_for_those_who_may(peer: Peer | None, status: int):
+    assert ask(server(Agent("node-1", [])), "/healthz", peer=peer)[0] == status
+    for path, body in (("/healthz", b"ok"), ("/healthz/syncloop", b"ok"), ("/healthz/other", b"404: Page Not Found\n")):
+        assert ask(server(Agent("node-1", [])), path)[1] == body
+    assert b"[+]syncloop ok\nhealthz check passed" in ask(server(Agent("node-1", [])), "/healthz", verbose="")[1]
+    ill = Contents(unhealthy=lambda: "it is stopping")
+    assert ask(server(Agent("node-1", []), contents=ill), "/healthz") == (
+        500,
+        b"[-]syncloop failed: it is stopping\nhealthz check failed\n",
+    )
 
 
 @pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/exec/default/web/app", "/containerLogs/default/none/app"])
@@ -182,12 +203,15 @@ def test_listing_pods_may_be_allowed_alone():
 @pytest.mark.parametrize("client", [None, Reviews("proxy", broken=True)], ids=["not joined", "no answer"])
 def test_where_the_api_cannot_be_asked_nobody_may(client: Any):
     agent = Agent("node-1", [pod()], client=client)
-    assert ask(server(agent), "/containerLogs/default/web/app", peer=SOMEBODY)[0] == 403
+    assert ask(server(agent), "/containerLogs/default/web/app", peer=SOMEBODY) == (
+        500,
+        b"Authorization error (user=somebody, verb=get, resource=nodes, subresource=proxy)\n",
+    )
 
 
 def test_a_certificate_without_a_name_is_nobody():
     peer = Peer(common_name="", organizations=("system:masters",), der=b"")
-    assert not asyncio.run(authorizing.is_allowed(peer, method="GET", path="/pods", node_name="n", api=Reviews("pods")))  # type: ignore[arg-type]
+    assert ask(server(Agent("node-1", [], client=Reviews("pods"))), "/pods", peer=peer) == (401, b"Unauthorized\n")
 
 
 def test_only_the_nodes_that_the_caller_may_ask_are_listed():
@@ -208,7 +232,11 @@ def test_only_the_nodes_that_the_caller_may_ask_are_listed():
         ("/run/default/web/app", 400, b"so run is not possible"),
         ("/portForward/default/web", 400, b"so portForward is not possible"),
         ("/exec/default/etcd-node-1/app", 400, b"runs as a process without a container: exec is not possible there"),
-        ("/metrics", 404, b"no route"),
+        ("/metrics", 404, b"404: Page Not Found"),
+        ("/logs/syslog", 405, b"logs endpoint is disabled."),
+        ("/debug/pprof/", 405, b"profiling endpoint is disabled."),
+        ("/checkpoint/default/web/app", 404, b"404: Page Not Found"),
+        ("/", 404, b"404: Page Not Found"),
     ],
 )
 def test_what_is_not_there_says_so(path: str, status: int, words: bytes):
@@ -281,15 +309,12 @@ def test_a_limit_cuts_at_its_byte(pieces: list[bytes], limit: int):
 
 
 def test_the_serving_certificate_is_for_the_address():
-    from kubewright.agent.server import serving_pair
-    from kubewright.base.randomness import SeededRandom
-
-    certificate, key = serving_pair(name="kubelet", addresses=["127.0.0.11"], now=NOW, random=SeededRandom(1))
+    certificate, key = own_pair(name="kubelet", addresses=["127.0.0.11"], algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1))
     pair = certificates.pair_of(certificate, key, source="test")
     assert pair.leaf.names.ips == ("127.0.0.11",)
     assert pair.leaf.issued_by(pair.certificates[1])
     assert pair.leaf.usages == ("serverAuth",)
-    assert pair.leaf.not_after == NOW + timedelta(days=365)
+    assert (pair.leaf.not_before, pair.leaf.not_after) == (NOW - timedelta(hours=1), NOW - timedelta(minutes=55) + timedelta(days=365))
 
 
 def client_pair(authority: trustme.CA, *usages: x509.ObjectIdentifier) -> tuple[bytes, bytes]:
@@ -337,3 +362,81 @@ def test_only_certificates_for_clients_by_the_clusters_ca_are_taken():
 
     assert loop.run(main) == {"ours": 200, "for servers": None, "another CA's": None}
     assert len(agent.client.asked) == 1
+
+
+def test_a_token_that_the_cluster_knows_is_somebody_and_another_one_is_nobody():
+    agent = Agent("node-1", [], client=Reviews("metrics"))
+    subject = server(agent, rules=AccessRules(tokens=True, anonymous=True), contents=Contents(metrics=Registry()))
+    assert ask(subject, "/metrics", peer=None, token="good")[0] == 200
+    assert agent.client.asked[1]["groups"] == ["robots", "system:authenticated"]
+    assert ask(subject, "/metrics", peer=None, token="bad") == (401, b"Unauthorized\n")
+    assert ask(server(agent), "/metrics", peer=None, token="good")[0] == 401
+
+
+def test_callers_without_credentials_are_anonymous_where_that_is_allowed_and_may_little():
+    agent = Agent("node-1", [], client=Reviews())
+    assert ask(server(agent, rules=AccessRules(anonymous=True)), "/pods", peer=None) == (
+        403,
+        b"Forbidden (user=system:anonymous, verb=get, resource=nodes, subresource(s)=[pods proxy])\n",
+    )
+    assert agent.client.asked[0]["groups"] == ["system:unauthenticated"]
+
+
+def test_where_everything_is_allowed_nobody_is_asked():
+    agent = Agent("node-1", [pod()], client=None)
+    assert ask(server(agent, rules=AccessRules(anonymous=True, reviews=False)), "/pods", peer=None)[0] == 200
+
+
+def test_answers_count_as_long_as_the_rules_say():
+    agent = Agent("node-1", [pod()], client=Reviews("pods"))
+    for seconds, asked in ((0.0, 4), (300.0, 2)):
+        agent.client.asked.clear()
+        subject = server(agent, rules=AccessRules(allowed_seconds=seconds, denied_seconds=seconds))
+
+        async def twice(subject: KubeletServer = subject) -> None:
+            handlers = {route.pattern: route.handler for route in subject.routes()}
+            for _ in range(2):
+                for path in ("/pods", "/healthz"):
+                    await handlers[path](Request(method="GET", path=path, peer=SOMEBODY))
+
+        asyncio.run(twice())
+        assert len([spec for spec in agent.client.asked if spec["resourceAttributes"]["subresource"] != "proxy"]) == asked
+
+
+def test_metrics_usage_and_configuration_are_told_where_there_are_any():
+    contents = Contents(metrics=Registry(), usage=lambda: "usage 1\n", configuration={"kind": "KubeletConfiguration"})
+    subject = server(Agent("node-1", []), contents=contents)
+    assert ask(subject, "/metrics")[0] == 200
+    assert ask(subject, "/metrics/resource") == (200, b"usage 1\n")
+    assert ask(subject, "/configz") == (200, b'{"kubeletconfig": {"kind": "KubeletConfiguration"}}')
+    assert ask(subject, "/runningpods/") == (200, b'{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}')
+
+
+def test_without_debugging_there_is_no_way_in_and_the_answer_is_the_kubelets():
+    subject = server(Agent("node-1", [pod()]), contents=Contents(debugging=False, configuration={}))
+    for path in ("/exec/default/web/app", "/containerLogs/default/web/app", "/portForward/default/web"):
+        assert ask(subject, path, method="POST") == (405, b"Debug endpoints are disabled.\n")
+    assert ask(subject, "/configz")[0] == 404
+    assert ask(subject, "/exec/default/web/app", peer=None)[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "subresources"),
+    [
+        ("/pods", ("pods", "proxy")),
+        ("/runningpods/", ("pods", "proxy")),
+        ("/healthz/syncloop", ("healthz", "proxy")),
+        ("/configz", ("configz", "proxy")),
+        ("/metrics/cadvisor", ("metrics",)),
+        ("/stats/summary", ("stats",)),
+        ("/logs/", ("log",)),
+        ("/checkpoint/a/b/c", ("checkpoint",)),
+        ("/statusz", ("statusz",)),
+        ("/flagz", ("configz",)),
+        ("/exec/a/b/c", ("proxy",)),
+        ("/", ("proxy",)),
+        ("/podsy", ("proxy",)),
+    ],
+)
+def test_a_path_needs_one_of_the_kubelets_subresources(path: str, subresources: tuple[str, ...]):
+    assert subresources_of(path) == subresources

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
 
 from kubewright.agent.configuration import fields, flags, options, reading
+from kubewright.agent.configuration.kubelet_api import openssl_cipher
 from kubewright.agent.configuration.options import NO_PODS, UNINITIALIZED, AgentOptions, Own
 from kubewright.apis.kubelet import KUBELET
 from kubewright.base import yaml
@@ -42,8 +44,13 @@ def test_every_flag_of_a_field_names_one_that_exists_and_every_other_has_its_sta
 
 
 HONOURED: dict[str, tuple[str, Any]] = {
+    "address": ("127.0.0.9", lambda found: found.kubelet_api.address),
+    "authentication": ({"anonymous": {"enabled": True}}, lambda found: found.kubelet_api.rules),
+    "authorization": ({"mode": "AlwaysAllow"}, lambda found: found.kubelet_api.rules),
     "containerRuntimeEndpoint": ("unix:///run/x.sock", lambda found: found.runtime),
     "enableControllerAttachDetach": (False, lambda found: facts(found).attach_detach),
+    "enableDebuggingHandlers": (False, lambda found: found.kubelet_api.debugging),
+    "enableServer": (False, lambda found: found.kubelet_api),
     "evictionHard": ({"memory.available": "1Gi"}, lambda found: facts(found).profile.hard_eviction),
     "evictionMinimumReclaim": ({"memory.available": "1Gi"}, lambda found: found.looks.thresholds),
     "evictionPressureTransitionPeriod": ("1m0s", lambda found: found.looks.hold),
@@ -67,9 +74,22 @@ HONOURED: dict[str, tuple[str, Any]] = {
     "reservedSystemCPUs": ("0-1", lambda found: facts(found).profile.reserved),
     "rotateCertificates": (True, lambda found: found.duties.rotates),
     "runtimeRequestTimeout": ("9s", lambda found: found.runtime_timeout),
+    "serverTLSBootstrap": (True, lambda found: found.kubelet_api.requested),
     "systemReserved": ({"memory": "1Gi"}, lambda found: facts(found).profile.reserved),
+    "tlsCertFile": ("/c", lambda found: found.kubelet_api.files),
+    "tlsCipherSuites": (["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], lambda found: found.kubelet_api.ciphers),
+    "tlsMinVersion": ("VersionTLS13", lambda found: found.kubelet_api.oldest_tls),
+    "tlsPrivateKeyFile": ("/k", lambda found: found.kubelet_api.files),
 }
 """A value of each honoured field, and what it is seen in; None: a test of its own."""
+
+
+NEEDED = {
+    "evictionSoft": "evictionSoftGracePeriod: {memory.available: 1m}\n",
+    "tlsCertFile": "tlsPrivateKeyFile: /k\n",
+    "tlsPrivateKeyFile": "tlsCertFile: /c\n",
+}
+"""What a field is nothing without."""
 
 
 def facts(found: AgentOptions) -> Any:
@@ -79,7 +99,7 @@ def facts(found: AgentOptions) -> Any:
 @pytest.mark.parametrize("name", sorted(fields.HONOURED))
 def test_an_honoured_field_changes_what_the_agent_works_with(name):
     value, seen = HONOURED[name]
-    text = yaml.dump({name: value}) + ("evictionSoftGracePeriod: {memory.available: 1m}\n" if name == "evictionSoft" else "")
+    text = yaml.dump({name: value}) + NEEDED.get(name, "")
     if seen is None:
         assert name in configuration(text).kubelet
     elif name == "evictionMinimumReclaim":
@@ -94,17 +114,17 @@ def test_the_table_of_this_test_is_whole():
     assert sorted(HONOURED) == sorted(fields.HONOURED)
 
 
-@pytest.mark.parametrize(("name", "value"), [("runOnce", True), ("serverTLSBootstrap", True)])
+@pytest.mark.parametrize(("name", "value"), [("runOnce", True), ("tlsCurvePreferences", [29])])
 def test_a_refused_field_is_an_error_with_its_reason_and_may_be_left_empty(name, value):
     assert name in fields.REFUSED
     with pytest.raises(ValidationError, match=name) as error:
         configuration(yaml.dump({name: value}))
     assert [one.path.text for one in error.value.errors] == [name]
-    configuration(yaml.dump({name: False}))
+    configuration(yaml.dump({name: type(value)()}))
 
 
 def test_every_refused_field_is_tried():
-    assert sorted(fields.REFUSED) == ["runOnce", "serverTLSBootstrap"]
+    assert sorted(fields.REFUSED) == ["runOnce", "tlsCurvePreferences"]
 
 
 def test_what_is_ignored_is_said_once_for_each_reason():
@@ -246,3 +266,49 @@ def test_what_no_node_can_have_is_refused_by_the_flags_name(own, reason):
 def test_without_a_kubeconfig_there_is_no_cluster():
     with pytest.raises(UsageError, match="no cluster"):
         options.options_of(configuration(), Own(), host_name="n")
+
+
+def test_the_kubelet_api_is_closed_unless_the_configuration_opens_it():
+    rules = chosen().kubelet_api.rules  # type: ignore[union-attr]
+    assert (rules.anonymous, rules.tokens, rules.reviews) == (False, True, True)
+    assert (rules.token_seconds, rules.allowed_seconds, rules.denied_seconds) == (120, 300, 30)
+    text = "authentication: {webhook: {enabled: false, cacheTTL: 1m}, x509: {clientCAFile: /ca}}\n"
+    api = chosen(text + "authorization: {webhook: {cacheAuthorizedTTL: 1m, cacheUnauthorizedTTL: 2m}}").kubelet_api
+    assert api is not None
+    assert (api.rules.tokens, api.rules.token_seconds, api.rules.allowed_seconds, api.rules.denied_seconds) == (False, 60, 60, 120)
+    assert str(api.client_ca) == "/ca"
+
+
+@pytest.mark.parametrize(
+    ("suite", "name"),
+    [
+        ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-RSA-CHACHA20-POLY1305"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_AES_128_GCM_SHA256", ""),
+        ("TLS_RSA_WITH_RC4_128_SHA", None),
+        ("nonsense", None),
+    ],
+)
+def test_cipher_suites_have_the_names_of_go(suite, name):
+    assert openssl_cipher(suite) == name
+    if name:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "address: somewhere",
+        "authorization: {mode: RBAC}",
+        "tlsMinVersion: TLS13",
+        "tlsCertFile: /c",
+        "authentication: {x509: {clientCAFile: ca.crt}}",
+        "tlsPrivateKeyFile: /k",
+        "tlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA]",
+    ],
+)
+def test_what_no_kubelet_api_can_be_is_refused_by_the_fields_name(text):
+    with pytest.raises(ValidationError) as error:
+        chosen(text)
+    assert len(error.value.errors) == 1

@@ -10,15 +10,16 @@ from collections.abc import Mapping
 from typing import Final
 
 _HONOURED: Final = """
-    containerRuntimeEndpoint enableControllerAttachDetach evictionHard evictionMinimumReclaim evictionPressureTransitionPeriod evictionSoft
+    address authentication authorization containerRuntimeEndpoint enableControllerAttachDetach enableDebuggingHandlers enableServer evictionHard evictionMinimumReclaim evictionPressureTransitionPeriod evictionSoft
     evictionSoftGracePeriod healthzBindAddress healthzPort kubeReserved localStorageCapacityIsolation maxPods mergeDefaultEvictionSettings
     nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency podsPerCore port providerID registerNode
-    registerWithTaints reservedSystemCPUs rotateCertificates runtimeRequestTimeout systemReserved
+    registerWithTaints reservedSystemCPUs rotateCertificates runtimeRequestTimeout serverTLSBootstrap systemReserved tlsCertFile tlsCipherSuites
+    tlsMinVersion tlsPrivateKeyFile
 """
 HONOURED: Final = frozenset(_HONOURED.split())
 
 _PODS: Final = "it runs no pods"
-_SERVER: Final = "it has no pods to tell of, and serves no kubelet API"
+_SERVER: Final = "its kubelet API has no logs of the machine, no profiles and no streams"
 _CGROUPS: Final = "it makes no cgroups"
 _LIMITS: Final = "it sends a handful of requests a minute"
 _FEATURES: Final = "no feature of the kubelet is behind a gate here"
@@ -39,10 +40,10 @@ IGNORED: Final[Mapping[str, str]] = {
             volumeStatsAggPeriod failSwapOn
         """,
         _SERVER: """
-            address authentication authorization enableContentionProfiling enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler
-            enableServer enableSystemLogHandler enableSystemLogQuery readOnlyPort streamingConnectionIdleTimeout tlsCertFile tlsCipherSuites
-            tlsCurvePreferences tlsMinVersion tlsPrivateKeyFile showHiddenMetricsForVersion
+            enableContentionProfiling enableDebugFlagsHandler enableProfilingHandler enableSystemLogHandler enableSystemLogQuery
+            showHiddenMetricsForVersion streamingConnectionIdleTimeout
         """,
+        "it tells nobody anything without asking who it is": "readOnlyPort",
         _CGROUPS: """
             cgroupDriver cgroupRoot cgroupsPerQOS enforceNodeAllocatable failCgroupV1 kernelMemcgNotification kubeReservedCgroup kubeletCgroups
             systemCgroups systemReservedCgroup
@@ -59,6 +60,6 @@ IGNORED: Final[Mapping[str, str]] = {
 
 REFUSED: Final[Mapping[str, str]] = {
     "runOnce": "the kubelet refuses it as well: it is gone",
-    "serverTLSBootstrap": "it serves no kubelet API, and needs no certificate for it",
+    "tlsCurvePreferences": "which curves a connection uses is OpenSSL's choice here",
 }
 """Fields that may only be left empty."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions, kubelet_api_options
 from kubewright.agent.configuration.reading import Configuration
 from kubewright.agent.observation.addresses import node_ip_errors
 from kubewright.agent.observation.observer import Looks
@@ -57,6 +58,7 @@ class AgentOptions:
     timings: Timings
     health: tuple[str, int]
     """Address and port of the health endpoint; port 0: none."""
+    kubelet_api: KubeletAPIOptions | None
     labels: tuple[tuple[str, str], ...]
     kubelet: Mapping[str, Any]
     external_cloud: bool = False
@@ -118,6 +120,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
         ),
         timings=_timings(kubelet),
         health=(kubelet["healthzBindAddress"] or "127.0.0.1", _or(kubelet["healthzPort"], 10248)),
+        kubelet_api=kubelet_api_options(kubelet),
         labels=_labels(own.node_labels),
         kubelet=kubelet,
         external_cloud=bool(own.cloud_provider),

@@ -1,0 +1,133 @@
+"""Who may use the kubelet API (kubelet v1.36: pkg/kubelet/server/auth.go, cmd/kubelet/app/auth.go).
+
+Somebody is who a client certificate of the cluster, or a token that the API server knows, says. Whether he may is asked of the API server with
+a SubjectAccessReview on a subresource of the node: the API server itself is asked about as well, and a name alone proves little, as each
+signer of the cluster could have made a certificate with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from kubewright.base.errors import APIError, StatusError
+from kubewright.base.records import dataclass, replace
+from kubewright.http.serving import Request
+from kubewright.http.tls import Peer
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.delegation import ANONYMOUS, AccessReviews, TokenReviews, User, bearer_token
+
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
+_AUTHENTICATED: Final = "system:authenticated"
+_VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_SUBRESOURCES: Final = {
+    "pods": ("pods", "proxy"),
+    "runningpods": ("pods", "proxy"),
+    "healthz": ("healthz", "proxy"),
+    "configz": ("configz", "proxy"),
+    "stats": ("stats",),
+    "metrics": ("metrics",),
+    "logs": ("log",),
+    "checkpoint": ("checkpoint",),
+    "statusz": ("statusz",),
+    "flagz": ("configz",),
+}
+"""First part of a path to the subresources of nodes that allow it; everything else is `proxy`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessRules:
+    """How callers are told apart, and whom is asked about them. Seconds; the defaults are those of local clusters, where each call is asked about."""
+
+    anonymous: bool = False
+    """Callers without a credential are `system:anonymous`; else they are refused."""
+    tokens: bool = False
+    """The API server is asked about bearer tokens; else nobody has one that is good."""
+    token_seconds: float = 120.0
+    reviews: bool = True
+    """The API server is asked what callers may; else everybody may everything."""
+    allowed_seconds: float = 0.0
+    denied_seconds: float = 0.0
+
+
+class Refused(StatusError):
+    """A caller is not let in. The text is the answer."""
+
+    def __init__(self, text: str, *, code: int) -> None:
+        super().__init__(text, code=code, reason="")
+
+
+class Callers:
+    """Tells who calls, and what he may."""
+
+    def __init__(self, rules: AccessRules) -> None:
+        self._rules = rules
+        self._tokens = TokenReviews(remembered=rules.token_seconds)
+        self._rights = AccessReviews(allowed=rules.allowed_seconds, denied=rules.denied_seconds)
+
+    async def user(self, request: Request, api: AsyncKubeAPI | None) -> User:
+        """Return who calls. Raises Refused with 401."""
+        if request.peer is not None and request.peer.common_name:
+            return user_of(request.peer)
+        token = bearer_token(request.headers.get("authorization", ""))
+        if token and self._rules.tokens:
+            found = await self._owner(token, api)
+            if found is not None:
+                return found
+        if token or not self._rules.anonymous:
+            raise Refused("Unauthorized", code=401)
+        return ANONYMOUS
+
+    async def require(self, user: User, request: Request, *, node_name: str, api: AsyncKubeAPI | None) -> None:
+        """Return if a user may make a request to a node. Raises Refused with 403, or with 500 where the API cannot be asked."""
+        if not self._rules.reviews:
+            return
+        verb, subresources = _VERBS.get(request.method, "get"), subresources_of(request.path)
+        for subresource in subresources:
+            attributes = node_attributes(verb=verb, subresource=subresource, node_name=node_name)
+            try:
+                if api is not None and await self._rights.allows(api, user, resourceAttributes=attributes):
+                    return
+            except APIError as error:
+                raise Refused(_unanswered(user, verb, subresource), code=500) from error
+            if api is None:
+                raise Refused(_unanswered(user, verb, subresource), code=500)
+        among = " ".join(subresources)
+        raise Refused(f"Forbidden (user={user.name}, verb={verb}, resource=nodes, subresource(s)=[{among}])", code=403)
+
+    async def _owner(self, token: str, api: AsyncKubeAPI | None) -> User | None:
+        if api is None:
+            return None
+        try:
+            found = await self._tokens.user(api, token)
+        except APIError:
+            return None
+        if found is None or _AUTHENTICATED in found.groups:
+            return found
+        return replace(found, groups=(*found.groups, _AUTHENTICATED))
+
+
+def user_of(peer: Peer) -> User:
+    """Return who the holder of a verified client certificate is. As for the API server, everybody with one is `system:authenticated`.
+
+    The certificate is named as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
+    """
+    return User(
+        name=peer.common_name,
+        groups=(*peer.organizations, _AUTHENTICATED),
+        extra=((_CREDENTIAL, (f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}",)),),
+    )
+
+
+def subresources_of(path: str) -> tuple[str, ...]:
+    """Return the subresources of a node of which one has to be allowed for a path."""
+    return _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",))
+
+
+def node_attributes(*, verb: str, subresource: str, node_name: str) -> dict[str, str]:
+    """Return what is asked about a request to a node."""
+    return {"verb": verb, "group": "", "version": "v1", "resource": "nodes", "subresource": subresource, "name": node_name}
+
+
+def _unanswered(user: User, verb: str, subresource: str) -> str:
+    return f"Authorization error (user={user.name}, verb={verb}, resource=nodes, subresource={subresource})"

@@ -1,0 +1,126 @@
+"""What the kubelet API of an agent is told: where it listens, what it shows of itself, who may use it (kubelet v1.36). Pure.
+
+Defaults are those of a file, also where there is none: a kubelet without `--config` lets everybody do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.agent.access import AccessRules
+from kubewright.apis import formats
+from kubewright.base.errors import ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.records import dataclass
+
+_VERSIONS: Final = {"": "1.2", "VersionTLS10": "1.2", "VersionTLS11": "1.2", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
+"""The oldest TLS version by its name in Go; ours serves nothing older than 1.2."""
+_LATEST_SUITES: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
+"""Those of TLS 1.3, of which neither Go nor OpenSSL's list for 1.2 lets anybody choose."""
+_EXCHANGES: Final = {"ECDHE_ECDSA": "ECDHE-ECDSA-", "ECDHE_RSA": "ECDHE-RSA-", "RSA": ""}
+_CIPHERS: Final = {
+    "AES_128_CBC_SHA": "AES128-SHA",
+    "AES_128_CBC_SHA256": "AES128-SHA256",
+    "AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "AES_256_CBC_SHA": "AES256-SHA",
+    "AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+    "CHACHA20_POLY1305": "CHACHA20-POLY1305",
+    "CHACHA20_POLY1305_SHA256": "CHACHA20-POLY1305",
+}
+_CA: Final = "authentication.x509.clientCAFile"
+_MODES: Final = ("", "Webhook", "AlwaysAllow")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubeletAPIOptions:
+    """`files` are a certificate and its key; with `requested` the cluster signs one. `client_ca` is None where client certificates are not taken."""
+
+    address: str
+    port: int
+    requested: bool
+    files: tuple[PurePosixPath, PurePosixPath] | None
+    client_ca: PurePosixPath | None
+    rules: AccessRules
+    debugging: bool
+    oldest_tls: str
+    ciphers: str
+
+
+def kubelet_api_options(kubelet: Mapping[str, Any]) -> KubeletAPIOptions | None:
+    """Return what a decoded configuration says of the API, None where it is switched off. Raises ValidationError for what it cannot be."""
+    if kubelet["enableServer"] is False:
+        return None
+    errors = list(_errors(kubelet))
+    if errors:
+        raise ValidationError("the kubelet API cannot be served like that", errors, remedy="correct the fields named above")
+    authentication, authorization = kubelet["authentication"] or {}, kubelet["authorization"] or {}
+    tokens, webhook = authentication.get("webhook") or {}, authorization.get("webhook") or {}
+    ca = (authentication.get("x509") or {}).get("clientCAFile") or ""
+    files = (PurePosixPath(kubelet["tlsCertFile"]), PurePosixPath(kubelet["tlsPrivateKeyFile"])) if kubelet["tlsCertFile"] else None
+    return KubeletAPIOptions(
+        address=kubelet["address"] or "0.0.0.0",  # noqa: S104 (the kubelet's default)
+        port=kubelet["port"] or 10250,
+        requested=kubelet["serverTLSBootstrap"],
+        files=files,
+        client_ca=PurePosixPath(ca) if ca else None,
+        rules=AccessRules(
+            anonymous=(authentication.get("anonymous") or {}).get("enabled") is True,
+            tokens=tokens.get("enabled") is not False,
+            token_seconds=_seconds(tokens.get("cacheTTL"), 120.0),
+            reviews=authorization.get("mode") != "AlwaysAllow",
+            allowed_seconds=_seconds(webhook.get("cacheAuthorizedTTL"), 300.0),
+            denied_seconds=_seconds(webhook.get("cacheUnauthorizedTTL"), 30.0),
+        ),
+        debugging=kubelet["enableDebuggingHandlers"] is not False,
+        oldest_tls=_VERSIONS[kubelet["tlsMinVersion"] or ""],
+        ciphers=":".join(name for suite in kubelet["tlsCipherSuites"] or () if (name := openssl_cipher(suite))),
+    )
+
+
+def openssl_cipher(suite: str) -> str | None:
+    """Return OpenSSL's name of a cipher suite of TLS 1.2, '' for one of TLS 1.3, None for one that nobody knows."""
+    if suite in _LATEST_SUITES:
+        return ""
+    exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
+    if exchange not in _EXCHANGES or cipher not in _CIPHERS:
+        return None
+    return _EXCHANGES[exchange] + _CIPHERS[cipher]
+
+
+def _errors(kubelet: Mapping[str, Any]) -> Sequence[FieldError]:
+    def invalid(path: str, value: object, reason: str) -> FieldError:
+        return FieldError(path=FieldPath(path), type=FieldErrorType.INVALID, value=value, reason=reason)
+
+    ca = ((kubelet["authentication"] or {}).get("x509") or {}).get("clientCAFile") or ""
+    mode = (kubelet["authorization"] or {}).get("mode") or ""
+    rows = (
+        (bool(kubelet["address"]) and formats.address(kubelet["address"]) is None, "address", kubelet["address"], "must be an IP address"),
+        (mode not in _MODES, "authorization.mode", mode, "must be Webhook or AlwaysAllow"),
+        (
+            (kubelet["tlsMinVersion"] or "") not in _VERSIONS,
+            "tlsMinVersion",
+            kubelet["tlsMinVersion"],
+            f"must be one of {', '.join(filter(None, _VERSIONS))}",
+        ),
+        (
+            bool(kubelet["tlsCertFile"]) is not bool(kubelet["tlsPrivateKeyFile"]),
+            "tlsCertFile",
+            kubelet["tlsCertFile"],
+            "must be set together with tlsPrivateKeyFile",
+        ),
+        *(
+            (bool(path) and not path.startswith("/"), name, path, "must be an absolute path")
+            for name, path in (("tlsCertFile", kubelet["tlsCertFile"]), ("tlsPrivateKeyFile", kubelet["tlsPrivateKeyFile"]), (_CA, ca))
+        ),
+        *(
+            (openssl_cipher(suite) is None, "tlsCipherSuites", suite, "is a cipher suite that cannot be had here")
+            for suite in kubelet["tlsCipherSuites"] or ()
+        ),
+    )
+    return [invalid(path, value, reason) for broken, path, value, reason in rows if broken]
+
+
+def _seconds(span: Any, default: float) -> float:
+    return float(span.seconds) if span is not None and span.seconds else default

@@ -1,0 +1,183 @@
+"""What a kubelet API shows of itself, and whose client certificates it takes: both may change while it serves (kubelet v1.36: InitializeTLS).
+
+The certificate is one that the cluster has signed, one of two files, or one that the agent makes for itself: once in the files where a kubelet
+keeps it, or anew at each start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import CertificateError, HostError, KubewrightError
+from kubewright.base.randomness import Random
+from kubewright.http import tls
+from kubewright.http.tls import Clients, Limits
+from kubewright.kube.kubeconfigs import ReadFile
+from kubewright.pki import certificates, issuing, keys
+from kubewright.pki.certificates import Pair
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.names import Names
+from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import LoadedAuthority
+from kubewright.pki.table import Usage
+
+if TYPE_CHECKING:
+    import ssl
+
+_log = logging.getLogger(__name__)
+
+LIFETIME: Final = timedelta(days=365)
+"""Of a certificate that an agent makes for itself."""
+EARLIER: Final = timedelta(minutes=55)
+"""Such a certificate begins an hour ago: this, and the five minutes by which each certificate is backdated."""
+ABSENT: Final = "no serving certificate available for the kubelet"
+Shown = Callable[[], Pair | None]
+"""Returns the certificate to show to the next caller, None while there is none."""
+
+
+class ServingIdentity:
+    """Chooses the context of each handshake. `shown` and `client_ca` are asked each time; without `client_ca` no certificate is asked for."""
+
+    def __init__(self, shown: Shown, *, client_ca: Callable[[], bytes] | None, limits: Limits | None = None) -> None:
+        self._shown = shown
+        self._client_ca = client_ca
+        self._clients = Clients.NONE if client_ca is None else Clients.OPTIONAL
+        self._limits = limits
+        self._made: tuple[Pair, bytes | None, ssl.SSLContext] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return what a server listens with."""
+        return tls.selecting_context(self._choose, clients=self._clients, limits=self._limits)
+
+    def _choose(self) -> ssl.SSLContext | None:
+        pair, client_ca = self._shown(), self._client_ca() if self._client_ca is not None else None
+        if pair is None:
+            _log.info("a call of the kubelet API failed: %s", ABSENT)
+            return None
+        if self._made is None or self._made[0] is not pair or self._made[1] != client_ca:
+            context = tls.server_context(pair.certificate_pem(), pair.key.pem(), client_ca_pem=client_ca, clients=self._clients)
+            self._made = (pair, client_ca, context)
+        return self._made[2]
+
+
+class SignedCertificate:
+    """The certificate that the cluster has signed; after its time there is none. `use` takes another one."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pair: Pair | None = None
+
+    def use(self, pair: Pair) -> None:
+        """Show this one from now on."""
+        self._pair = pair
+
+    def __call__(self) -> Pair | None:
+        return self._pair if self._pair is not None and self._clock.now() < self._pair.leaf.not_after else None
+
+
+class FileContents:
+    """What is made of the contents of files: read each time, and made again when they have changed.
+
+    What cannot be used is told in the log once, and what was made before stays.
+    """
+
+    def __init__(self, paths: Sequence[PurePosixPath], *, read: ReadFile) -> None:
+        self._paths = paths
+        self._read = read
+        self._last: list[bytes | None] = []
+
+    def changed(self) -> list[bytes] | None:
+        """Return the contents if they are others than those returned last, and all files are there."""
+        try:
+            found = [self._read(path) for path in self._paths]
+        except HostError as error:
+            _log.warning("%s", error)
+            return None
+        if found == self._last:
+            return None
+        self._last = found
+        whole = [content for content in found if content is not None]
+        return whole if len(whole) == len(found) else None
+
+
+class CertificateFiles:
+    """The certificate of two files, followed as they change."""
+
+    def __init__(self, certificate: PurePosixPath, key: PurePosixPath, *, read: ReadFile) -> None:
+        self._source = f"{certificate} and {key}"
+        self._contents = FileContents((certificate, key), read=read)
+        self._pair: Pair | None = None
+
+    def require(self) -> None:
+        """Read them. Raises CertificateError where one is missing or of no use."""
+        contents = self._contents.changed()
+        if contents is None:
+            raise CertificateError(f"{self._source} cannot be read", remedy="name a certificate and its key, or leave both out")
+        self._pair = certificates.pair_of(*contents, source=self._source)
+
+    def __call__(self) -> Pair | None:
+        contents = self._contents.changed()
+        if contents is not None:
+            try:
+                self._pair = certificates.pair_of(*contents, source=self._source)
+            except KubewrightError as error:
+                _log.warning("the kubelet API goes on with the certificate that it has: %s", error)
+        return self._pair
+
+
+class ClientAuthorities:
+    """The bundle of those whose client certificates are taken, followed as its file changes."""
+
+    def __init__(self, path: PurePosixPath, *, read: ReadFile) -> None:
+        self._path = path
+        self._contents = FileContents((path,), read=read)
+        self._pem = b""
+
+    def require(self) -> None:
+        """Read it. Raises CertificateError where it is missing or holds no certificate."""
+        contents = self._contents.changed()
+        if contents is None:
+            raise CertificateError(f"{self._path} cannot be read", remedy="name the file with the cluster's CA in clientCAFile")
+        certificates.parse(contents[0], source=str(self._path))
+        self._pem = contents[0]
+
+    def __call__(self) -> bytes:
+        contents = self._contents.changed()
+        if contents is not None:
+            try:
+                certificates.parse(contents[0], source=str(self._path))
+                self._pem = contents[0]
+            except KubewrightError as error:
+                _log.warning("client certificates are checked as before: %s", error)
+        return self._pem
+
+
+def own_pair(*, name: str, addresses: Sequence[str] = (), algorithm: Algorithm, now: datetime, random: Random) -> tuple[bytes, bytes]:
+    """Make a certificate for a year, by an authority of the moment, and its key, both PEM (client-go: util/cert GenerateSelfSignedCertKey).
+
+    The API server does not verify it unless a flag asks for that.
+    """
+    started = now - EARLIER
+    common_name = f"{name}-ca@{int(now.timestamp())}"
+    authority = CertificateSpec(name=common_name, base="kubelet-ca", common_name=common_name, lifetime=LIFETIME, algorithm=algorithm)
+    authority_key = keys.generate(algorithm)
+    authority_pem = issuing.self_signed(authority, authority_key, started=started, random=random)
+    certificate = certificates.first(authority_pem, source=common_name)
+    loaded = LoadedAuthority(base="kubelet-ca", pem=authority_pem, bundle=(certificate,), certificate=certificate, key=authority_key)
+    leaf = CertificateSpec(
+        name=name,
+        base="kubelet",
+        signer="kubelet-ca",
+        common_name=f"{name}@{int(now.timestamp())}",
+        usages=(Usage.SERVER,),
+        names=Names(dns=(name,), ips=tuple(addresses)),
+        lifetime=LIFETIME,
+        algorithm=algorithm,
+    )
+    key = keys.generate(algorithm)
+    return issuing.signed(leaf, key, loaded, started=started, random=random) + authority_pem, key.pem()
