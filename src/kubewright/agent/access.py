@@ -8,14 +8,16 @@ signer of the cluster could have made a certificate with it.
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import APIError, StatusError
 from kubewright.base.records import dataclass, replace
-from kubewright.http.serving import Request
-from kubewright.http.tls import Peer
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.delegation import ANONYMOUS, AccessReviews, TokenReviews, User, bearer_token
+
+if TYPE_CHECKING:
+    from kubewright.http.serving import Request
+    from kubewright.http.tls import Peer
 
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _AUTHENTICATED: Final = "system:authenticated"
