@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
+from tunnel_kit import UDP, addresses, capture, carry_pods, peers
 
 PKI = "/etc/kubernetes/pki"
+VPN = "10.64.0.0/16"
+INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
 KUBELET = "cgroupDriver: cgroupfs\nfailCgroupV1: false  # these machines have cgroup v1\n"
 UNIT = """\
 [Unit]
@@ -23,13 +27,15 @@ Environment={environment}
 ExecStart={command}
 Restart=always
 RestartSec=1
+[Install]
+WantedBy=multi-user.target
 """
 HUB = "apiVersion: hub.kubewright/v1alpha1\nkind: HubConfiguration\nstate: /var/lib/kubewright/hub/state.db\nkeyFile: /var/lib/kubewright/hub/state.key\n"
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A control plane with a hub beside it, and machines that are to join."""
+    """A control plane, a hub on another machine, and machines that are to join."""
 
     bed: Bed
     created: dict[str, Any]
@@ -38,8 +44,13 @@ class Tenant:
     def one(self) -> Machine:
         return self.bed["one"]
 
+    @property
+    def serving(self) -> Machine:
+        """The hub's machine."""
+        return self.bed["hub"]
+
     def hub(self, *words: str, check: bool = True) -> Ended:
-        return kubewright(self.one, "hub", *words, "--config", "/root/hub.yaml", check=check)
+        return kubewright(self.serving, "hub", *words, "--config", "/root/hub.yaml", check=check)
 
     def join(self, machine: Machine, *more: str, check: bool = True, **environment: str) -> Ended:
         write(machine, "/root/token", self.created["token"])
@@ -53,6 +64,14 @@ class Tenant:
         flags = [f"--{name}={value}" for name, value in given.items()]
         return machine.run(*argv("node", "join", *flags, *more), env={**ENVIRONMENT, **environment}, check=check)
 
+    def records(self) -> list[dict[str, Any]]:
+        return [row for row in json.loads(self.hub("nodes", "-o", "json").out) if row["state"] == "Issued"]
+
+    def require_peers(self) -> None:
+        """The hub's interface has the peers of the records, and no others."""
+        wanted = {row["tunnelKey"]: f"{row['lease']}/32" for row in self.records()}
+        eventually(lambda: peers(self.serving, INTERFACE) == wanted, f"{INTERFACE} to have {wanted}")
+
     def ready(self, name: str) -> bool:
         conditions = kubectl(self.one, "get", "node", name).get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
@@ -60,23 +79,34 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def tenant(parts: Parts) -> Iterator[Tenant]:
-    with Bed("one", "two", "three", bed="hub", parts=parts, shared=SHARED) as bed:
-        one = bed["one"]
+    with Bed("one", "two", "three", "hub", bed="hub", parts=parts, shared=SHARED) as bed:
+        one, serving = bed["one"], bed["hub"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
-        write(one, "/root/kubelet.yaml", KUBELET)
-        write(one, "/root/hub.yaml", HUB)
+        one.run("ip", "route", "add", VPN, "via", serving.address)
+        for name in ("admin.conf", "pki/ca.crt", "pki/ca.key"):
+            write(serving, f"/root/{PurePosixPath(name).name}", one.run("cat", f"/etc/kubernetes/{name}").out)
+        write(serving, "/root/kubelet.yaml", KUBELET)
+        write(serving, "/root/hub.yaml", HUB)
         environment = " ".join(f'"{name}={value}"' for name, value in ENVIRONMENT.items())
         command = " ".join(argv("hub", "run", "--config", "/root/hub.yaml"))
-        write(one, "/etc/systemd/system/hub.service", UNIT.format(environment=environment, command=command))
+        write(serving, "/etc/systemd/system/hub.service", UNIT.format(environment=environment, command=command))
         made = Tenant(bed, {})
-        ca = (f"--client-ca-cert-file={PKI}/ca.crt", f"--client-ca-key-file={PKI}/ca.key")
         made.hub(
-            *("cluster", "add", "a", "--kubeconfig=/etc/kubernetes/admin.conf", *ca, "--kubelet-config=/root/kubelet.yaml"),
-            *("--allow-node-names=two", "--pod-network-cidr=10.244.0.0/16", f"--server=https://{one.address}:6443"),
+            *(
+                "cluster",
+                "add",
+                "a",
+                "--kubeconfig=/root/admin.conf",
+                "--client-ca-cert-file=/root/ca.crt",
+                "--client-ca-key-file=/root/ca.key",
+            ),
+            *("--kubelet-config=/root/kubelet.yaml", "--allow-node-names=two,four", "--pod-network-cidr=10.244.0.0/16"),
+            *(f"--server=https://{one.address}:6443", f"--vpn-cidr={VPN}", f"--vpn-endpoint={serving.address}:51820"),
+            f"--vpn-server=https://{one.address}:6443",
         )
-        one.run("systemctl", "daemon-reload")
-        one.run("systemctl", "start", "hub")
+        serving.run("systemctl", "daemon-reload")
+        serving.run("systemctl", "enable", "--now", "hub")
         yield Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out))
 
 
@@ -88,7 +118,10 @@ def test_a_worker_joins_through_the_hub_and_is_ready(tenant: Tenant) -> None:
     said = tenant.join(two).out
     assert "This machine is the node two of the cluster, and Ready" in said
     assert tenant.ready("two")
-    assert kubectl(tenant.one, "get", "node", "two")["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.3"
+    found = kubectl(tenant.one, "get", "node", "two")["status"]
+    assert found["nodeInfo"]["kubeletVersion"] == "v1.36.3"
+    [lease] = [row["lease"] for row in tenant.records()]
+    assert [row["address"] for row in found["addresses"] if row["type"] == "InternalIP"] == [lease]
     again = json.loads(tenant.join(two, "-o", "json").out.splitlines()[-1])
     assert again == []
 
@@ -97,18 +130,62 @@ def test_a_name_that_the_cluster_does_not_allow_is_refused_and_says_so(tenant: T
     ended = tenant.join(tenant.bed["three"], check=False)
     assert ended.code == 1
     assert "does not let three in: NameNotAllowed" in ended.err
-    assert '"three" fits none of two' in ended.err
+    assert '"three" fits none of two, four' in ended.err
     assert tenant.bed["three"].run("ls", "/etc/oneinfra", check=False).code != 0
 
 
+def _pod(tenant: Tenant, node: str, *command: str) -> str:
+    """Run a pod on a node and return its address."""
+    spec = {"nodeName": node, "terminationGracePeriodSeconds": 0}
+    words = ("kubectl", "run", f"on-{node}", "--image=docker.io/library/busybox:test", f"--overrides={json.dumps({'spec': spec})}")
+    tenant.one.run(*words, "--command", "--", *command, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+
+    def status() -> dict[str, Any]:
+        return dict(kubectl(tenant.one, "-n", "default", "get", "pod", f"on-{node}").get("status", {}))
+
+    eventually(lambda: status().get("phase") == "Running" and bool(status().get("podIP")), f"the pod on {node} to run")
+    return str(status()["podIP"])
+
+
+def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_only(tenant: Tenant) -> None:
+    one, two, three, serving = (tenant.bed[name] for name in ("one", "two", "three", "hub"))
+    kubewright(three, "reset", "--force")  # it has asked under another name
+    assert "and Ready" in tenant.join(three, "--nodename=four").out
+    tenant.require_peers()
+    lease = {row["node"]: row["lease"] for row in tenant.records()}
+    assert (addresses(two, "oi-wg"), addresses(serving, INTERFACE)) == ([f"{lease['two']}/16"], ["10.64.0.1/16"])
+    assert "wireguard-go" in two.run("systemctl", "show", "--property=ExecStart", "oi-wg").out
+    carry_pods(two, 2, lease["two"], lease["four"], behind="10.244.3.0/24")
+    carry_pods(three, 3, lease["four"], lease["two"], behind="10.244.2.0/24")
+    admin = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+    with capture(two) as seen:
+        served = _pod(tenant, "four", "sh", "-c", "head -c 200000 /dev/zero > /tmp/zeros; httpd -f -p 8080 -h /tmp")
+        _pod(tenant, "two", "sleep", "3600")
+        fetched = f"wget -q -O - http://{served}:8080/zeros | wc -c"
+        said = one.run("kubectl", "exec", "on-two", "--", "sh", "-c", fetched, env=admin).out
+        assert said.strip() == "200000"
+    ours = {two.address, three.address, one.address, serving.address}
+    kinds = {words: count for words, count in seen.items() if set(words.split()[:2]) <= ours}
+    through = " ".join([*sorted((two.address, serving.address)), UDP])
+    assert list(kinds) == [through]
+    assert kinds[through] > 20
+    one.run("kubectl", "delete", "pod", "on-two", "on-four", "--now", env=admin)
+
+
 def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> None:
-    two = tenant.bed["two"]
+    two, serving = tenant.bed["two"], tenant.serving
     two.cut_power()
     two.boot()
     two.ready()
-    tenant.one.run("systemctl", "kill", "--signal=KILL", "hub")
+    serving.run("systemctl", "kill", "--signal=KILL", "hub")
+    assert len(peers(serving, INTERFACE)) == 2  # nobody's connections end with the hub
     assert "and Ready" in tenant.join(two).out
-    eventually(lambda: tenant.one.run("systemctl", "is-active", "hub", check=False).out.strip() == "active", "the hub to come back")
+    eventually(lambda: serving.run("systemctl", "is-active", "hub", check=False).out.strip() == "active", "the hub to come back")
+    tenant.require_peers()
+    serving.cut_power()
+    serving.boot()
+    serving.ready()
+    tenant.require_peers()
 
 
 def _pods(tenant: Tenant, node: str) -> int:
@@ -118,8 +195,10 @@ def _pods(tenant: Tenant, node: str) -> int:
 
 def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> None:
     two = tenant.bed["two"]
+    admin = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+    tenant.one.run("kubectl", "cordon", "four", env=admin)
     busy = ("kubectl", "create", "deployment", "busy", "--image=docker.io/library/busybox:test", "--replicas=2", "--", "sleep", "1000")
-    tenant.one.run(*busy, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+    tenant.one.run(*busy, env=admin)
     eventually(lambda: _pods(tenant, "two") >= 2, "pods to be placed on two")
     left = kubewright(two, "node", "leave", "--drain").out
     assert "Evicting the pods of the node two" in left
@@ -127,6 +206,10 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert "Asked the hub to let the node two go" in left
     assert kubectl(tenant.one, "get", "node", "two") == {}
     assert kubectl(tenant.one, "get", "nodejoinrequest", "two") == {}
+    assert addresses(two, "oi-wg") == []
+    assert two.run("ls", "/etc/systemd/system/oi-wg.service", check=False).code != 0
+    assert [row["node"] for row in tenant.records()] == ["four"]
+    tenant.require_peers()
     assert two.run("find", "/etc/oneinfra", "/var/lib/kubelet", "/var/lib/kubewright", "-type", "f", check=False).out == ""
     assert two.run("systemctl", "is-active", "kubelet", check=False).out.strip() != "active"
     events = [row["event"] for row in json.loads(tenant.hub("journal", "-o", "json").out) if row["node"] == "two"]

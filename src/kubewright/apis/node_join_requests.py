@@ -24,6 +24,8 @@ NAMESPACE: Final = "oneinfra-system"
 CONFIG_MAP: Final = "oneinfra-join"
 JOIN_KEY: Final = "joinKey"
 """The entry of the ConfigMap that holds the public key to which nodes encrypt theirs."""
+VPN_NETWORKS: Final = "vpn"
+"""Ours, not oneinfra's: the entry that says which networks the VPN has, where there is one. Such a hub takes keys that nodes have made."""
 REQUESTERS: Final = "system:bootstrappers:oneinfra"
 """The group of everybody with a join token."""
 TOKEN_DESCRIPTION: Final = "oneinfra node join token"  # noqa: S105 - a description
@@ -124,6 +126,7 @@ _SPEC: Final = {
     "containerRuntimeEndpoint": _FIELD,
     "imageServiceEndpoint": _FIELD,
     "extraSANs": {"type": "array", "maxItems": MOST_SANS, "items": _FIELD},
+    "vpnPublicKey": _FIELD,
 }
 _STATUS_TEXTS: Final = (
     "kubernetesVersion",
@@ -133,7 +136,7 @@ _STATUS_TEXTS: Final = (
     "kubeletServerPrivateKey",
     "kubeletClientCACertificate",
 )
-_VPN: Final = ("CIDR", "address", "peerPrivateKey", "endpoint", "endpointPublicKey")
+_VPN: Final = ("CIDR", "address", "peerPrivateKey", "endpoint", "endpointPublicKey", "mtu", "keepalive")
 _CONDITION: Final = {**dict.fromkeys(("type", "status", "reason", "message"), _TEXT), "lastTransitionTime": _MOMENT, "lastSetTime": _MOMENT}
 _STATUS: Final = {
     **dict.fromkeys(_STATUS_TEXTS, _TEXT),

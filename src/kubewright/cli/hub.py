@@ -8,7 +8,7 @@ from typing import Final
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import daemon_serving, daemons, hub_state
+from kubewright.cli import daemon_serving, daemons, hub_state, machine
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.hub import Hub
@@ -41,7 +41,7 @@ async def _serve(parsed: Parsed, store: SQLiteStore) -> int:
     from kubewright.http.metrics import Registry
 
     registry, thread, notifier = Registry(), StoreThread(store), Notifier(os.environ)
-    hub = Hub(thread, connect=_connect, clock=SystemClock(), random=SystemRandom(), metrics=HubMetrics(registry))
+    hub = Hub(thread, connect=_connect, clock=SystemClock(), random=SystemRandom(), metrics=HubMetrics(registry), host=machine.host())
     stop_serving = await daemon_serving.serve(parsed, files=Files(), ready=lambda: hub.unready, metrics=registry, own=None)
 
     async def beside() -> None:

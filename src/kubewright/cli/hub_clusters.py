@@ -14,7 +14,7 @@ from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import APIError, CertificateError, DocumentError, UsageError
 from kubewright.base.messages import quoted
-from kubewright.cli import cluster_access, hub_state
+from kubewright.cli import cluster_access, hub_state, hub_vpn
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_rows
 from kubewright.cli.parser import Parsed
@@ -44,12 +44,17 @@ def add(parsed: Parsed) -> int:
         raise UsageError(f"a cluster cannot have the name {quoted(name)}", remedy="use lower case letters, digits, '-' and '.'")
     wanted = _wanted(parsed, name)
     with hub_state.store(parsed) as store:
-        known = next((one for one in store.clusters() if one.name == name), None)
+        clusters = store.clusters()
+        known = next((one for one in clusters if one.name == name), None)
         join_key = known.join_key if known is not None else keys.generate(Algorithm.RSA_2048).pem().decode()
-        cluster = TenantCluster(**wanted, join_key=join_key)
+        subnets = (wanted["service_subnet"], *wanted["pod_subnets"])
+        vpn = hub_vpn.wanted(parsed, name, subnets=subnets, server=wanted["server"], clusters=clusters)
+        hub_vpn.require_room(vpn, store.records(name))
+        cluster = TenantCluster(**wanted, join_key=join_key, vpn=vpn, vpn_key=hub_vpn.key(vpn, known))
         loaded = LoadedCluster(cluster)
         cluster.policy(foreign={})
         store.save_cluster(cluster, hub_state.event(name, "cluster changed" if known else "cluster added"))
+        hub_vpn.warn_of_missing_programs(vpn)
         write_rows([_row(store, loaded)], columns=_COLUMNS, form=parsed.text("output"))
     return 0
 
@@ -81,6 +86,7 @@ def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:
         "approval": cluster.approval,
         "joined": len([record for record in store.records(cluster.name) if record.active]),
         "joinKey": str(loaded.recipient.pin),
+        **hub_vpn.row(loaded),
     }
 
 

@@ -1,4 +1,4 @@
-"""`hub requests` and `hub journal`: what nodes ask for, what people say about it, and what was done."""
+"""`hub requests`, `hub nodes` and `hub journal`: what nodes ask for, what people say about it, who has joined, and what was done."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from typing import Final
 
 from kubewright.apis import node_join_requests
+from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, NotFound, UsageError
 from kubewright.base.messages import printable, quoted
@@ -20,6 +21,7 @@ from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.tokens.secrets import parse_moment
 
 _COLUMNS: Final = (("cluster", "CLUSTER"), ("node", "NODE"), ("age", "AGE"), ("state", "STATE"), ("message", "MESSAGE"))
+_NODE_COLUMNS: Final = (("cluster", "CLUSTER"), ("node", "NODE"), ("state", "STATE"), ("lease", "VPN ADDRESS"), ("issued", "ISSUED"))
 _EVENT_COLUMNS: Final = (("number", "NO"), ("at", "AT"), ("cluster", "CLUSTER"), ("event", "EVENT"), ("node", "NODE"))
 _MOST: Final = 100_000
 
@@ -30,6 +32,14 @@ def list_requests(parsed: Parsed) -> int:
         found = store.clusters()
     rows = [row for cluster in found for row in _rows(cluster)]
     write_rows(rows, columns=_COLUMNS, form=parsed.text("output"), none="there are no requests")
+    return 0
+
+
+def list_nodes(parsed: Parsed) -> int:
+    """List the nodes that the hub has let in."""
+    with hub_state.store(parsed) as store:
+        rows = [_node_row(record) for record in store.records()]
+    write_rows(rows, columns=_NODE_COLUMNS, form=parsed.text("output"), none="no node has joined")
     return 0
 
 
@@ -98,6 +108,11 @@ def _rows(cluster: TenantCluster) -> Iterator[dict[str, object]]:
         return
     for request in found:
         yield _row(cluster.name, request)
+
+
+def _node_row(record: JoinRecord) -> dict[str, object]:
+    shown = ("cluster", "node", "state", "protocol", "names", "lease", "tunnelKey", "certificates", "issued", "changed")
+    return {name: value for name, value in record.document().items() if name in shown}
 
 
 def _row(cluster: str, request: Object) -> dict[str, object]:

@@ -54,6 +54,12 @@ _ADD_FLAGS = (
     Flag("allow-ranges", "ranges that addresses of nodes have to be in; none: any that is not reserved", kind=LIST, metavar="cidrs"),
     Flag("kubelet-config", "file with further fields for the configuration of kubelets, YAML", default="", metavar="file"),
     Flag("key-algorithm", "kind of the keys that nodes are given", default="RSA-2048", choices=("RSA-2048", "ECDSA-P256")),
+    Flag("vpn-cidr", "networks of a VPN that nodes are given, one of each family; none: no VPN", kind=LIST, metavar="cidrs"),
+    Flag("vpn-endpoint", "host and port at which nodes reach the hub's end of the VPN", default="", metavar="host:port"),
+    Flag("vpn-server", "URL of the API server through the VPN; empty: nodes reach it beside the VPN", default="", metavar="url"),
+    Flag("vpn-interface", "name of the hub's interface; empty: made of the cluster's name", default="", metavar="name"),
+    Flag("vpn-mtu", "bytes of a packet in the VPN", kind=INT, default=1420),
+    Flag("vpn-keepalive", "seconds after which a silent node lets the hub hear of it; 0: never", kind=INT, default=20),
     Flag("keep-requests", "how long a request stays after its end", kind=DURATION, default="1h0m0s"),
 )
 
@@ -136,6 +142,12 @@ ROWS = (
         "Forget a node that has joined, so that another machine may have its name",
         handler="kubewright.cli.hub_requests:forget",
         argument=_CLUSTER_AND_NODE,
+        flags=(*_STATE, ALL_FORMATS),
+    ),
+    Command(
+        "hub nodes",
+        "List the nodes that the hub has let in",
+        handler="kubewright.cli.hub_requests:list_nodes",
         flags=(*_STATE, ALL_FORMATS),
     ),
     Command(

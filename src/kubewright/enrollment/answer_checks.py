@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+from kubewright.apis import formats
 from kubewright.apis.kubeconfig import parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, KubewrightError, TrustError, ValidationError
 from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
+from kubewright.enrollment import tunnel_checks
 from kubewright.enrollment.answers import CERTIFICATE_FILE, CLIENT_CA_FILE, KEY_FILE, Answer
 from kubewright.pki import certificates, names
 from kubewright.pki.certificates import Certificate, Pair
@@ -33,6 +36,8 @@ class _Expected:
     ca_pem: bytes
     sans: Sequence[str]
     now: datetime
+    offered: bool
+    addresses: Sequence[str]
 
 
 def _version(expected: _Expected) -> None:
@@ -44,7 +49,8 @@ def _version(expected: _Expected) -> None:
 
 def _kubeconfig(expected: _Expected) -> None:
     found = require_usable(parse(yaml.load_one(expected.answer.kubeconfig.encode(), source="the kubeconfig")))
-    if found.cluster.server.rstrip("/") != expected.server:
+    server = found.cluster.server.rstrip("/")
+    if server != expected.server and not _in_tunnel(server, expected.answer):
         raise TrustError(f"it is for {found.cluster.server}", detail=f"asked for was {expected.server}")
     if found.cluster.insecure_skip_tls_verify or found.cluster.proxy_url or found.user.exec is not None or found.user.impersonate:
         raise TrustError("it holds what no kubelet needs")
@@ -55,6 +61,19 @@ def _kubeconfig(expected: _Expected) -> None:
     if pair.leaf.organizations != ("system:nodes",):
         raise TrustError(f"its organisations are {', '.join(pair.leaf.organizations)}", detail="expected: system:nodes")
     _leaf(pair, f"system:node:{expected.node}", Usage.CLIENT, expected.now)
+
+
+def _in_tunnel(server: str, answer: Answer) -> bool:
+    """Whether an API server is one that the hub has put behind the tunnel."""
+    host = formats.address(urlsplit(server).hostname or "") if server.startswith("https://") else None
+    if host is None or answer.tunnel is None or answer.tunnel.private_key:
+        return False
+    return any(host.version == network.version and host in network for network in tunnel_checks.networks(answer.tunnel))
+
+
+def _tunnel(expected: _Expected) -> None:
+    if expected.answer.tunnel is not None:
+        tunnel_checks.require(expected.answer.tunnel, offered=expected.offered, machine=expected.addresses)
 
 
 def _serving(expected: _Expected) -> None:
@@ -114,6 +133,7 @@ def _map(value: object) -> dict[str, Any]:
 
 CHECKS: Final[tuple[tuple[str, Callable[[_Expected], None]], ...]] = (
     ("the version", _version),
+    ("the VPN", _tunnel),
     ("the kubeconfig", _kubeconfig),
     ("the serving certificate", _serving),
     ("the authority of clients", _client_authority),
@@ -121,9 +141,22 @@ CHECKS: Final[tuple[tuple[str, Callable[[_Expected], None]], ...]] = (
 )
 
 
-def require(answer: Answer, node: str, *, server: str, ca_pem: bytes, sans: Sequence[str], now: datetime) -> None:
-    """Require that an answer is what a node asked for. Raises TrustError for the first thing that is not."""
-    expected = _Expected(answer=answer, node=node, server=server, ca_pem=ca_pem, sans=sans, now=now)
+def require(
+    answer: Answer,
+    node: str,
+    *,
+    server: str,
+    ca_pem: bytes,
+    sans: Sequence[str],
+    now: datetime,
+    offered: bool = False,
+    addresses: Sequence[str] = (),
+) -> None:
+    """Require that an answer is what a node asked for. Raises TrustError for the first thing that is not.
+
+    `offered`: the node has sent a key for the VPN; `addresses` are those that it has outside of it.
+    """
+    expected = _Expected(answer=answer, node=node, server=server, ca_pem=ca_pem, sans=sans, now=now, offered=offered, addresses=addresses)
     for what, check in CHECKS:
         try:
             check(expected)

@@ -17,13 +17,19 @@ CLIENT_CA_FILE: Final = "/etc/oneinfra/kubelet-client-ca.crt"
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelAnswer:
-    """A node's end of the VPN. `address` has the length of the mask, `endpoint` is host:port, keys are WireGuard's base64."""
+    """A node's end of the VPN. `address` has the length of the mask, `endpoint` is host:port, keys are WireGuard's base64.
+
+    What is ours and not oneinfra's: a `private_key` that is empty says that the node's own is used, and that the tunnel carries the node's traffic;
+    `cidr` and `address` may then be several, with commas between, and `mtu` and `keepalive` (seconds) are there.
+    """
 
     cidr: str
     address: str
-    private_key: str = field(repr=False)
+    private_key: str = field(repr=False, default="")
     endpoint: str
     endpoint_key: str
+    mtu: str = ""
+    keepalive: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,8 @@ _TUNNEL_FIELDS: Final = {
     "endpoint": "endpoint",
     "endpoint_key": "endpointPublicKey",
 }
+_TUNNEL_EXTRAS: Final = {"mtu": "mtu", "keepalive": "keepalive"}
+"""Left out where they are empty: stock nodes get what they know."""
 _TUNNEL: Final = "vpn"
 _LONGEST: Final = 1 << 18
 """Characters of one field: a kubeconfig has some 8,000, and a bundle of authorities may be longer."""
@@ -65,7 +73,8 @@ def write(answer: Answer, key: SymmetricKey, *, random: Random) -> dict[str, Any
     status: dict[str, Any] = {name: key.seal(values[attribute], random=random) for attribute, name in _FIELDS.items()}
     if answer.tunnel is not None:
         ends = shallow(answer.tunnel)
-        status[_TUNNEL] = {name: key.seal(ends[attribute], random=random) for attribute, name in _TUNNEL_FIELDS.items()}
+        fields = {**_TUNNEL_FIELDS, **{attribute: name for attribute, name in _TUNNEL_EXTRAS.items() if ends[attribute]}}
+        status[_TUNNEL] = {name: key.seal(ends[attribute], random=random) for attribute, name in fields.items()}
     return status
 
 
@@ -76,8 +85,7 @@ def read(status: Mapping[str, Any], key: SymmetricKey) -> Answer:
         raise MalformedField(_TUNNEL, "is no map")
     ends = None
     if tunnel is not None:
-        ends = TunnelAnswer(
-            **{attribute: key.open(tunnel.get(name), name=f"{_TUNNEL}.{name}") for attribute, name in _TUNNEL_FIELDS.items()}
-        )
+        fields = {**_TUNNEL_FIELDS, **{attribute: name for attribute, name in _TUNNEL_EXTRAS.items() if name in tunnel}}
+        ends = TunnelAnswer(**{attribute: key.open(tunnel.get(name), name=f"{_TUNNEL}.{name}") for attribute, name in fields.items()})
     values = {attribute: key.open(status.get(name), name=name, longest=_LONGEST) for attribute, name in _FIELDS.items()}
     return Answer(**values, tunnel=ends)

@@ -15,14 +15,16 @@ from kubewright.apis import formats
 from kubewright.base.errors import DocumentError
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass, field, replace, shallow
+from kubewright.enrollment import vpn
 from kubewright.enrollment.decisions import Approval, Policy
-from kubewright.pki import keys, node_names, oaep, store
+from kubewright.enrollment.vpn import VPN
+from kubewright.pki import keys, node_names, oaep, store, wireguard
 from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.oaep import RecipientKey
 from kubewright.pki.store import LoadedAuthority, MemoryStore
 
-_SECRET: Final = ("kubeconfig", "join_key", "client_key", "serving_key")
+_SECRET: Final = ("kubeconfig", "join_key", "client_key", "serving_key", "vpn_key")
 _TUPLES: Final = ("reserved", "pod_subnets", "node_names", "names", "ranges")
 
 
@@ -35,6 +37,7 @@ class TenantCluster:
       with; `kubelet_client_ca` is whom kubelets believe. A cluster that kubeadm made has one authority for all of these.
     - `reserved`, `node_names`, `names`, `ranges` and `open_addresses` are those of `NamePolicy`.
     - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes look into none.
+    - `vpn` is None where nodes get none; `vpn_key` is the private key of the hub's end.
     - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds.
 
     All authorities are PEM, `kubeconfig` is YAML, with which the hub acts in the cluster.
@@ -60,14 +63,17 @@ class TenantCluster:
     key_algorithm: str = Algorithm.RSA_2048.value
     kept: int = 3600
     waits: int = 86400
+    vpn: VPN | None = None
     kubeconfig: str = field(repr=False)
     join_key: str = field(repr=False)
     client_key: str = field(repr=False)
     serving_key: str = field(repr=False)
+    vpn_key: str = field(repr=False, default="")
 
     def document(self) -> dict[str, Any]:
         """Return what is not secret."""
         values = {name: value for name, value in shallow(self).items() if name not in _SECRET}
+        values["vpn"] = self.vpn.document() if self.vpn is not None else None
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def secrets(self) -> dict[str, str]:
@@ -82,7 +88,8 @@ class TenantCluster:
     def _policy(self) -> Policy:
         """The part that is the same for all who join."""
         endpoint = urlsplit(self.server).hostname or ""
-        networks = [network for text in (self.service_subnet, *self.pod_subnets) for network in formats.subnets(text)]
+        reserved = (self.service_subnet, *self.pod_subnets, *(self.vpn.networks if self.vpn is not None else ()))
+        networks = [network for text in reserved for network in formats.subnets(text)]
         names = NamePolicy(
             reserved=frozenset(map(node_names.known_as, (endpoint, *self.reserved))),
             networks=tuple(networks),
@@ -101,8 +108,9 @@ def read(document: Mapping[str, Any], secrets: Mapping[str, str]) -> TenantClust
     values: dict[str, Any] = {name: tuple(value) if name in _TUPLES else value for name, value in document.items()}
     values |= {name: remember(value) for name, value in secrets.items()}
     try:
+        values["vpn"] = vpn.read(document["vpn"]) if document.get("vpn") else None
         return TenantCluster(**values)
-    except TypeError as error:
+    except (TypeError, LookupError) as error:
         raise DocumentError(
             "what the hub keeps of a cluster cannot be read", detail=str(error), remedy="restore it from a backup"
         ) from error
@@ -116,6 +124,7 @@ class LoadedCluster:
         self.join_key: PrivateKey = keys.load(cluster.join_key.encode(), source=f"the join key of {cluster.name}")
         self.clients = _authority(cluster.client_ca, cluster.client_key, base=f"{cluster.name}/client-ca")
         self.servers = _authority(cluster.serving_ca, cluster.serving_key, base=f"{cluster.name}/serving-ca")
+        self.tunnel_key = wireguard.public_key(cluster.vpn_key) if cluster.vpn is not None else ""
 
     @property
     def public_key(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kubewright.apis import formats, node_join_requests
-from kubewright.apis.join_records import JoinRecord
+from kubewright.apis.join_records import JoinRecord, tunnel_key_name
 from kubewright.apis.node_join_requests import Condition
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
@@ -29,6 +29,9 @@ NAME_TAKEN: Final = "NameTaken"
 SAN_NOT_ALLOWED: Final = "SanNotAllowed"
 ENDPOINT_NOT_ALLOWED: Final = "EndpointNotAllowed"
 REPLAYED: Final = "Replayed"
+KEY_TAKEN: Final = "KeyTaken"
+NO_ADDRESS: Final = "NoAddress"
+"""A request waits until the VPN has an address for it."""
 AWAITING_APPROVAL: Final = "AwaitingApproval"
 APPROVAL_DENIED: Final = "ApprovalDenied"
 EXPIRED: Final = "Expired"
@@ -160,6 +163,8 @@ def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy
     names = node_names.names_refused(request.sans, seen.name, policy.names, loopback=True)
     if names is not None:
         return Refuse(reason=SAN_NOT_ALLOWED, message=f"{names.rule}: {names.message}")
+    if request.tunnel_key and policy.names.foreign.get(tunnel_key_name(request.tunnel_key), seen.name) != seen.name:
+        return Refuse(reason=KEY_TAKEN, message="vpnPublicKey is another node's")
     if record is not None and record.active and record.key != request.key.fingerprint:
         return Refuse(
             reason=NAME_TAKEN,

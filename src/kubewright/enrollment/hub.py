@@ -10,20 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Backoff
+from kubewright.enrollment import hub_tunnels
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.hub_tunnels import HubTunnel
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.enrollment.tenants import Tenant
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import first_error
 from kubewright.pki.keys import KeyPool
+
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
 
 _log = logging.getLogger(__name__)
 
@@ -47,12 +52,22 @@ class _Served:
 class Hub:
     """Serves the clusters of a store. Nothing is read or written before `run`."""
 
-    def __init__(self, store: StoreThread, *, connect: Connect, clock: Clock, random: Random, metrics: HubMetrics | None = None) -> None:
+    def __init__(
+        self,
+        store: StoreThread,
+        *,
+        connect: Connect,
+        clock: Clock,
+        random: Random,
+        metrics: HubMetrics | None = None,
+        host: Host | None = None,
+    ) -> None:
         self._store = store
         self._connect = connect
         self._clock = clock
         self._random = random
         self._metrics = metrics
+        self._host = host
         self._keys = KeyPool()
         self._served: dict[str, _Served] = {}
         self._read = False
@@ -81,7 +96,10 @@ class Hub:
     async def _follow(self) -> None:
         """Serve the clusters that the store has now."""
         wanted = {cluster.name: cluster for cluster in await self._store.ask(lambda store: store.clusters())}
-        await self._end([name for name, served in self._served.items() if wanted.get(name) != served.cluster])
+        ended = [served.cluster for name, served in self._served.items() if wanted.get(name) != served.cluster]
+        await self._end([cluster.name for cluster in ended])
+        for cluster in ended:
+            await self._remove_tunnel(cluster, wanted.get(cluster.name))
         for name, cluster in wanted.items():
             served = self._served.get(name)
             if served is None:
@@ -111,11 +129,33 @@ class Hub:
         loaded = await asyncio.to_thread(LoadedCluster, cluster)
         api = self._connect(cluster)
         try:
-            tenant = Tenant(loaded, api, store=self._store, keys=self._keys, clock=self._clock, random=self._random, metrics=self._metrics)
+            tenant = Tenant(
+                loaded,
+                api,
+                store=self._store,
+                keys=self._keys,
+                clock=self._clock,
+                random=self._random,
+                metrics=self._metrics,
+                tunnel=self._tunnel(cluster),
+            )
             self._served[cluster.name].tenant = tenant
             await tenant.run()
         finally:
             await api.close()
+
+    def _tunnel(self, cluster: TenantCluster) -> HubTunnel | None:
+        return HubTunnel(cluster.vpn, cluster.vpn_key, host=self._host) if cluster.vpn is not None and self._host is not None else None
+
+    async def _remove_tunnel(self, before: TenantCluster, now: TenantCluster | None) -> None:
+        """Remove the interface of a cluster that has none any more, or one of another name."""
+        kept = now.vpn.interface if now is not None and now.vpn is not None else ""
+        if before.vpn is None or self._host is None or before.vpn.interface == kept:
+            return
+        try:
+            await asyncio.to_thread(hub_tunnels.remove, self._host, before.vpn)
+        except KubewrightError as error:
+            _log.warning("%s: %s stays: %s", before.name, before.vpn.interface, error)
 
     async def _end(self, names: list[str]) -> None:
         tasks = [self._served.pop(name).task for name in names]

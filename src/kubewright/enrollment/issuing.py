@@ -6,7 +6,7 @@ Unlike oneinfra's, each certificate is for one usage only. Keys are made here, b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,10 +18,10 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.enrollment import node_documents
-from kubewright.enrollment.answers import Answer
-from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.answers import Answer, TunnelAnswer
+from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.requests import JoinRequest
-from kubewright.pki import issuing, names, pem
+from kubewright.pki import issuing, names, pem, wireguard
 from kubewright.pki.keys import Algorithm, KeySource
 from kubewright.pki.names import Names
 from kubewright.pki.node_names import LOOPBACKS
@@ -35,22 +35,22 @@ NODES: Final = "system:nodes"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One certificate of a node. `name` and `organization` may hold `{node}` and `{cluster}`."""
+    """One certificate of a node. `name` and `organization` may hold `{node}` and `{cluster}`. `names` takes the node and what it may be reached by."""
 
     purpose: str
     name: str
     organization: str
     usages: tuple[str, ...]
-    names: Callable[[str, JoinRequest], Names]
+    names: Callable[[str, Sequence[str]], Names]
     authority: Callable[[LoadedCluster], LoadedAuthority]
 
 
-def _loopbacks(_: str, __: JoinRequest) -> Names:
+def _loopbacks(_: str, __: Sequence[str]) -> Names:
     return names.of((), (), LOOPBACKS)
 
 
-def _own_names(node: str, request: JoinRequest) -> Names:
-    return names.of((node,), (), (*LOOPBACKS, *request.sans))
+def _own_names(node: str, own: Sequence[str]) -> Names:
+    return names.of((node,), (), (*LOOPBACKS, *own))
 
 
 CLIENT_CERTIFICATE: Final = Row(
@@ -86,13 +86,28 @@ class Issued:
 
     answer: Answer
     certificates: tuple[IssuedCertificate, ...]
+    tunnel_key: str = ""
+    """The public key of its end of the VPN."""
 
 
-def issue(loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source: KeySource, started: datetime, random: Random) -> Issued:
-    """Make everything for one node. Raises CertificateError where the authorities cannot sign, or a name cannot be in a certificate."""
-    cluster = loaded.cluster
+def issue(
+    loaded: LoadedCluster,
+    node: str,
+    request: JoinRequest,
+    *,
+    lease: Sequence[str] = (),
+    key_source: KeySource,
+    started: datetime,
+    random: Random,
+) -> Issued:
+    """Make everything for one node; `lease` are its addresses in the VPN, for which its serving certificate is as well.
+
+    Raises CertificateError where the authorities cannot sign, or a name cannot be in a certificate.
+    """
+    cluster, own = loaded.cluster, (*request.sans, *lease)
+    tunnel, tunnel_key = _tunnel(loaded, request, lease, random=random)
     made = {
-        row.purpose: _certificate(row, loaded, node, request, key_source=key_source, started=started, random=random)
+        row.purpose: _certificate(row, loaded, node, own, key_source=key_source, started=started, random=random)
         for row in (CLIENT_CERTIFICATE, SERVING_CERTIFICATE)
     }
     client, serving = made["client"], made["serving"]
@@ -100,7 +115,7 @@ def issue(loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source:
         kubernetes_version=cluster.kubernetes_version.removeprefix("v"),
         kubeconfig=node_documents.kubeconfig(
             cluster,
-            server=request.endpoint or cluster.server,
+            server=_server(cluster, request, lease),
             certificate_pem=client.certificate_pem,
             key_pem=client.key_pem,
         ),
@@ -108,12 +123,34 @@ def issue(loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source:
         serving_certificate=serving.certificate_pem.decode(),
         serving_key=serving.key_pem.decode(),
         client_ca=cluster.kubelet_client_ca,
+        tunnel=tunnel,
     )
-    return Issued(answer=answer, certificates=tuple(one.remembered for one in made.values()))
+    return Issued(answer=answer, certificates=tuple(one.remembered for one in made.values()), tunnel_key=tunnel_key)
+
+
+def _server(cluster: TenantCluster, request: JoinRequest, lease: Sequence[str]) -> str:
+    """Return where the node reaches the API server. Stock nodes use the tunnel for nothing but its own networks."""
+    through = cluster.vpn.server if cluster.vpn is not None and lease and request.tunnel_key else ""
+    return through or request.endpoint or cluster.server
+
+
+def _tunnel(loaded: LoadedCluster, request: JoinRequest, lease: Sequence[str], *, random: Random) -> tuple[TunnelAnswer | None, str]:
+    """Return a node's end of the VPN, and its public key. A stock node, which has sent none, gets a private key, and knows one address only."""
+    vpn = loaded.cluster.vpn
+    if vpn is None or not lease:
+        return None, ""
+    addresses = vpn.with_mask(lease)
+    ends = {"endpoint": vpn.endpoint, "endpoint_key": loaded.tunnel_key}
+    if not request.tunnel_key:
+        private = wireguard.new_private_key(random)
+        answer = TunnelAnswer(cidr=vpn.networks[0], address=addresses[0], private_key=private, **ends)
+        return answer, wireguard.public_key(private)
+    numbers = {"mtu": str(vpn.mtu), "keepalive": str(vpn.keepalive)}
+    return TunnelAnswer(cidr=",".join(vpn.behind), address=",".join(addresses), **ends, **numbers), request.tunnel_key
 
 
 def _certificate(
-    row: Row, loaded: LoadedCluster, node: str, request: JoinRequest, *, key_source: KeySource, started: datetime, random: Random
+    row: Row, loaded: LoadedCluster, node: str, own: Sequence[str], *, key_source: KeySource, started: datetime, random: Random
 ) -> IssuedPair:
     authority = row.authority(loaded)
     algorithm = Algorithm(loaded.cluster.key_algorithm)
@@ -124,7 +161,7 @@ def _certificate(
         common_name=row.name.format(**words),
         organizations=(row.organization.format(**words),),
         usages=row.usages,
-        names=row.names(node, request),
+        names=row.names(node, own),
         lifetime=_lifetime(authority, started),
         algorithm=algorithm,
         signer=authority.base,

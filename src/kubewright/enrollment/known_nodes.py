@@ -35,6 +35,10 @@ class KnownNodes:
     def __contains__(self, node: str) -> bool:
         return node in self._names
 
+    def others(self, node: str) -> frozenset[str]:
+        """Return the names and addresses that other nodes have."""
+        return frozenset(name for name, owners in self._owners.items() if owners[0] != node)
+
     def owners(self, names: Iterable[str]) -> dict[str, str]:
         """Return which nodes have these names and addresses; those that nobody has are left out."""
         return {name: self._owners[name][0] for name in names if name in self._owners}

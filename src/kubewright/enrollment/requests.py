@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.apis import node_join_requests
+from kubewright.apis import join_records, node_join_requests
 from kubewright.apis.node_join_requests import MOST_SANS
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.enrollment import fields
 from kubewright.enrollment.fields import MalformedField, SymmetricKey
-from kubewright.pki import node_names
+from kubewright.pki import node_names, wireguard
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.oaep import RecipientKey
 
@@ -22,20 +22,31 @@ _SANS: Final = "extraSANs"
 RUNTIME: Final = "containerRuntimeEndpoint"
 IMAGES: Final = "imageServiceEndpoint"
 """These two are for the node itself: a hub does not open them."""
+_TUNNEL_KEY: Final = "vpnPublicKey"
+"""Ours, not oneinfra's: sent to hubs that say that they take it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest:
-    """What a node asks for. `endpoint` is where it reaches the API server, '' if it leaves that to the hub; `sans` are in the order of the request."""
+    """What a node asks for. `endpoint` is where it reaches the API server, '' if it leaves that to the hub; `sans` are in the order of the request.
+
+    `tunnel_key` is the public key of its end of the VPN, '' where the hub is to make both halves.
+    """
 
     endpoint: str = ""
     sans: tuple[str, ...] = ()
+    tunnel_key: str = ""
     key: SymmetricKey = field(repr=False)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names and addresses that nobody else may have, in their one form."""
         return tuple(node_names.known_as(san) for san in self.sans if san not in node_names.LOOPBACKS)
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """All that nobody else may hold (`JoinRecord.held`)."""
+        return (*self.names, join_records.tunnel_key_name(self.tunnel_key)) if self.tunnel_key else self.names
 
 
 def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -61,8 +72,16 @@ def read(request: Mapping[str, Any], *, join_key: PrivateKey) -> JoinRequest:
     return JoinRequest(
         endpoint=key.open(spec[_ENDPOINT], name=_ENDPOINT) if spec.get(_ENDPOINT) else "",
         sans=tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans)),
+        tunnel_key=_tunnel_key(spec, key),
         key=key,
     )
+
+
+def _tunnel_key(spec: Mapping[str, Any], key: SymmetricKey) -> str:
+    found = key.open(spec[_TUNNEL_KEY], name=_TUNNEL_KEY) if spec.get(_TUNNEL_KEY) else ""
+    if found and not wireguard.is_key(found):
+        raise MalformedField(_TUNNEL_KEY, "is no key of WireGuard's")
+    return found
 
 
 def write(
@@ -78,6 +97,8 @@ def write(
     }
     if request.sans:
         spec[_SANS] = [seal(san, random=random) for san in request.sans]
+    if request.tunnel_key:
+        spec[_TUNNEL_KEY] = seal(request.tunnel_key, random=random)
     return node_join_requests.request_document(name, spec)
 
 
@@ -88,5 +109,6 @@ def reread(found: Mapping[str, Any], key: SymmetricKey) -> JoinRequest:
     return JoinRequest(
         endpoint=key.open(spec.get(_ENDPOINT), name=_ENDPOINT),
         sans=tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans)),
+        tunnel_key=_tunnel_key(spec, key),
         key=key,
     )

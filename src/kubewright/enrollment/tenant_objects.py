@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import node_join_requests
-from kubewright.apis.node_join_requests import CONFIG_MAP, JOIN_KEY, NAMESPACE, REQUESTERS, TOKEN_DESCRIPTION
+from kubewright.apis.node_join_requests import CONFIG_MAP, JOIN_KEY, NAMESPACE, REQUESTERS, TOKEN_DESCRIPTION, VPN_NETWORKS
 from kubewright.base.errors import ValidationError
 from kubewright.base.records import dataclass
 from kubewright.enrollment.store import JoinToken
@@ -21,13 +21,16 @@ OWNER_LABEL: Final = "enrollment.kubewright/hub"
 """On the Secrets of tokens that a hub has made: it deletes no others."""
 
 
-def desired(public_key: str) -> tuple[DesiredObject, ...]:
-    """Return the objects in the order in which they are made: the join key last, because a node that finds it goes on at once."""
+def desired(public_key: str, *, networks: Sequence[str] = ()) -> tuple[DesiredObject, ...]:
+    """Return the objects in the order in which they are made: the join key last, because a node that finds it goes on at once.
+
+    `networks` are those of the VPN: nodes can tell before they ask what they need for it.
+    """
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE},
-        "data": {JOIN_KEY: public_key},
+        "data": {JOIN_KEY: public_key, **({VPN_NETWORKS: ",".join(networks)} if networks else {})},
     }
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     bodies = (node_join_requests.custom_resource_definition(), namespace, *rbac.grants(Purpose.ENROLLMENT), config_map)

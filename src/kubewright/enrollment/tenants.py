@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kubewright.apis.join_records import JoinRecord, State
@@ -19,14 +20,17 @@ from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import NotFound
 from kubewright.base.randomness import Random
 from kubewright.base.records import replace
-from kubewright.enrollment import answers, decisions, issuing, requests, tenant_objects
+from kubewright.enrollment import answers, decisions, issuing, leases, requests, tenant_objects
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
 from kubewright.enrollment.fields import MalformedField
+from kubewright.enrollment.hub_tunnels import AGAIN as TUNNEL_AGAIN
+from kubewright.enrollment.hub_tunnels import LINGER, HubTunnel
 from kubewright.enrollment.issuing import Issued
 from kubewright.enrollment.known_nodes import KnownNodes
+from kubewright.enrollment.leases import NoAddressLeft
 from kubewright.enrollment.requests import JoinRequest
-from kubewright.enrollment.store import Event, Taken
+from kubewright.enrollment.store import Event, HubStore, Taken
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.kube import core, resources
@@ -52,7 +56,9 @@ CROWD: Final = 1000
 """Requests of one tenant that are kept together: beyond that, those that were refused go at once, so that nobody fills the cluster with them."""
 LONGEST_SLEEP: Final = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
-_REQUEST, _LEAVING, _OBJECTS, _TOKENS = "request/", "leaving/", "objects", "tokens"
+_REQUEST, _LEAVING, _OBJECTS, _TOKENS, _TUNNEL = "request/", "leaving/", "objects", "tokens", "tunnel"
+_FULL: Final = 60.0
+"""Seconds after which it is looked again whether a VPN that was full has an address."""
 
 
 class Tenant:
@@ -69,6 +75,7 @@ class Tenant:
         random: Random,
         metrics: HubMetrics | None = None,
         crowd: int = CROWD,
+        tunnel: HubTunnel | None = None,
     ) -> None:
         self.cluster = loaded.cluster
         self._loaded = loaded
@@ -80,7 +87,9 @@ class Tenant:
         self._metrics = metrics
         self._crowd = crowd
         self._key_algorithm = Algorithm(loaded.cluster.key_algorithm)
-        self._desired = tenant_objects.desired(loaded.public_key)
+        self._tunnel = tunnel
+        networks = loaded.cluster.vpn.networks if loaded.cluster.vpn is not None else ()
+        self._desired = tenant_objects.desired(loaded.public_key, networks=networks)
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._requests = self._informer(NODE_JOIN_REQUEST)
         self._nodes = self._informer(NODE)
@@ -99,7 +108,7 @@ class Tenant:
 
     def look_again(self) -> None:
         """Have everything looked at: what the hub keeps has been changed by somebody else."""
-        for key in (_OBJECTS, _TOKENS, *(_REQUEST + name for _, name in self._requests.objects)):
+        for key in (_OBJECTS, _TOKENS, _TUNNEL, *(_REQUEST + name for _, name in self._requests.objects)):
             self._queue.add(key)
 
     async def run(self) -> None:
@@ -108,9 +117,11 @@ class Tenant:
         self._nodes.subscribe(self._node_changed)
         self._secrets.subscribe(lambda _: self._queue.add(_TOKENS))
         watched = [self._watch_object(one) for one in self._desired]
-        self._queue.add(_OBJECTS)
-        self._queue.add(_TOKENS)
+        for key in (_OBJECTS, _TOKENS, _TUNNEL):
+            self._queue.add(key)
         self._make_keys()
+        if self._tunnel is not None:  # before the first answer: an interface is never without the peers that it had
+            await self._load_tunnel(self._tunnel)
         async with asyncio.TaskGroup() as group:
             for informer in (self._requests, self._nodes, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self.name}")
@@ -142,6 +153,8 @@ class Tenant:
             return None
         if key == _TOKENS:
             return await self._keep_tokens()
+        if key == _TUNNEL:
+            return await self._keep_tunnel()
         if key.startswith(_LEAVING):
             await self._release(key.removeprefix(_LEAVING))
             return None
@@ -168,6 +181,17 @@ class Tenant:
         left = [(end - now).total_seconds() for end in ends.values() if end is not None and end > now]
         return min(left, default=None)
 
+    async def _keep_tunnel(self) -> Again | None:
+        """Have the VPN's interface as the records are, from time to time: whoever changes it does not tell us."""
+        if self._tunnel is None:
+            return None
+        await self._load_tunnel(self._tunnel)
+        await self._tunnel.follow()
+        return TUNNEL_AGAIN
+
+    async def _load_tunnel(self, tunnel: HubTunnel) -> None:
+        tunnel.load(await self._store.ask(lambda store: store.records(self.name)))
+
     async def _answer(self, name: str) -> Again | None:
         request = self._requests.get(name)
         if request is None:
@@ -183,7 +207,7 @@ class Tenant:
             outcome = self._decide(seen, record, foreign)
         match outcome:
             case Issue(request=wanted):
-                return await self._issue(request, seen, wanted)
+                return await self._issue(request, seen, wanted, record)
             case Refuse(reason=reason, message=message):
                 await self._refuse(request, Condition(status="False", reason=reason, message=message))
             case Wait(after=after, reason=reason, message=message):
@@ -202,13 +226,16 @@ class Tenant:
         record = await self._store.ask(lambda store: store.record(self.name, name))
         if node is None or record is None:
             return
+        if self._tunnel is not None:
+            self._tunnel.let_go(name)
         if record.active:
-            left = replace(record, state=State.LEFT, lease="", changed=rfc3339(self._clock.now()))
+            left = replace(record, state=State.LEFT, lease="", tunnel_key="", changed=rfc3339(self._clock.now()))
             await self._store.ask(
                 lambda store: store.keep(left, self._event("left", name, serials=[one.serial for one in record.certificates]))
             )
         await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name))
         await self._ignoring_gone(self._api.delete(NODE, name, uid=str(core.metadata(node).get("uid") or "")))
+        self._queue.add_after(_TUNNEL, LINGER)
         _log.info("%s: %s has left", self.name, name)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
@@ -222,17 +249,36 @@ class Tenant:
         except MalformedField as error:
             return replace(seen, contents=error), {}
         first, foreign = await self._store.ask(
-            lambda store: (store.first_request(self.name, seen.digest), store.owners(self.name, contents.names) if contents.names else {})
+            lambda store: (store.first_request(self.name, seen.digest), store.owners(self.name, contents.claims) if contents.claims else {})
         )
         await self._nodes.wait_synced()
         others = {**self._known.owners(contents.names), **foreign}
         return replace(seen, contents=contents, first=first, registered=seen.name in self._known), others
 
-    async def _issue(self, request: Object, seen: Seen, wanted: JoinRequest) -> Again | None:
+    async def _lease(self, name: str, record: JoinRecord | None) -> tuple[str, ...]:
+        """Return the node's addresses in the VPN, none without one. Raises NoAddressLeft."""
+        vpn = self.cluster.vpn
+        if vpn is None or self._tunnel is None:
+            return ()
+        kept = record.leases if record is not None and record.active else ()
+        others = self._known.others(name)
+
+        def owners(store: HubStore, asked: Iterable[str]) -> Mapping[str, str]:
+            asked = list(asked)
+            return {**dict.fromkeys(others.intersection(asked), ""), **store.owners(self.name, asked)}
+
+        return await self._store.ask(lambda store: leases.pick(vpn.ranges, name, kept=kept, owners=partial(owners, store)))
+
+    async def _issue(self, request: Object, seen: Seen, wanted: JoinRequest, before: JoinRecord | None) -> Again | None:
         now = self._clock.now()
+        try:
+            lease = await self._lease(seen.name, before)
+        except NoAddressLeft as error:
+            await self._wait(request, seen, Condition(status="Unknown", reason=decisions.NO_ADDRESS, message=str(error)))
+            return _FULL
 
         def make() -> tuple[Issued, Mapping[str, Any]]:
-            made = issuing.issue(self._loaded, seen.name, wanted, key_source=self._keys, started=now, random=self._random)
+            made = issuing.issue(self._loaded, seen.name, wanted, lease=lease, key_source=self._keys, started=now, random=self._random)
             return made, answers.write(made.answer, wanted.key, random=self._random)
 
         made, status = await asyncio.to_thread(make) if self._key_algorithm.slow else make()
@@ -245,6 +291,8 @@ class Tenant:
             request=seen.uid,
             key=wanted.key.fingerprint,
             names=wanted.names,
+            lease=",".join(lease),
+            tunnel_key=made.tunnel_key,
             certificates=made.certificates,
             issued=rfc3339(now),
             changed=rfc3339(now),
@@ -257,6 +305,9 @@ class Tenant:
         except Taken as error:
             _log.debug("%s: %s is decided again: %s", self.name, seen.name, error)
             return 0.0
+        if self._tunnel is not None:  # before the answer: a node's first packet finds its peer
+            self._tunnel.put(record)
+            await self._tunnel.follow()
         await self._write(request, Condition(status="True", reason=decisions.ISSUED), status)
         _log.info("%s: %s has been answered", self.name, seen.name)
         return None

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.masking import remember
+from kubewright.base.records import dataclass
 from kubewright.host.desired import Tunnel
 from kubewright.host.programs import Commands, Ended
 from kubewright.host.readers import FileReader, Programs
@@ -23,7 +24,8 @@ WITHIN: Final = 30.0
 _GONE: Final = "does not exist"
 _STDIN: Final = "/dev/stdin"
 _FORWARDING: Final[Mapping[int, str]] = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
-PACKAGE: Final = "wireguard-tools"
+DAEMON: Final = "wireguard-go"
+_PACKAGES: Final[Mapping[str, str]] = {"ip": "iproute2", "wg": "wireguard-tools", DAEMON: "wireguard-go"}
 
 
 def configuration(desired: Tunnel) -> str:
@@ -97,6 +99,33 @@ def peer_differences(found: TunnelState, desired: Tunnel) -> list[str]:
 def decide_removal(found: TunnelState | None, name: str) -> Change:
     """Compare with nothing."""
     return Change(target=f"tunnel {name}", action=Action.NONE if found is None else Action.DELETE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunnelPrograms:
+    """Where the programs of a machine are. `daemon` is wireguard-go, None where the kernel has WireGuard."""
+
+    ip: PurePosixPath
+    wg: PurePosixPath
+    daemon: PurePosixPath | None = None
+
+
+def find_programs(files: FileReader, programs: Programs) -> TunnelPrograms:
+    """Find what a machine needs for a tunnel. Raises HostError for a program that is missing, naming what brings it."""
+    daemon = None if in_kernel(files) else _require(programs, DAEMON)
+    return TunnelPrograms(ip=_require(programs, "ip"), wg=_require(programs, "wg"), daemon=daemon)
+
+
+def _require(programs: Programs, name: str) -> PurePosixPath:
+    found = programs.path(name)
+    if found is None:
+        why = "; the kernel of this machine has no WireGuard" if name == DAEMON else ""
+        raise HostError(
+            f"{name} is not installed",
+            detail=f"the VPN needs it{why}",
+            remedy=f"install the package {_PACKAGES[name]}, or see that {name} is on PATH",
+        )
+    return found
 
 
 def in_kernel(files: FileReader) -> bool:

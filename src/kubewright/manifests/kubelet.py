@@ -6,7 +6,7 @@ machines where no package brought them, in meaning what Kubernetes' own packages
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -150,11 +150,15 @@ def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath,
 
 
 def joined_unit_files(
-    program: PurePosixPath, *, kubeconfig: PurePosixPath, config: PurePosixPath, node: str
+    program: PurePosixPath, *, kubeconfig: PurePosixPath, config: PurePosixPath, node: str, addresses: Sequence[str] = ()
 ) -> Mapping[PurePosixPath, str]:
-    """Return the unit and its drop-in, by path, of a kubelet that was given its certificates by a hub. Raises HostError as `unit_files` does."""
+    """Return the unit and its drop-in, by path, of a kubelet that was given its certificates by a hub; `addresses` are those that it reports.
+
+    Raises HostError as `unit_files` does.
+    """
     command = units.program(program)
-    given = (f"--kubeconfig={kubeconfig}", f"--config={config}", f"--hostname-override={node}")
+    reported = (f"--node-ip={','.join(addresses)}",) if addresses else ()
+    given = (f"--kubeconfig={kubeconfig}", f"--config={config}", f"--hostname-override={node}", *reported)
     arguments = units.arguments(*given)
     drop_in = _JOINED_DROP_IN.format(header=UNIT_HEADER, program=command, arguments=arguments)
     return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}

@@ -27,7 +27,7 @@ LOOPBACKS: Final = ("localhost", "127.0.0.1", "::1")
 class NamePolicy:
     """What a cluster allows.
 
-    - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of Services and pods.
+    - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of Services, pods and VPNs.
     - `foreign` says of names and addresses which other node has them. Both have them as `known_as` writes them.
     - `node_names` are patterns, one of which the name of a node has to fit; none: any name. `names` and `ranges` are the patterns and networks
       that further names and addresses of a certificate have to be in; none of either: no further one is allowed but the node's own name.
@@ -96,7 +96,7 @@ def _reserved_address(found: IPAddress, networks: Sequence[Network]) -> str:
     }
     kind = next((kind for kind, holds in kinds.items() if holds), "")
     inside = next((network for network in networks if found.version == network.version and found in network), None)
-    return f"is {kind}" if kind else f"lies in {inside}, which is for Services or pods" if inside is not None else ""
+    return f"is {kind}" if kind else f"lies in {inside}, which is for Services, pods or a VPN" if inside is not None else ""
 
 
 def _reserved_name(name: str, domain: str) -> str:

@@ -59,7 +59,7 @@ OWN = {
     "hub cluster": "",
     "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
     " kubeconfig kubelet-client-ca-file kubelet-config kubernetes-version output pod-network-cidr reserved-names server service-cidr"
-    " service-dns-domain serving-ca-cert-file serving-ca-key-file state",
+    " service-dns-domain serving-ca-cert-file serving-ca-key-file state vpn-cidr vpn-endpoint vpn-interface vpn-keepalive vpn-mtu vpn-server",
     "hub cluster list": _HUB,
     "hub cluster remove": _HUB,
     "hub token": "",
@@ -69,6 +69,7 @@ OWN = {
     "hub requests": _HUB,
     **{f"hub requests {verb}": _HUB for verb in ("approve", "refuse", "forget")},
     "hub journal": _HUB,
+    "hub nodes": _HUB,
     "hub backup": _HUB,
     "hub restore": _HUB,
     "node": "",
@@ -77,7 +78,7 @@ OWN = {
     "node join phase preflight": _NODE.format(" ignore-preflight-errors"),
     **{
         f"node join phase {name}": _NODE.format("")
-        for name in ("request", "answer", "kubelet-install", "files", "forget-key", "kubelet-start", "node-ready")
+        for name in ("request", "answer", "kubelet-install", "tunnel", "files", "forget-key", "tunnel-start", "kubelet-start", "node-ready")
     },
     "node leave": "drain drain-timeout output plan skip-phases",
     "node leave phase": "",

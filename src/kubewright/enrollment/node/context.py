@@ -7,17 +7,23 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from kubewright.apis.node_join_requests import CONFIG_MAP, NAMESPACE, VPN_NETWORKS
 from kubewright.base.change import Change, Lifetime
+from kubewright.base.errors import APIError, NotFound
 from kubewright.base.events import Line, Warned
+from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
 from kubewright.enrollment import answers, fields
 from kubewright.enrollment.answers import Answer
 from kubewright.enrollment.fields import SymmetricKey
 from kubewright.enrollment.node.request import NodeJoin
+from kubewright.enrollment.requests import JoinRequest
 from kubewright.host.desired import File, Show
 from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.lifecycle.operation import Bound
+from kubewright.pki import wireguard
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "node-join"
 _KEY_FILE: Final = "node-join.key"
+_TUNNEL_KEY_FILE: Final = "node-tunnel.key"
 _PRIVATE: Final = 0o700
 FetchKubelet = Callable[[str], bytes]
 """Gives the program of a version: `1.36.3`."""
@@ -72,6 +79,49 @@ class NodeJoinContext:
             File(path=self.key_path, content=content, show=Show.MADE, directory_mode=_PRIVATE, lifetime=Lifetime.EPHEMERAL)
         )
 
+    @property
+    def tunnel_key_path(self) -> PurePosixPath:
+        """The key of this machine's end of the VPN, where stock nodes have it."""
+        return self.layout.oneinfra / "wg.key"
+
+    @property
+    def new_tunnel_key_path(self) -> PurePosixPath:
+        """Where that key is until the hub has answered: nothing else of a join that is refused is left."""
+        return self.layout.state / _TUNNEL_KEY_FILE
+
+    @functools.cached_property
+    def tunnel_private_key(self) -> str:
+        """The key that this machine has made for the VPN; '' where the hub takes none. `keep_tunnel_key` puts it on the disk before it is used."""
+        found = self.host.read(self.new_tunnel_key_path)
+        if found is not None:
+            return remember(found.decode(errors="replace").strip())
+        return wireguard.new_private_key(self.bound.machine.random) if VPN_NETWORKS in self.hub_data else ""
+
+    @property
+    def tunnel_public_key(self) -> str:
+        """Its public half, '' where there is none. Raises CertificateError for a file that holds no key."""
+        return wireguard.public_key(self.tunnel_private_key) if self.tunnel_private_key else ""
+
+    def keep_tunnel_key(self) -> Iterator[Change]:
+        """Keep the key for the VPN until the hub has answered, if there is one."""
+        if self.tunnel_private_key:
+            content = f"{self.tunnel_private_key}\n".encode()
+            yield self.host.ensure(
+                File(path=self.new_tunnel_key_path, content=content, show=Show.MADE, directory_mode=_PRIVATE, lifetime=Lifetime.EPHEMERAL)
+            )
+
+    @functools.cached_property
+    def hub_data(self) -> Mapping[str, str]:
+        """What the hub says of itself in the cluster. Raises APIError where there is no hub."""
+        try:
+            found = self.api.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)
+        except NotFound as error:
+            raise APIError(
+                f"{self.join.server} has no configmap {NAMESPACE}/{CONFIG_MAP}",
+                remedy="check on the hub that it serves this cluster: kubewright hub cluster list",
+            ) from error
+        return found.get("data") or {}
+
     @functools.cached_property
     def access(self) -> Access:
         """The cluster, as the holder of the token."""
@@ -90,7 +140,9 @@ class NodeJoinContext:
     def _stand_ins(self) -> Iterator[Mapping[str, Any]]:
         from kubewright.enrollment.node import stand_ins
 
-        yield stand_ins.answered(self.join, self.key, clock=self.bound.clock, random=self.bound.machine.random)
+        networks = tuple(filter(None, self.hub_data.get(VPN_NETWORKS, "").split(",")))
+        wanted = JoinRequest(endpoint=self.join.server, sans=self.join.sans, tunnel_key=self.tunnel_public_key, key=self.key)
+        yield stand_ins.answered(self.join, wanted, networks, clock=self.bound.clock, random=self.bound.machine.random)
 
     @functools.cached_property
     def answer(self) -> Answer:

@@ -14,9 +14,10 @@ from kubewright.base.wait import Backoff
 from kubewright.enrollment import answer_checks, requests
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.requests import JoinRequest
+from kubewright.host import tunnels
 from kubewright.kube.core import Object
-from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
 from kubewright.kube.resources import NODE_JOIN_REQUEST
+from kubewright.manifests.tunnels import NODE_INTERFACE
 from kubewright.pki import oaep
 from kubewright.pki.oaep import RecipientKey
 
@@ -39,11 +40,13 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
     target = f"{NODE_JOIN_REQUEST.singular} {join.node}"
     found = _find(ctx)
     if found is None:
-        wanted = JoinRequest(endpoint=join.server, sans=join.sans, key=ctx.key)
+        recipient = _join_key(ctx)
+        yield from ctx.keep_tunnel_key()
+        wanted = JoinRequest(endpoint=join.server, sans=join.sans, tunnel_key=ctx.tunnel_public_key, key=ctx.key)
         body = requests.write(
             join.node,
             wanted,
-            recipient=_join_key(ctx),
+            recipient=recipient,
             runtime_endpoint=join.runtime_endpoint,
             image_endpoint=join.image_endpoint,
             random=ctx.bound.machine.random,
@@ -71,13 +74,7 @@ def _find(ctx: NodeJoinContext) -> Object | None:
 def _join_key(ctx: NodeJoinContext) -> RecipientKey:
     """Read the hub's key. Raises TrustError for another one than the one that is pinned."""
     source = f"configmap {NAMESPACE}/{CONFIG_MAP}"
-    try:
-        found = ctx.api.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)
-    except NotFound as error:
-        raise APIError(
-            f"{ctx.join.server} has no {source}", remedy="check on the hub that it serves this cluster: kubewright hub cluster list"
-        ) from error
-    key = oaep.load_recipient(str((found.get("data") or {}).get(JOIN_KEY) or "").encode(), source=source)
+    key = oaep.load_recipient(str(ctx.hub_data.get(JOIN_KEY) or "").encode(), source=source)
     if ctx.join.pin is not None and key.pin != ctx.join.pin:
         raise TrustError(
             f"the join key in {source} is not the one you pinned",
@@ -97,6 +94,8 @@ def _require_own(ctx: NodeJoinContext, found: Object) -> None:
         raise APIError(f"another machine asks to join as {node}", remedy=remedy) from error
     if (asked.endpoint, asked.sans) != (ctx.join.server, ctx.join.sans):
         raise APIError(f"an earlier request for {node} asks for other names or another endpoint", remedy=remedy)
+    if asked.tunnel_key and asked.tunnel_key != ctx.tunnel_public_key:
+        raise APIError(f"the key with which {node} asked for a place in the VPN is not on this machine any more", remedy=remedy)
 
 
 def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
@@ -111,8 +110,17 @@ def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
     )
     try:
         answer_checks.require(
-            ctx.answer, ctx.join.node, server=ctx.join.server, ca_pem=ctx.join.ca_pem, sans=ctx.join.sans, now=ctx.bound.clock.now()
+            ctx.answer,
+            ctx.join.node,
+            server=ctx.join.server,
+            ca_pem=ctx.join.ca_pem,
+            sans=ctx.join.sans,
+            now=ctx.bound.clock.now(),
+            offered=ctx.host.state(ctx.new_tunnel_key_path) is not None,
+            addresses=[one.address for one in ctx.host.network.interface_addresses() if one.interface != NODE_INTERFACE],
         )
+        if ctx.answer.tunnel is not None:
+            tunnels.find_programs(ctx.host, ctx.host.programs)  # before anything is written
     except MalformedField as error:
         raise TrustError(f"the answer to {ctx.join.node} is not for this machine: {error}", remedy="ask who else uses this name") from error
     ctx.say("The answer of the hub is in order")

@@ -14,7 +14,7 @@ from kubewright.enrollment import answer_checks
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
-from kubewright.manifests import kubelet
+from kubewright.manifests import kubelet, tunnels
 
 if TYPE_CHECKING:
     from kubewright.enrollment.node.context import NodeJoinContext
@@ -60,6 +60,7 @@ def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
     """Remove the key of the join once it is of no use any more; a phase of its own, because whoever was killed before it has all files."""
     if ctx.host.state(ctx.kubeconfig) is not None:
         yield ctx.host.remove(ctx.key_path)
+        yield ctx.host.remove(ctx.new_tunnel_key_path)
 
 
 def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
@@ -78,7 +79,13 @@ def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
 
 def start(ctx: NodeJoinContext) -> Iterable[Change]:
     """Write the unit and start it; a kubelet that runs is restarted where its unit has changed."""
-    texts = kubelet.joined_unit_files(_program(ctx), kubeconfig=ctx.kubeconfig, config=ctx.layout.kubelet_config, node=ctx.join.node)
+    texts = kubelet.joined_unit_files(
+        _program(ctx),
+        kubeconfig=ctx.kubeconfig,
+        config=ctx.layout.kubelet_config,
+        node=ctx.join.node,
+        addresses=tunnels.node_addresses(ctx.host.read(tunnels.unit_path(tunnels.NODE_INTERFACE))),
+    )
     units = tuple(File(path=path, content=text.encode(), mode=0o644) for path, text in texts.items())
     ctx.say("Starting the kubelet")
     yield ctx.host.ensure(Service(name=_SERVICE, enabled=True, units=units, restart=_began_before(ctx)))

@@ -23,8 +23,10 @@ PHASES: Final[Phases[NodeJoinContext]] = Phases(
     Phase("request", "Ask the hub for a place in the cluster", run=f"{_HERE}.joining:request", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("answer", "Wait for the answer of the hub, and check it", run=f"{_HERE}.joining:answer", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("kubelet-install", "Install the kubelet", run=f"{_HERE}.kubelet:install", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("tunnel", "Set up the VPN, if the hub gives one", run=f"{_HERE}.tunnel:configure", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("files", "Write the kubelet's files", run=f"{_HERE}.kubelet:files", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("forget-key", "Remove the key of this join", run=f"{_HERE}.kubelet:forget_key", flags=_FLAGS),
+    Phase("tunnel-start", "Start the VPN", run=f"{_HERE}.tunnel:start", condition=f"{_HERE}.tunnel:only_in_vpn", flags=_FLAGS),
     Phase("kubelet-start", "Start the kubelet", run=f"{_HERE}.kubelet:start", flags=_FLAGS),
     Phase("node-ready", "Wait for the Node to be ready", run=f"{_HERE}.kubelet:ready", flags=_FLAGS),
 )

@@ -10,30 +10,32 @@ from kubewright.apis.node_join_requests import Condition, request_document
 from kubewright.base.clock import Clock
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
-from kubewright.enrollment import answers, issuing
+from kubewright.enrollment import answers, issuing, leases
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
-from kubewright.enrollment.fields import SymmetricKey
 from kubewright.enrollment.node.request import NodeJoin
 from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.vpn import VPN
 from kubewright.pki import issuing as signing
-from kubewright.pki import keys
+from kubewright.pki import keys, wireguard
 from kubewright.pki.keys import Algorithm, FreshKeys
 from kubewright.pki.specs import CertificateSpec
 
 _NAME = "stand-in"
+_ENDPOINT = "hub.invalid:51820"
 
 
-def answered(join: NodeJoin, key: SymmetricKey, *, clock: Clock, random: Random) -> Mapping[str, Any]:
-    """Return the request with an answer of our own."""
-    loaded = _cluster(join, clock=clock, random=random)
-    wanted = JoinRequest(endpoint=join.server, sans=join.sans, key=key)
-    issued = issuing.issue(loaded, join.node, wanted, key_source=FreshKeys(), started=clock.now(), random=random)
-    status = answers.write(issued.answer, key, random=random)
+def answered(join: NodeJoin, wanted: JoinRequest, networks: tuple[str, ...], *, clock: Clock, random: Random) -> Mapping[str, Any]:
+    """Return the request with an answer of our own; `networks` are those of the VPN, which gives the address that nobody else has."""
+    loaded = _cluster(join, networks, clock=clock, random=random)
+    vpn = loaded.cluster.vpn
+    lease = leases.pick(vpn.ranges, join.node, kept=(), owners=lambda _: {}) if vpn is not None else ()
+    issued = issuing.issue(loaded, join.node, wanted, lease=lease, key_source=FreshKeys(), started=clock.now(), random=random)
+    status = answers.write(issued.answer, wanted.key, random=random)
     conditions = [Condition(status="True").document(clock.now())]
     return {**request_document(join.node, {}), "status": {**status, "conditions": conditions}}
 
 
-def _cluster(join: NodeJoin, *, clock: Clock, random: Random) -> LoadedCluster:
+def _cluster(join: NodeJoin, networks: tuple[str, ...], *, clock: Clock, random: Random) -> LoadedCluster:
     authority_key = keys.generate(Algorithm.ECDSA_P256)
     spec = CertificateSpec(name=_NAME, base=_NAME, common_name=_NAME, lifetime=timedelta(days=1), algorithm=Algorithm.ECDSA_P256)
     authority, key = signing.self_signed(spec, authority_key, started=clock.now(), random=random).decode(), authority_key.pem().decode()
@@ -50,5 +52,7 @@ def _cluster(join: NodeJoin, *, clock: Clock, random: Random) -> LoadedCluster:
             kubelet_client_ca=authority,
             kubeconfig="",
             join_key=keys.generate(Algorithm.RSA_2048).pem().decode(),
+            vpn=VPN(networks=networks, endpoint=_ENDPOINT, interface=_NAME) if networks else None,
+            vpn_key=wireguard.new_private_key(random) if networks else "",
         )
     )

@@ -195,6 +195,17 @@ def remove_units(ctx: Cleanup) -> Iterator[Change]:
         yield ctx.host.remove_units(SERVICE, units=units)
 
 
+def remove_tunnel(ctx: Cleanup) -> Iterator[Change]:
+    """Remove the machine's end of a VPN: its service, an interface that outlived it, its unit. The key has gone with its directory."""
+    unit = ctx.inventory.tunnel
+    if unit is None:
+        return
+    ctx.tell(f"Removing the tunnel {unit.stem}", f"Would remove the tunnel {unit.stem}")
+    yield ctx.host.ensure(Service(name=unit.stem, running=False))
+    yield ctx.host.remove_tunnel(unit.stem)
+    yield ctx.host.remove_units(unit.stem, units=(unit,))  # last: a run that is broken off leaves what the next one finds
+
+
 def forget(ctx: Cleanup) -> Iterator[Change]:
     """Remove what we keep of the machine."""
     state = ctx.inventory.layout.state
@@ -215,6 +226,7 @@ STEPS: Final[tuple[Step, ...]] = (
     remove_cni,
     remove_accounts,
     remove_units,
+    remove_tunnel,
 )
 """Keys and kubeconfigs go before the kubelet's directory, where a mount may hang and a tree may take long."""
 

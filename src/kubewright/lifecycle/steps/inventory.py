@@ -84,6 +84,14 @@ class Inventory:
 
         return [path for path in UNIT_FILES if is_ours(self._host.read(path))]
 
+    @functools.cached_property
+    def tunnel(self) -> PurePosixPath | None:
+        """The unit of the VPN through which this machine was joined, None where there is none."""
+        from kubewright.manifests.tunnels import NODE_INTERFACE, is_ours, unit_path
+
+        path = unit_path(NODE_INTERFACE)
+        return path if is_ours(self._host.read(path)) else None
+
     def begin(self) -> None:
         """Begin to ask the container runtime: that takes as long as everything else together."""
         self._pods.begin()
@@ -160,6 +168,7 @@ class Inventory:
         yield "contents of directories", lambda: _listed([path for path in self._emptied() if host.entries(path)])
         yield "files", lambda: _listed([path for path in (*self.kubeconfigs, *self.certificates) if host.state(path) is not None])
         yield "units of the kubelet that kubewright installed", lambda: _listed(self.units)
+        yield "tunnel of a VPN", lambda: str(self.tunnel or "")
         yield "users and groups", lambda: "those of the control plane" if self.accounts else ""
         yield "CNI configuration", lambda: _listed(self.cni)
         yield "packet filter", lambda: "" if isinstance(self.rules, HostError) else ", ".join(rules.target for rules in self.rules)

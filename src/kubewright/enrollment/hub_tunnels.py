@@ -1,0 +1,103 @@
+"""The hub's end of a cluster's VPN: an interface whose peers are the records of nodes, no more and no less.
+
+Whoever has kept a record waits until the interface has it; those who wait at the same time are served by one look. What somebody changes of the
+interface is repaired at the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.change import Change
+from kubewright.enrollment import vpn as vpns
+from kubewright.enrollment.vpn import VPN
+from kubewright.host import tunnels
+from kubewright.host.desired import File, Service, TunnelPeer
+from kubewright.manifests import tunnels as units
+
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
+
+_log = logging.getLogger(__name__)
+
+AGAIN: Final = 30.0
+"""Seconds between two looks at an interface about which nothing is known to have changed."""
+LINGER: Final = 5.0
+"""Seconds that the peer of a node stays which has been let go: through it the node learns so."""
+
+
+def ensure(host: Host, vpn: VPN, private_key: str, peers: Iterable[TunnelPeer]) -> list[Change]:
+    """Make the hub's interface what it should be. Raises HostError."""
+    found = tunnels.find_programs(host, host.programs)
+    changes = []
+    if found.daemon is not None:
+        unit = File(path=units.unit_path(vpn.interface), content=units.device_unit(vpn.interface, found).encode(), mode=0o644)
+        changes.append(host.ensure(Service(name=vpn.interface, enabled=True, units=(unit,))))
+    return [*changes, host.ensure(vpns.tunnel(vpn, private_key, peers))]
+
+
+def remove(host: Host, vpn: VPN) -> list[Change]:
+    """Remove the hub's interface. Raises HostError."""
+    changes = []
+    path = units.unit_path(vpn.interface)
+    if units.is_ours(host.read(path)):
+        changes += [
+            host.ensure(Service(name=vpn.interface, running=False)),
+            host.remove_units(vpn.interface, units=(path,)),
+        ]
+    return [*changes, host.remove_tunnel(vpn.interface)]
+
+
+class HubTunnel:
+    """The interface of one cluster. Nothing is looked at before `follow`."""
+
+    def __init__(self, vpn: VPN, private_key: str, *, host: Host) -> None:
+        self._vpn = vpn
+        self._private_key = private_key
+        self._host = host
+        self._peers: dict[str, TunnelPeer] = {}
+        self._leaving: dict[str, tuple[TunnelPeer, float]] = {}
+        self._lock = asyncio.Lock()
+        self._asked = self._done = 0
+
+    def load(self, records: Iterable[JoinRecord]) -> None:
+        """Take note of all records."""
+        self._peers = {record.node: found for record in records if (found := vpns.peer(record)) is not None}
+
+    def put(self, record: JoinRecord) -> None:
+        """Take note of one record that has changed."""
+        found = vpns.peer(record)
+        if found is None:
+            self._peers.pop(record.node, None)
+        else:
+            self._peers[record.node] = found
+
+    def let_go(self, node: str) -> None:
+        """Keep the peer of a node that leaves for a while, whatever its record says, unless another one gets its address or key."""
+        found = self._peers.get(node)
+        if found is not None:
+            self._leaving[node] = found, asyncio.get_running_loop().time() + LINGER
+
+    def _wanted(self) -> tuple[TunnelPeer, ...]:
+        now = asyncio.get_running_loop().time()
+        self._leaving = {node: row for node, row in self._leaving.items() if row[1] > now}
+        held = {word for peer in self._peers.values() for word in (peer.public_key, *peer.networks)} if self._leaving else set()
+        lingering = [peer for peer, _ in self._leaving.values() if held.isdisjoint((peer.public_key, *peer.networks))]
+        return (*self._peers.values(), *lingering)
+
+    async def follow(self) -> None:
+        """Have the interface as the records that are known now. Raises HostError."""
+        self._asked += 1
+        mine = self._asked
+        async with self._lock:
+            if self._done >= mine:
+                return
+            covered, peers = self._asked, self._wanted()
+            for change in await asyncio.to_thread(ensure, self._host, self._vpn, self._private_key, peers):
+                if change:
+                    _log.info("%s: %s: %s", change.target, change.action.value, change.reason)
+            self._done = covered

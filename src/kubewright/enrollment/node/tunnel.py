@@ -1,0 +1,66 @@
+"""The phases `tunnel` and `tunnel-start`: this machine's end of the VPN, as a unit that is there before the kubelet after each boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Change
+from kubewright.base.events import Waited
+from kubewright.enrollment import tunnel_checks
+from kubewright.host import tunnels
+from kubewright.host.desired import Directory, File, Service, Show
+from kubewright.manifests import tunnels as units
+from kubewright.manifests.tunnels import NODE_INTERFACE
+
+if TYPE_CHECKING:
+    from kubewright.enrollment.node.context import NodeJoinContext
+
+_PRIVATE: Final = 0o700
+_WITHIN: Final = 60.0
+_LOOK, _LONGEST_LOOK = 0.1, 1.0
+_LINES: Final = 5
+
+
+def configure(ctx: NodeJoinContext) -> Iterable[Change]:
+    """Write the key and the unit that the hub's answer leads to, and start it."""
+    ends = ctx.answer.tunnel
+    if ends is None:
+        return
+    found = tunnels.find_programs(ctx.host, ctx.host.programs)
+    yield ctx.host.ensure(Directory(path=ctx.layout.oneinfra, mode=_PRIVATE))
+    private = ends.private_key or ctx.tunnel_private_key
+    key = ctx.host.ensure(File(path=ctx.tunnel_key_path, content=f"{private}\n".encode(), show=Show.MADE))
+    yield key
+    text = units.node_unit(tunnel_checks.node_tunnel(ends, key_file=ctx.tunnel_key_path), found)
+    unit = File(path=units.unit_path(NODE_INTERFACE), content=text.encode(), mode=0o644)
+    ctx.say(f"Setting up the VPN: {ends.address} at {ends.endpoint}")
+    yield ctx.host.ensure(Service(name=NODE_INTERFACE, enabled=True, units=(unit,), restart=bool(key)))
+
+
+def only_in_vpn(ctx: NodeJoinContext) -> str | None:
+    """Leave a phase out on a machine that has no tunnel."""
+    return None if units.is_ours(ctx.host.read(units.unit_path(NODE_INTERFACE))) else "this machine has no VPN"
+
+
+def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
+    """Have the tunnel up, and the hub heard through it. Raises WaitTimeout."""
+    gone = ctx.host.tunnel(NODE_INTERFACE) is None
+    yield ctx.host.ensure(Service(name=NODE_INTERFACE, enabled=True, restart=gone))
+    yield ctx.bound.waiter.until(
+        lambda: _silent(ctx),
+        within=_WITHIN,
+        saying="the hub to answer in the VPN",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        diagnose=lambda: "\n".join(ctx.host.service_lines(NODE_INTERFACE, count=_LINES)),
+        remedy=f"`wg show {NODE_INTERFACE}` tells where packets go; see that the hub's UDP port can be reached from here, then run the same command again",
+    )
+
+
+def _silent(ctx: NodeJoinContext) -> str | None:
+    found = ctx.host.tunnel(NODE_INTERFACE)
+    if found is None:
+        return f"there is no interface {NODE_INTERFACE}"
+    quiet = [peer for peer in found.peers if peer.keepalive and not peer.handshake]
+    return "nothing has been heard of it" if quiet else None

@@ -1,0 +1,73 @@
+"""Addresses in a VPN: the whole network is given, nobody's twice, to the same name the same."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.enrollment import leases
+from kubewright.enrollment.leases import NoAddressLeft
+
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=20)
+
+
+def networks(least: int = 20, most: int = 29):
+    four = st.tuples(st.integers(0, 2**32 - 1), st.integers(least, most)).map(lambda pair: ipaddress.ip_network(pair, strict=False))
+    six = st.tuples(st.integers(0, 2**128 - 1), st.integers(96 + least, 96 + most)).map(
+        lambda pair: ipaddress.IPv6Network(pair, strict=False)
+    )
+    return four | six
+
+
+@given(networks(), NAMES)
+def test_every_address_is_tried_once_but_that_of_the_network_the_hub_and_the_broadcast(network, name):
+    tried = list(leases.candidates(network, name))
+    assert len(tried) == len(set(tried)) == network.num_addresses - 3 == leases.capacity(network)
+    assert set(tried).isdisjoint({network.network_address, leases.hub_address(network), network.broadcast_address})
+    assert all(leases.may_be_given(address, network) for address in tried)
+    assert not leases.may_be_given(leases.hub_address(network), network)
+    assert tried == list(leases.candidates(network, name))
+
+
+@given(networks(26), st.lists(NAMES, unique=True, min_size=1, max_size=80))
+def test_nodes_that_come_one_after_the_other_have_different_addresses_until_none_is_left(network, names):
+    taken: dict[str, str] = {}
+
+    def owners(asked):
+        return {text: taken[text] for text in asked if text in taken}
+
+    room = leases.capacity(network)
+    for name in names[:room]:
+        [lease] = leases.pick((network,), name, kept=(), owners=owners)
+        assert lease not in taken
+        taken[lease] = name
+        assert leases.pick((network,), name, kept=(lease,), owners=owners) == (lease,)
+    assert len(taken) == min(room, len(names))
+    if len(names) > room:
+        with pytest.raises(NoAddressLeft, match=f"all {room} addresses of the VPN's network {network} are given"):
+            leases.pick((network,), names[room], kept=(), owners=owners)
+
+
+@given(NAMES)
+def test_a_name_that_comes_again_gets_its_address_again(name):
+    wide = (ipaddress.ip_network("10.64.0.0/16"), ipaddress.ip_network("fd00:64::/64"))
+    first = leases.pick(wide, name, kept=(), owners=lambda _: {})
+    assert leases.pick(wide, name, kept=(), owners=lambda _: {}) == first
+    assert [ipaddress.ip_address(text).version for text in first] == [4, 6]
+    others = leases.pick(wide, name, kept=(), owners=lambda asked: dict.fromkeys({first[0]} & set(asked), "other"))
+    assert (others[0] != first[0], others[1]) == (True, first[1])
+
+
+def test_an_address_that_is_outside_of_a_new_network_does_not_stay():
+    narrow = ipaddress.ip_network("10.65.0.0/29")
+    [lease] = leases.pick((narrow,), "worker", kept=("10.64.0.7",), owners=lambda _: {})
+    assert ipaddress.ip_address(lease) in narrow
+
+
+@pytest.mark.parametrize(("network", "room"), [("10.0.0.0/31", 0), ("10.0.0.0/32", 0), ("10.0.0.0/30", 1), ("fd00::/126", 1)])
+def test_networks_that_are_hardly_any(network, room):
+    assert leases.capacity(ipaddress.ip_network(network)) == room
+    assert len(list(leases.candidates(ipaddress.ip_network(network), "a"))) == room

@@ -1,0 +1,282 @@
+"""WireGuard interfaces: what `wg` and `ip` read and print, what is compared, and what is done in which order."""
+
+from __future__ import annotations
+
+import base64
+import json
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.apis.machine import Layout
+from kubewright.base.change import Action
+from kubewright.base.errors import HostError
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.host import tunnels
+from kubewright.host.desired import Tunnel, TunnelPeer
+from kubewright.host.files import Files
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.programs import Ended
+from kubewright.host.real import RealHost
+from kubewright.host.states import TunnelPeerState, TunnelState
+from kubewright.host.tunnels import RealTunnels
+from kubewright.pki import wireguard
+
+RANDOM = SeededRandom(1)
+KEY = wireguard.new_private_key(RANDOM)
+PEERS = tuple(
+    TunnelPeer(public_key=wireguard.public_key(wireguard.new_private_key(RANDOM)), networks=(f"10.64.0.{number}/32", f"fd00::{number}/128"))
+    for number in (2, 3)
+)
+DESIRED = Tunnel(name="wg-a", private_key=KEY, port=51820, addresses=("10.64.0.1/16", "fd00::1/64"), mtu=1420, peers=PEERS)
+FOUND = TunnelState(
+    private_key=KEY,
+    port=51820,
+    addresses=frozenset(DESIRED.addresses),
+    mtu=1420,
+    up=True,
+    forwards=True,
+    peers=tuple(TunnelPeerState(public_key=peer.public_key, networks=frozenset(peer.networks)) for peer in reversed(PEERS)),
+)
+
+
+class Programs:
+    """All programs are there, but for those that are named."""
+
+    def __init__(self, *missing: str) -> None:
+        self.missing = missing
+
+    def path(self, name):
+        return None if name in self.missing else PurePosixPath("/usr/bin") / name
+
+    def version(self, name):
+        return name
+
+
+class Kernel:
+    """What `ip` and `wg` do, as far as it is asked for here."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.texts: list[str] = []
+        self.links: dict[str, dict] = {}
+        self.dump = ""
+        self.refuses = ""
+
+    def run(self, argv, /, *, within, text=""):
+        self.texts += [text] if text else []
+        words = [word for word in argv if word != "-json"]
+        if words[0] == self.refuses:
+            return Ended(code=1, err="Operation not permitted")
+        if words[1:3] == ["address", "show"]:
+            link = self.links.get(words[4])
+            return Ended(code=0, out=json.dumps([{}, link])) if link else Ended(code=1, err=f'Device "{words[4]}" does not exist.')
+        if words[:2] == ["wg", "show"]:
+            return Ended(code=0, out=self.dump)
+        self.done.append(" ".join(words))
+        return Ended(code=0)
+
+
+@pytest.fixture
+def kernel():
+    return Kernel()
+
+
+@pytest.fixture
+def real(kernel, tmp_path):
+    for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        path = tmp_path / "proc" / "sys" / "net" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("0\n")
+    return RealTunnels(kernel, programs=Programs(), proc=tmp_path / "proc")
+
+
+def dump(*peers: str) -> str:
+    return "\n".join([f"{KEY}\tPUBLIC\t51820\toff", *peers]) + "\n"
+
+
+LINK = {
+    "ifname": "wg-a", "flags": ["POINTOPOINT", "NOARP", "UP"], "mtu": 1420,
+    "addr_info": [
+        {"family": "inet", "local": "10.64.0.1", "prefixlen": 16, "scope": "global"},
+        {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("found", "desired", "action", "reason"),
+    [
+        (None, DESIRED, Action.CREATE, "10.64.0.1/16, fd00::1/64; 2 peers"),
+        (FOUND, DESIRED, Action.NONE, ""),
+        (replace(FOUND, private_key="other"), DESIRED, Action.UPDATE, "another key"),
+        (replace(FOUND, port=1), DESIRED, Action.UPDATE, "port 1"),
+        (replace(FOUND, addresses=frozenset()), DESIRED, Action.UPDATE, "addresses none"),
+        (replace(FOUND, mtu=1280), DESIRED, Action.UPDATE, "MTU 1280"),
+        (replace(FOUND, up=False), DESIRED, Action.UPDATE, "down"),
+        (replace(FOUND, forwards=False), DESIRED, Action.UPDATE, "no forwarding"),
+        (replace(FOUND, peers=FOUND.peers[:1]), DESIRED, Action.UPDATE, "1 new peer"),
+        (FOUND, replace(DESIRED, peers=()), Action.UPDATE, "2 surplus peers"),
+        (FOUND, replace(DESIRED, peers=(replace(PEERS[0], networks=("10.64.0.9/32",)), PEERS[1])), Action.UPDATE, "1 changed peer"),
+        (FOUND, replace(DESIRED, peers=(replace(PEERS[0], keepalive=20), PEERS[1])), Action.UPDATE, "1 changed peer"),
+    ],
+)
+def test_an_interface_is_changed_only_where_it_differs(found, desired, action, reason):
+    change = tunnels.decide(found, desired)
+    assert (change.target, change.action, change.reason) == ("tunnel wg-a", action, reason)
+    assert KEY not in repr(change) + repr(found) + repr(desired)
+
+
+def test_a_new_interface_is_made_and_its_key_goes_over_standard_input(real, kernel, tmp_path):
+    real.apply(DESIRED, None)
+    assert kernel.done == [
+        "ip link add dev wg-a type wireguard",
+        "wg syncconf wg-a /dev/stdin",
+        "ip address replace 10.64.0.1/16 dev wg-a",
+        "ip address replace fd00::1/64 dev wg-a",
+        "ip link set dev wg-a mtu 1420 up",
+    ]
+    [text] = kernel.texts
+    assert text == tunnels.configuration(DESIRED)
+    assert text.count("[Peer]") == 2
+    assert f"PrivateKey = {KEY}" in text
+    for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+        assert (tmp_path / "proc" / "sys" / "net" / name).read_text() == "1\n"
+
+
+def test_an_interface_that_is_there_is_corrected(real, kernel):
+    real.apply(DESIRED, replace(FOUND, addresses=frozenset({"10.9.9.9/24", "10.64.0.1/16"})))
+    assert kernel.done[:2] == ["wg syncconf wg-a /dev/stdin", "ip address delete 10.9.9.9/24 dev wg-a"]
+    assert len(kernel.done) == 5
+
+
+def test_what_is_there_is_read(real, kernel, tmp_path):
+    assert real.state("wg-a") is None
+    kernel.links["wg-a"] = LINK
+    kernel.dump = dump("K1\t(none)\t10.0.0.9:4\t10.64.0.2/32,fd00::2/128\t1700000000\t1\t2\t20", "K2\t(none)\t(none)\t(none)\t0\t0\t0\toff")
+    found = real.state("wg-a")
+    assert (found.private_key, found.port, found.mtu, found.up, found.addresses) == (KEY, 51820, 1420, True, frozenset({"10.64.0.1/16"}))
+    assert found.peers == (
+        TunnelPeerState(public_key="K1", networks=frozenset({"10.64.0.2/32", "fd00::2/128"}), keepalive=20, handshake=1.7e9),
+        TunnelPeerState(public_key="K2", networks=frozenset()),
+    )
+    assert not found.forwards
+    (tmp_path / "proc" / "sys" / "net" / "ipv4" / "ip_forward").write_text("1\n")
+    assert real.state("wg-a").forwards
+
+
+def test_on_a_machine_without_ip_there_is_no_interface(kernel, tmp_path):
+    assert RealTunnels(kernel, programs=Programs("ip"), proc=tmp_path).state("wg-a") is None
+
+
+@pytest.mark.parametrize("told", ["", "x", "a\tb\tc\td\n", f"{KEY}\tP\t1\toff\nshort\n"])
+def test_what_wg_cannot_have_said_is_an_error_that_names_the_interface(real, kernel, told):
+    kernel.links["wg-a"] = LINK
+    kernel.dump = told
+    with pytest.raises(HostError, match="the tunnel wg-a cannot be read"):
+        real.state("wg-a")
+
+
+@given(st.text())
+def test_any_text_is_a_dump_or_none(text):
+    with suppress(ValueError):
+        tunnels.read_dump(text)
+    with suppress(ValueError):
+        tunnels.read_link(text)
+
+
+@given(
+    st.lists(
+        st.tuples(st.binary(min_size=32, max_size=32), st.integers(2, 250), st.integers(0, 600)),
+        max_size=20,
+        unique_by=(lambda row: row[0], lambda row: row[1]),
+    )
+)
+def test_what_is_written_says_each_peer_once_and_what_is_read_back_is_the_same(rows):
+    peers = tuple(
+        TunnelPeer(public_key=base64.b64encode(raw).decode(), networks=(f"10.64.0.{last}/32",), keepalive=seconds)
+        for raw, last, seconds in rows
+    )
+    text = tunnels.configuration(replace(DESIRED, peers=peers))
+    assert text.count("[Peer]\n") == len(peers)
+    printed = dump(*(f"{one.public_key}\t(none)\t(none)\t{','.join(one.networks)}\t0\t0\t0\t{one.keepalive or 'off'}" for one in peers))
+    _, _, found = tunnels.read_dump(printed)
+    assert tunnels.peer_differences(replace(FOUND, peers=found), replace(DESIRED, peers=peers)) == []
+
+
+def test_a_command_that_fails_is_named_with_what_it_said(real, kernel):
+    kernel.refuses = "wg"
+    with pytest.raises(HostError, match="`wg syncconf wg-a /dev/stdin` failed") as told:
+        real.apply(DESIRED, None)
+    assert told.value.detail == "Operation not permitted"
+    assert KEY not in str(told.value) + told.value.detail
+
+
+def test_a_setting_that_cannot_be_changed_is_named(kernel, tmp_path):
+    with pytest.raises(HostError, match=r"net\.ipv4\.ip_forward cannot be set") as told:
+        RealTunnels(kernel, programs=Programs(), proc=tmp_path).apply(DESIRED, None)
+    assert "sysctl -w net.ipv4.ip_forward=1" in told.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("files", "there"),
+    [
+        ({}, False),
+        ({"sys/module/wireguard/version": ""}, True),
+        ({"proc/sys/kernel/osrelease": "6.1\n", "lib/modules/6.1/modules.builtin": "kernel/drivers/net/wireguard/wireguard.ko\n"}, True),
+        ({"proc/sys/kernel/osrelease": "6.1\n", "lib/modules/6.1/modules.dep": "kernel/drivers/net/wireguard/wireguard.ko.xz: x\n"}, True),
+        ({"proc/sys/kernel/osrelease": "6.1\n", "lib/modules/6.2/modules.dep": "kernel/drivers/net/wireguard/wireguard.ko: x\n"}, False),
+    ],
+)
+def test_whether_the_kernel_has_wireguard_is_looked_up(tmp_path, files, there):
+    class Rooted(Files):
+        def read(self, path, /):
+            return super().read(PurePosixPath(f"{tmp_path}{path}"))
+
+        def state(self, path, /):
+            return super().state(PurePosixPath(f"{tmp_path}{path}"))
+
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert tunnels.in_kernel(Rooted()) is there
+
+
+@pytest.mark.parametrize(("missing", "package"), [("wg", "wireguard-tools"), ("ip", "iproute2"), ("wireguard-go", "wireguard-go")])
+def test_what_is_missing_is_named_with_its_package(tmp_path, missing, package):
+    class Bare(Files):
+        def read(self, path, /):
+            return None
+
+        def state(self, path, /):
+            return None
+
+    with pytest.raises(HostError, match=f"{missing} is not installed") as told:
+        tunnels.find_programs(Bare(), Programs(missing))
+    assert f"install the package {package}" in told.value.remedy
+
+
+def test_a_plan_has_an_interface_as_if_it_were_made_and_makes_none(tmp_path):
+    base = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)})
+    plan = OverlayHost(base)
+    assert plan.tunnel("wg-a") is None
+    assert [plan.ensure(DESIRED).action for _ in range(2)] == [Action.CREATE, Action.NONE]
+    assert [plan.remove_tunnel("wg-a").action for _ in range(2)] == [Action.DELETE, Action.NONE]
+    assert base.tunnel("wg-a") is None
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_keys_have_one_form():
+    private = bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")  # RFC 7748, section 6.1
+    public = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
+    good = base64.b64encode(public).decode()
+    assert wireguard.public_key(base64.b64encode(private).decode()) == good
+    assert wireguard.is_key(good)
+    loose = good[:42] + "p="  # the last bits are not zero
+    for bad in ("", good[:-1], f"{good}=", good.rstrip("="), "A" * 43 + "=", loose, "é" * 44):
+        assert not wireguard.is_key(bad), bad
