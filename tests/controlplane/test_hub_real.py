@@ -176,7 +176,7 @@ def test_our_node_plans_joins_and_has_nothing_left_to_do(
 def test_a_join_that_was_broken_off_goes_on_with_its_own_request(
     tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
-    first = Box(tmp_path, apiserver, created, "new-2", skip=("preflight", "answer", "files", "forget-key", *WITHOUT_SYSTEMD))
+    first = Box(tmp_path, apiserver, created, "new-2", skip=("preflight", "answer", "tunnel", "files", "forget-key", *WITHOUT_SYSTEMD))
     first.join()
     assert (Path(first.layout.state) / "node-join.key").exists()
     again = Box(tmp_path, apiserver, created, "new-2")
