@@ -122,7 +122,7 @@ def test_each_control_plane_serves_with_its_own_kubeconfig_and_address(three: Be
     for name, address in zip(NAMES, addresses, strict=True):
         with _client(three, name) as api:
             assert api.access.server == f"https://{address}:6443"
-            assert api.raw("GET", "/readyz").status == 200
+            eventually(lambda api=api: api.raw("GET", "/readyz").status == 200, f"{name} to be ready")
         assert f"server: https://{address}:6443" in Path(three.paths().layout(name).kubeconfig("kubelet")).read_text()
 
 
