@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -59,16 +60,9 @@ class Admin:
         """Delete an object, or all of a collection. Raises BenchmarkFailed if the server does not."""
         return self._require("DELETE", path, None)
 
-    def watch(self, path: str) -> Iterator[dict[str, Any]]:
-        """Yield the events of a watch, on a connection of its own, for as long as the server sends any."""
-        connection = self._connect()
-        with contextlib.closing(connection):
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise BenchmarkFailed(f"GET {path}: {answer.status} {answer.read(300)!r}")
-            while line := answer.readline():
-                yield json.loads(line)
+    def watch(self, path: str) -> Watch:
+        """Open a watch, on a connection of its own."""
+        return Watch(self._connect(), path)
 
     def close(self) -> None:
         """Close the connection."""
@@ -95,6 +89,33 @@ class Admin:
     def _drop(self) -> None:
         self._connection.close()
         self._connection = self._connect()
+
+
+class Watch:
+    """The events of a watch as they are sent, a line each, for as long as the server sends any or until it is closed, from any thread."""
+
+    def __init__(self, connection: http.client.HTTPSConnection, path: str) -> None:
+        self._connection = connection
+        self._closed = False
+        connection.request("GET", path)
+        self._answer = connection.getresponse()
+        if self._answer.status != 200:
+            raise BenchmarkFailed(f"GET {path}: {self._answer.status} {self._answer.read(300)!r}")
+
+    def __iter__(self) -> Iterator[bytes]:
+        with contextlib.closing(self._connection):
+            try:
+                while line := self._answer.readline():
+                    yield line
+            except OSError:
+                if not self._closed:
+                    raise
+
+    def close(self) -> None:
+        """End it: whoever reads gets no more."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def wait_for(what: str, look: Callable[[], bool], *, hopeless: Callable[[], str] = lambda: "") -> float:
@@ -125,7 +146,8 @@ def nodes_ready(admin: Admin, count: int) -> tuple[float, dict[str, tuple[float,
     """Watch until so many nodes are Ready. Returns when that was, and for each node when it was first seen, and first seen Ready."""
     seen: dict[str, float] = {}
     ready: dict[str, tuple[float, float]] = {}
-    for event in admin.watch("/api/v1/nodes?watch=1"):
+    for line in admin.watch("/api/v1/nodes?watch=1"):
+        event = json.loads(line)
         node, now = event["object"], time.monotonic()
         if event["type"] not in {"ADDED", "MODIFIED"}:
             raise BenchmarkFailed(f"the watch of nodes ended with {event['type']}")

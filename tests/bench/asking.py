@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench.admin import PATIENCE, Admin
+from tests.bench.admin import PATIENCE, Admin, Watch
 from tests.bench.running import BenchmarkFailed
 
 _CONNECTIONS: Final = 4
@@ -68,7 +69,10 @@ def in_99_of_100(began: Mapping[str, float], ended: Mapping[str, float]) -> floa
 
 
 class Watched:
-    """When objects were seen to have got to each stage, by a watch in a thread. Only those whose names begin with `prefix` count."""
+    """When objects were seen to have got to each stage, by a watch in a thread. Only those whose names begin with `prefix` count.
+
+    A context: a watch that nobody needs any more would go on to cost the API server.
+    """
 
     def __init__(self, kubeconfig: Path, asking: Asking, *, prefix: str) -> None:
         self._client = Admin(kubeconfig)
@@ -77,7 +81,19 @@ class Watched:
         self.seen: dict[str, dict[str, float]] = {stage: {} for stage in asking.stages}
         self._news = threading.Condition()
         self._version = self._client.get(f"{asking.path}?limit=1")["metadata"]["resourceVersion"]
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._closed = False
+        self._watch = self._opened()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Watched:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed = True
+        self._watch.close()
+        self._thread.join()
+        self._client.close()
 
     def wait(self, stage: str, count: int) -> float:
         """Wait until so many have got there, and return when the last of them had. Raises BenchmarkFailed after two minutes."""
@@ -87,14 +103,23 @@ class Watched:
                 raise BenchmarkFailed(f"{len(seen)} of {count} {stage} after {PATIENCE:.0f} s")
             return sorted(seen.values())[count - 1]
 
-    def _watch(self) -> None:
-        for event in self._client.watch(f"{self._asking.path}?watch=1&resourceVersion={self._version}&timeoutSeconds=900"):
-            now, found = time.monotonic(), event["object"]
-            name, status = found["metadata"].get("name", ""), found.get("status") or {}
-            if not name.startswith(self._prefix):
-                continue
-            with self._news:
-                for stage, reached in self._asking.stages.items():
-                    if reached(status):
-                        self.seen[stage].setdefault(name, now)
-                self._news.notify_all()
+    def _opened(self) -> Watch:
+        return self._client.watch(f"{self._asking.path}?watch=1&resourceVersion={self._version}&timeoutSeconds=900")
+
+    def _read(self) -> None:
+        while not self._closed:
+            for line in self._watch:
+                self._note(json.loads(line)["object"])
+            if not self._closed:  # the server ends the watch of one who is slow
+                self._watch = self._opened()
+
+    def _note(self, found: Mapping[str, Any]) -> None:
+        now, name, status = time.monotonic(), found["metadata"].get("name", ""), found.get("status") or {}
+        self._version = found["metadata"]["resourceVersion"]
+        if not name.startswith(self._prefix):
+            return
+        with self._news:
+            for stage, reached in self._asking.stages.items():
+                if reached(status):
+                    self.seen[stage].setdefault(name, now)
+            self._news.notify_all()

@@ -7,8 +7,9 @@ kind of authority, and for requests that come evenly; which comes first alternat
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,16 +129,12 @@ def _keyed(side: Side, what: str, found: Row) -> Row:
 def _burst(arena: Arena, side: Side, authority: str, prefix: str) -> Row:
     """Have requests wait, start the process, and see how long and how much it works from the hundredth to the last."""
     asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, BURST))
-    watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
-    process = arena.start(side, authority, "--leader-elect=false")
-    try:
+    with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched, _started(arena, side, authority) as process:
         first = watched.wait(APPROVED, 1) - process.began
         begin = watched.wait(ISSUED, WARM)
         before = accounting.used_by(process.pid).cpu_seconds
         end = watched.wait(ISSUED, BURST)
         used = accounting.used_by(process.pid).cpu_seconds - before
-    finally:
-        _end(process)
     asking.delete_all(arena.kubeconfig, ASKING)
     count = BURST - WARM
     return {"seconds": (end - begin) / count, "cpu": used / count, "first": first}
@@ -145,15 +142,11 @@ def _burst(arena: Arena, side: Side, authority: str, prefix: str) -> Row:
 
 def _evenly(arena: Arena, side: Side, prefix: str) -> Row:
     """Have requests come one after the other while the process runs, and see how long each takes."""
-    watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
-    process = arena.start(side, "rsa", "--leader-elect=false")
-    try:
+    with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched, _started(arena, side, "rsa"):
         asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(f"{prefix}-warm", WARM))
         watched.wait(ISSUED, WARM)
         began = asking.create_evenly(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, EVENLY), rate=RATE)
         watched.wait(ISSUED, WARM + EVENLY)
-    finally:
-        _end(process)
     asking.delete_all(arena.kubeconfig, ASKING)
     return {"p99": asking.in_99_of_100(began, watched.seen[ISSUED])}
 
@@ -161,30 +154,29 @@ def _evenly(arena: Arena, side: Side, prefix: str) -> Row:
 def _idle(arena: Arena, side: Side) -> Row:
     """Start the process beside old requests, elected as leader, and see what it costs to do nothing."""
     prefix = f"old-{side.name}"
-    watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
-    maker = arena.start(arena.sides[0], "p256", "--leader-elect=false")
-    try:
+    with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched, _started(arena, arena.sides[0], "p256"):
         asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, OLD))
         watched.wait(ISSUED, OLD)
-    finally:
-        _end(maker)
-    process = arena.start(side, "p256", "--leader-elect=true")
-    try:
+    with _started(arena, side, "p256", elected="true") as process:
         time.sleep(SETTLE)
         begin, before = time.monotonic(), accounting.used_by(process.pid).cpu_seconds
         time.sleep(IDLE)
         used = accounting.used_by(process.pid)
         minute = 60 * (used.cpu_seconds - before) / (time.monotonic() - begin)
-    finally:
-        _end(process)
     asking.delete_all(arena.kubeconfig, ASKING)
     return {"minute": minute, "peakMiB": used.peak_bytes / _MIB, "residentMiB": used.resident_bytes / _MIB}
 
 
-def _end(process: Running) -> None:
-    if process.has_ended():
-        raise BenchmarkFailed(f"it ended: {process.last_lines()}")
-    process.kill()
+@contextlib.contextmanager
+def _started(arena: Arena, side: Side, authority: str, *, elected: str = "false") -> Iterator[Running]:
+    """Have one of the two run. It must not have ended by itself."""
+    process = arena.start(side, authority, f"--leader-elect={elected}")
+    try:
+        yield process
+        if process.has_ended():
+            raise BenchmarkFailed(f"it ended: {process.last_lines()}")
+    finally:
+        process.kill()
 
 
 def _arena(setup: Setup) -> Arena:

@@ -186,10 +186,10 @@ def _warm(arena: Arena, prefix: str) -> Iterator[tuple[Running, Watched]]:
     """Run a hub that has answered a few requests, and watch those that begin with `prefix`."""
     with arena.hub() as process:
         early = _bodies(arena, f"{prefix}-warm", WARM)
-        watched = Watched(arena.kubeconfig, ASKING, prefix=prefix)
-        asking.create_all(arena.kubeconfig, ASKING, early)
-        watched.wait(ISSUED, WARM)
-        yield process, watched
+        with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched:
+            asking.create_all(arena.kubeconfig, ASKING, early)
+            watched.wait(ISSUED, WARM)
+            yield process, watched
     asking.delete_all(arena.kubeconfig, ASKING)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from kubewright.base.records import dataclass
@@ -76,6 +76,12 @@ def decide(csr: SigningRequest, answers: Mapping[str, bool]) -> Approve | Ask | 
 def condition(message: str) -> dict[str, str]:
     """Return the condition of an approval."""
     return {"type": APPROVED, "status": "True", "reason": "AutoApproved", "message": message}
+
+
+def question(csr: SigningRequest, subresource: str) -> Hashable:
+    """Return what makes a review another one: the same for two requests of one maker."""
+    extra = tuple(sorted((key, tuple(values)) for key, values in csr.extra.items()))
+    return csr.username, csr.uid, csr.groups, extra, subresource
 
 
 def review(csr: SigningRequest, subresource: str) -> Object:

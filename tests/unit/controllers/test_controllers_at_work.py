@@ -14,6 +14,7 @@ from cryptography import x509
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, Conflict
 from kubewright.controllers import options
+from kubewright.controllers.certificates import WORKERS
 from kubewright.kube.electing import Election, LeadershipLost
 from kubewright.kube.resources import CONFIG_MAP, SECRET
 
@@ -28,6 +29,14 @@ async def test_a_nodes_request_is_approved_and_signed_with_two_writes():
         assert cluster.kinds() == ["Approved"]
         assert cluster.writes() == 2
         assert len(cluster.api.made("create", "subjectaccessreviews")) == 1
+
+
+async def test_many_requests_of_one_maker_share_their_reviews():
+    names = [f"csr-{number}" for number in range(64)]
+    async with Cluster(*(csr(name=name) for name in names)).running() as cluster:
+        assert [cluster.kinds(name) for name in names] == [["Approved"]] * 64
+        assert cluster.writes() == 2 * 64
+        assert len(cluster.api.made("create", "subjectaccessreviews")) <= 2 * 64 / WORKERS
 
 
 async def test_a_request_that_comes_later_is_dealt_with_at_once():
