@@ -15,6 +15,8 @@ from typing import Any
 from local_kit import eventually
 from server_kit import RunningServer
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "enrollment"))  # the other implementation of the protocol
+
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 
@@ -65,6 +67,13 @@ class HubProcess:
         """Fail with the last that it said if the daemon has ended."""
         assert self._daemon is not None
         assert self._daemon.poll() is None, self.log[-2000:]
+
+    @property
+    def peak_memory(self) -> float:
+        """The most memory that the daemon has had, in MiB."""
+        assert self._daemon is not None
+        lines = Path(f"/proc/{self._daemon.pid}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
 
     @property
     def served(self) -> int:

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import hub_hostile
 import pytest
 from hub_process import HubProcess, hub_process
 from local_kit import eventually
+from old_peer import OldNode
 from server_kit import RunningServer
 
 from kubewright.apis import node_join_requests
@@ -35,11 +37,8 @@ from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Result
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "enrollment"))
-
-from old_peer import OldNode
-
 CLUSTER_ROLE = named("ClusterRole")
+HOSTILE = 500
 WITHOUT_SYSTEMD = ("kubelet-install", "kubelet-start", "node-ready")
 
 
@@ -245,6 +244,18 @@ def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServe
     assert node.issued(join_as(holder, node))
     reasons = {name: answered(holder, name)["status"]["conditions"][0]["reason"] for name in broken}
     assert reasons == dict.fromkeys(broken, "Malformed")
+
+
+def test_hundreds_of_hostile_requests_do_not_hold_up_good_ones(hub: HubProcess, apiserver: RunningServer, created: dict[str, Any]) -> None:
+    hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
+    found = hub_hostile.beset(hub, apiserver, created["token"], count=HOSTILE)
+    sys.stdout.write(found.told + "\n")
+    assert found.ends == hub_hostile.expected(HOSTILE)
+    assert found.beside < 30, found.told
+    assert found.memory < 64, found.told
+    refused = [row for row in hub.data("journal") if row["node"].startswith("hostile-")]
+    assert len(refused) == HOSTILE - found.ends[hub_hostile.REJECTED]
+    hub.add("--kubernetes-version", "v1.36.3")
 
 
 def test_a_person_decides_where_the_cluster_says_so(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
