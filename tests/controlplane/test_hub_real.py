@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import hub_hostile
+import hub_killing
 import pytest
+from hub_box import WITHOUT_SYSTEMD, WRITTEN, Box
 from hub_process import HubProcess, hub_process
 from local_kit import eventually
 from old_peer import OldNode
@@ -17,29 +20,19 @@ from server_kit import RunningServer
 
 from kubewright.apis import node_join_requests
 from kubewright.apis.kubeconfig import parse
-from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.change import Action
-from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Forbidden, Invalid, NotFound
-from kubewright.base.events import RecordingReporter
-from kubewright.base.randomness import SystemRandom
 from kubewright.enrollment.node.joining import RequestRefused
-from kubewright.enrollment.node.operation import NODE_JOIN
-from kubewright.enrollment.node.request import NodeJoinRequest
-from kubewright.host.real import RealHost
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.kube.resources import CONFIG_MAP, NODE, NODE_JOIN_REQUEST, SECRET, named
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.machine import Machine
-from kubewright.lifecycle.operation import Result
 
 CLUSTER_ROLE = named("ClusterRole")
 HOSTILE = 500
-WITHOUT_SYSTEMD = ("kubelet-install", "kubelet-start", "node-ready")
+KILLS = 4
 
 
 @pytest.fixture(scope="module")
@@ -127,29 +120,6 @@ def test_who_has_a_token_can_ask_and_nothing_else(holder: KubeClient) -> None:
     ):
         with pytest.raises(Forbidden):
             call()
-
-
-class Box:
-    """A machine below a directory, that joins until its files are written: it has no systemd and no container runtime."""
-
-    def __init__(self, place: Path, server: RunningServer, created: dict[str, Any], name: str, **more: Any) -> None:
-        self.layout = Layout.below(PurePosixPath(place))
-        self.reporter = RecordingReporter()
-        given = {"sans": (), "fingerprint": created["joinKey"], "skip": ("preflight", *WITHOUT_SYSTEMD)}
-        wanted = {"node": name, "server": server.url, "ca_pem": server.ca_pem, "token": created["token"], **given, **more}
-        self.request = NodeJoinRequest(**wanted)
-
-    def join(self, mode: Mode = Mode.APPLY) -> Result[Any]:
-        machine = Machine(
-            at=lambda layout: RealHost(layout=layout, environment={}), clock=SystemClock(), random=SystemRandom(), layout=self.layout
-        )
-        return run(NODE_JOIN, self.request, machine, reporter=self.reporter, mode=mode)
-
-    def files(self) -> list[str]:
-        return sorted(path.name for path in Path(self.layout.oneinfra).glob("*"))
-
-
-WRITTEN = ["kubelet-client-ca.crt", "kubelet.conf", "kubelet.crt", "kubelet.key"]
 
 
 def test_our_node_plans_joins_and_has_nothing_left_to_do(
@@ -314,6 +284,15 @@ def test_a_killed_hub_comes_back_and_goes_on(hub: HubProcess, apiserver: Running
     assert "forgotten" not in {row["event"] for row in hub.data("journal") if row["node"] == "patient"}
     assert hub.stop() == 0
     hub.start()
+
+
+def test_hubs_and_nodes_that_are_killed_at_random_moments_end_well(
+    tmp_path: Path, hub: HubProcess, apiserver: RunningServer, created: dict[str, Any], holder: KubeClient
+) -> None:
+    hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
+    found = hub_killing.killed(hub, apiserver, tmp_path, created, rounds=KILLS, seed=int.from_bytes(os.urandom(4)))
+    assert found.kills.total() == KILLS
+    hub.add("--kubernetes-version", "v1.36.3")
 
 
 def test_requests_are_deleted_after_use(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:

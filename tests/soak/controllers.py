@@ -5,17 +5,14 @@ Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/contr
 
 from __future__ import annotations
 
-import argparse
 import os
 import secrets
 import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +20,7 @@ import controllers_faults
 import hostile_requests
 from local_kit import Bench
 from replicas_kit import Replicas, audited_cluster, interrupted_rounds
+from tests.soak.parts import Part, Soak
 
 from kubewright.kube.client import KubeClient
 
@@ -43,9 +41,6 @@ HEAD: Final = """\
 
 Made by `make soak-controllers` ([tests/soak/controllers.py](../tests/soak/controllers.py)); not by hand. Replicas of our controllers on a real API server, whose
 audit log is the witness: no request is approved or signed by two writes, and none is lost. `make test` does the same with smaller numbers.
-
-| what | how much | outcome | seconds | taken |
-|---|---|---|---|---|
 """
 
 
@@ -100,7 +95,7 @@ def _made_up() -> tuple[str, str]:
     return f"{found.total():,} made-up requests (seeds from {seed})", f"no crash, no certificate that breaks a rule: {told}"
 
 
-PARTS: Final[Mapping[str, Callable[[], tuple[str, str]]]] = {
+PARTS: Final[Mapping[str, Part]] = {
     "leaders": _leaders,
     "faults": _faults,
     "hostile": _hostile,
@@ -108,33 +103,7 @@ PARTS: Final[Mapping[str, Callable[[], tuple[str, str]]]] = {
 }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the parts, and write a row for each; rows of parts that were not run stay."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.controllers")
-    parser.add_argument("--only", action="append", choices=tuple(PARTS), help="only this part; may be repeated")
-    wanted = parser.parse_args(arguments).only or list(PARTS)
-    failed = False
-    for name in wanted:
-        began = time.monotonic()
-        try:
-            how_much, outcome = PARTS[name]()
-        except Exception as error:  # the others go on
-            how_much, outcome, failed = "", f"**failed**: {type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")[:300], True
-        rows = _known()
-        taken = f"{datetime.now(UTC):%Y-%m-%d}"
-        rows[name] = f"| {name} | {how_much} | {outcome} | {time.monotonic() - began:.0f} | {taken} |"
-        sys.stdout.write(rows[name] + "\n")
-        sys.stdout.flush()
-        PAGE.write_text(HEAD + "".join(f"{rows[one]}\n" for one in PARTS if one in rows), encoding="utf-8")
-    return 1 if failed else 0
-
-
-def _known() -> dict[str, str]:
-    if not PAGE.exists():
-        return {}
-    lines = PAGE.read_text(encoding="utf-8").removeprefix(HEAD).splitlines()
-    return {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
-
+SOAK: Final = Soak(name="tests.soak.controllers", page=PAGE, head=HEAD, parts=PARTS)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(SOAK.main(sys.argv[1:]))

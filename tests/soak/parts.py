@@ -1,0 +1,59 @@
+"""A soak of several parts, each of which is a row of a page: run, told, written. Rows of parts that were not run stay."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+Part = Callable[[], tuple[str, str]]
+"""Does it; returns how much was done, and what came of it. Raises where something was not as it has to be."""
+
+COLUMNS = "\n| what | how much | outcome | seconds | taken |\n|---|---|---|---|---|\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Soak:
+    """`head` is what the page says above its table."""
+
+    name: str
+    page: Path
+    head: str
+    parts: Mapping[str, Part]
+
+    def main(self, arguments: Sequence[str]) -> int:
+        """Run the parts that are asked for, and write a row for each. Returns 1 if one failed; the others are run all the same."""
+        parser = argparse.ArgumentParser(prog=f"python -m {self.name}")
+        parser.add_argument("--only", action="append", choices=tuple(self.parts), help="only this part; may be repeated")
+        wanted = parser.parse_args(arguments).only or list(self.parts)
+        failed = False
+        for name in wanted:
+            began = time.monotonic()
+            try:
+                how_much, outcome = self.parts[name]()
+            except Exception as error:  # the others go on
+                how_much, outcome, failed = (
+                    "",
+                    f"**failed**: {type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")[:300],
+                    True,
+                )
+            rows = self._known()
+            rows[name] = f"| {name} | {how_much} | {outcome} | {time.monotonic() - began:.0f} | {datetime.now(UTC):%Y-%m-%d} |"
+            sys.stdout.write(rows[name] + "\n")
+            sys.stdout.flush()
+            self.page.write_text(self._above + "".join(f"{rows[one]}\n" for one in self.parts if one in rows), encoding="utf-8")
+        return 1 if failed else 0
+
+    @property
+    def _above(self) -> str:
+        return self.head + COLUMNS
+
+    def _known(self) -> dict[str, str]:
+        if not self.page.exists():
+            return {}
+        lines = self.page.read_text(encoding="utf-8").removeprefix(self._above).splitlines()
+        return {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
