@@ -91,6 +91,9 @@ class Tenant:
         networks = loaded.cluster.vpn.networks if loaded.cluster.vpn is not None else ()
         self._desired = tenant_objects.desired(loaded.public_key, networks=networks)
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
+        self._aside: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
+        self._turned_away: dict[str, tuple[str, Condition | None]] = {}
+        """What is to be done beside the others, with the uid of the request for which it was decided."""
         self._requests = self._informer(NODE_JOIN_REQUEST)
         self._nodes = self._informer(NODE)
         self._known = KnownNodes()
@@ -105,6 +108,10 @@ class Tenant:
     def synced(self) -> bool:
         """Whether the requests that were there at the start are known."""
         return self._requests.synced and self._secrets.synced
+
+    @property
+    def _crowded(self) -> bool:
+        return len(self._requests.objects) > self._crowd
 
     def look_again(self) -> None:
         """Have everything looked at: what the hub keeps has been changed by somebody else."""
@@ -125,7 +132,8 @@ class Tenant:
         async with asyncio.TaskGroup() as group:
             for informer in (self._requests, self._nodes, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self.name}")
-            group.create_task(Workers(f"hub {self.name}", queue=self._queue, handle=self._handle, count=WORKERS).run(), name=self.name)
+            for queue, handle in ((self._queue, self._handle), (self._aside, self._turned)):
+                group.create_task(Workers(f"hub {self.name}", queue=queue, handle=handle, count=WORKERS).run(), name=self.name)
 
     def _informer(self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "") -> SharedInformer:
         return SharedInformer(Informer(self._api, resource, namespace=namespace, field_selector=field_selector, random=self._random))
@@ -209,13 +217,29 @@ class Tenant:
             case Issue(request=wanted):
                 return await self._issue(request, seen, wanted, record)
             case Refuse(reason=reason, message=message):
-                await self._refuse(request, Condition(status="False", reason=reason, message=message))
+                self._turn_away(name, seen.uid, Condition(status="False", reason=reason, message=message))
             case Wait(after=after, reason=reason, message=message):
                 await self._wait(request, seen, Condition(status="Unknown", reason=reason, message=message))
                 return min(after, LONGEST_SLEEP)
             case Forget():
-                await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name, uid=seen.uid))
+                self._turn_away(name, seen.uid, None)
         return None
+
+    def _turn_away(self, name: str, uid: str, condition: Condition | None) -> None:
+        """Have a request refused, or deleted if there is no condition, beside the others: writing takes longest, and a crowd is not to hold them up."""
+        self._turned_away[name] = (uid, condition)
+        self._aside.add(name)
+
+    async def _turned(self, name: str) -> None:
+        request, wanted = self._requests.get(name), self._turned_away.get(name)
+        if request is not None and wanted is not None:
+            (uid, condition), seen = wanted, decisions.look(request)
+            if seen.uid == uid and condition is None:
+                await self._delete(request)
+            elif seen.uid == uid and condition is not None and not seen.ended:
+                await self._refuse(request, condition)
+        if self._turned_away.get(name) == wanted:  # else another request of that name has come meanwhile
+            self._turned_away.pop(name, None)
 
     async def _release(self, name: str) -> None:
         """Let a node go that asks for it: its name first, then its request, and its Node last, for which the node waits.
@@ -239,7 +263,7 @@ class Tenant:
         _log.info("%s: %s has left", self.name, name)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
-        policy = self.cluster.policy(foreign=foreign, crowded=len(self._requests.objects) > self._crowd)
+        policy = self.cluster.policy(foreign=foreign, crowded=self._crowded)
         return decisions.decide(seen, record, policy, self._clock.now())
 
     async def _opened(self, seen: Seen, request: Object) -> tuple[Seen, Mapping[str, str]]:
@@ -319,7 +343,11 @@ class Tenant:
         name, _ = core.identity_of(request)
         event = self._event("refused", name, reason=condition.reason, message=condition.message)
         await self._store.ask(lambda store: store.tell(event))
-        await self._write(request, condition)
+        if self._crowded:
+            await self._delete(request)  # it would be deleted next: one write instead of two, so that a flood does not outrun us
+            self._count(request, condition)
+        else:
+            await self._write(request, condition)
         _log.info("%s: %s is refused: %s: %s", self.name, name, condition.reason, condition.message)
 
     async def _wait(self, request: Object, seen: Seen, condition: Condition) -> None:
@@ -330,6 +358,13 @@ class Tenant:
     async def _write(self, request: Object, condition: Condition, fields: Mapping[str, Any] | None = None) -> None:
         status = {**(fields or {}), "conditions": [condition.document(self._clock.now())]}
         await self._ignoring_gone(self._api.update({**request, "status": status}, subresource="status"))
+        self._count(request, condition)
+
+    async def _delete(self, request: Object) -> None:
+        name, _ = core.identity_of(request)
+        await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name, uid=str(core.metadata(request).get("uid") or "")))
+
+    def _count(self, request: Object, condition: Condition) -> None:
         if self._metrics is not None:
             self._metrics.outcome(self.name, PROTOCOL, condition.reason, self._age(request))
 

@@ -85,8 +85,12 @@ class TenantClient(FakeClient):
     """A client that may be killed at each write."""
 
     killer = Killer()
+    hanging: frozenset[str] = frozenset()
+    """Objects that cannot be written: nobody answers."""
 
     async def send(self, call: core.Call, /) -> core.Object:
+        if call.verb not in READS and call.name in self.hanging:
+            await asyncio.Event().wait()
         last = call.verb not in READS and self.killer.before()
         found = await super().send(call)
         if last:
@@ -110,13 +114,14 @@ class Bench:
     def __init__(self, directory: Path) -> None:
         self.path = directory / "state.db"
         self.api = FakeAPI()
+        self.hanging: frozenset[str] = frozenset()
 
     async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 10.0, crowd: int = CROWD) -> bool:
         """Serve until a condition holds, or until the process is killed; returns whether it was."""
         chosen = killer or Killer()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked
         client = TenantClient(self.api, Access(server="https://api"))
-        client.killer = chosen
+        client.killer, client.hanging = chosen, self.hanging
         store = StoreThread(KilledStore(self.path, chosen))
         tenant = Tenant(LOADED, client, store=store, keys=PreparedKeys(), clock=SystemClock(), random=SeededRandom(4), crowd=crowd)
         task = asyncio.create_task(tenant.run())

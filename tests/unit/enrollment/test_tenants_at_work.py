@@ -9,6 +9,7 @@ from tenants_kit import Bench, Killer
 from kubewright.apis.join_records import State
 from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.enrollment.known_nodes import KnownNodes
+from kubewright.enrollment.tenants import WORKERS
 from kubewright.kube.answers import EventType, WatchEvent
 
 ENDPOINT = "https://10.0.0.1:6443"
@@ -162,3 +163,14 @@ async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
     store = bench.store()
     assert len(store.records()) == 1
     store.close()
+
+
+async def test_refusals_that_take_long_to_write_hold_up_nobody_who_is_let_in(bench):
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    names = [f"bad-{number}" for number in range(3 * WORKERS)]
+    for name in names:
+        bench.api.put({**head, "metadata": {"name": name, "uid": name}, "spec": {}})
+    bench.hanging = frozenset(names)
+    bench.ask(OldNode("good", ENDPOINT))
+    assert not await bench.serve(lambda: bench.status("good") == "True Issued")
+    assert {bench.status(name) for name in names} == {""}
