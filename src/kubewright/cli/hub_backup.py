@@ -25,8 +25,7 @@ def restore(parsed: Parsed) -> int:
     """Put a copy in the place of the state; a hub that runs follows it at once."""
     parsed = hub_state.CONFIG.with_file(parsed)
     source = Path(absolute(parsed.text("file")))
-    key = hub_state.state_key(parsed)
     with closing(hub_state.open_store(parsed)) as store:
         done = hub_state.event("", "restored")
-        sqlite_backup.restore(store, source, key=key, random=SystemRandom(), event=done)
+        sqlite_backup.restore(store, source, key=hub_state.state_key(parsed), random=SystemRandom(), event=done)
     return hub_state.tell(parsed, done)

@@ -15,8 +15,10 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.durations import Duration
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.events import SilentReporter
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.wait import PollingWaiter
 from kubewright.cli import cluster_access, machine
 from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.hub_rows import RUN_FLAGS
@@ -27,6 +29,7 @@ from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import Event, HubStore, Retention
 from kubewright.host.desired import Directory, File, Show
+from kubewright.host.locks import Lock
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 CONFIG: Final = FlagDocument(api_version="hub.kubewright/v1alpha1", kind="HubConfiguration", command="hub run", flags=RUN_FLAGS)
 _CREDENTIAL: Final = "hub.key"
 _PRIVATE: Final = 0o700
+_PATIENCE: Final = 30.0
+"""Seconds that another process may take to make a state."""
 
 
 @contextmanager
@@ -52,8 +57,25 @@ def open_store(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteS
 
     Only the daemon has a `retention`: commands remove nothing that is old.
     """
-    key = state_key(parsed)
-    return SQLiteStore(Path(absolute(parsed.text("state"))), key=key, random=SystemRandom(), retention=retention)
+    path = Path(absolute(parsed.text("state")))
+    with _first(path):
+        return SQLiteStore(path, key=state_key(parsed), random=SystemRandom(), retention=retention)
+
+
+@contextmanager
+def _first(path: Path) -> Iterator[None]:
+    """Let one process at a time make a state and its key: of two keys one would be lost, with what is sealed by it."""
+    machine.host().ensure(Directory(path=PurePosixPath(path.parent), mode=_PRIVATE))
+    if path.exists():
+        yield
+        return
+    lock = Lock(PurePosixPath(f"{path}.lock"), doing="making the state of a hub")
+    waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+    waiter.until(lock.try_acquire, within=_PATIENCE, saying="another kubewright to make the state of the hub")
+    try:
+        yield
+    finally:
+        lock.release(remove=True)
 
 
 def retention(parsed: Parsed) -> Retention:

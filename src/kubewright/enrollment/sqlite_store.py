@@ -95,9 +95,11 @@ class SQLiteStore:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {pragma}")
         if found < FORMAT:
-            self._db.executescript(
-                f"BEGIN IMMEDIATE; {_SECOND if found == 1 else _SCHEMA} {_INDEX} PRAGMA user_version = {FORMAT}; COMMIT;"
-            )
+            with self._transaction():
+                found = self._db.execute("PRAGMA user_version").fetchone()[0]  # again: another process may have been first
+                script = {0: _SCHEMA + _INDEX, 1: _SECOND + _INDEX}.get(found, "") + f"PRAGMA user_version = {FORMAT}"
+                for statement in script.split(";"):
+                    self._db.execute(statement)
 
     def close(self) -> None:
         self._db.close()
@@ -245,18 +247,22 @@ class SQLiteStore:
     @contextmanager
     def _writing(self, event: Event) -> Iterator[None]:
         """Do everything inside as one transaction, with a line of the journal."""
-        with self._failing():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                row = (event.at, event.cluster, event.event, event.node, _json(event.details))
-                number = self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row).lastrowid
-                self._remove_old(number or 0, event.at)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
+        with self._failing(), self._transaction():
+            yield
+            row = (event.at, event.cluster, event.event, event.node, _json(event.details))
+            number = self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row).lastrowid
+            self._remove_old(number or 0, event.at)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
 
     def _remove_old(self, number: int, at: str) -> None:
         """Remove a little of what need not be kept. Only the oldest rows are looked at, by their index: that costs the same however many there are."""
