@@ -6,9 +6,11 @@ import base64
 import json
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,16 @@ from local_kit import Bench, eventually
 from replicas_kit import NAME, Replicas, audited_cluster, body, interrupted_rounds, issued
 
 from kubewright.apis.machine import Layout
+from kubewright.base.randomness import SystemRandom
 from kubewright.http.sync import Transport
-from kubewright.http.tls import anonymous_context
+from kubewright.http.tls import anonymous_context, client_context, identify
 from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.resources import LEASE
+from kubewright.kube.serving_identity import own_pair
 from kubewright.manifests import controllers
+from kubewright.pki import certificates
+from kubewright.pki.keys import Algorithm
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
 
@@ -109,11 +116,37 @@ def _free_port() -> int:
         return port
 
 
+def _serving_pair(files: tuple[Path, Path], name: str) -> bytes:
+    """Write a certificate and its key, and return the certificate as DER."""
+    made = own_pair(name=name, algorithm=Algorithm.ECDSA_P256, now=datetime.now(UTC), random=SystemRandom())
+    for path, content in zip(files, made, strict=True):
+        path.write_bytes(content)
+    return certificates.parse(made[0], source=name)[0].der
+
+
+def _shown(port: int) -> bytes:
+    """Return the certificate that a server shows."""
+    context, address = anonymous_context(None, verify=False), ("127.0.0.1", port)
+    with socket.create_connection(address, timeout=60) as plain, context.wrap_socket(plain) as sock:
+        return sock.getpeercert(binary_form=True) or b""
+
+
+def _certificate_context(api: KubeClient) -> ssl.SSLContext:
+    """Return a context with an administrator's client certificate, for a server that nobody knows."""
+    identity = api.access.identity
+    assert isinstance(identity, ClientCertificate)
+    context = client_context(None, verify=False)
+    identify(context, identity.cert_pem, identity.key_pem)
+    return context
+
+
 def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_hears_of_it(
     api: KubeClient, replicas: Replicas, tmp_path: Path
 ) -> None:
     tokens = {name: _account(api, name, may=name == "scraper") for name in ("scraper", "stranger")}
     port, kubeconfig = _free_port(), replicas.kubeconfig
+    files = (tmp_path / "tls.crt", tmp_path / "tls.key")
+    first = _serving_pair(files, "first")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60)
@@ -122,6 +155,8 @@ def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_
             f"--secure-port={port}",
             f"--authentication-kubeconfig={kubeconfig}",
             f"--authorization-kubeconfig={kubeconfig}",
+            f"--tls-cert-file={files[0]}",
+            f"--tls-private-key-file={files[1]}",
             NOTIFY_SOCKET=str(tmp_path / "notify"),
             WATCHDOG_USEC="200000",
         )
@@ -143,6 +178,12 @@ def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_
         assert 'workqueue_depth{name="certificate"}' in text
         eventually(lambda: 'workqueue_depth{name="certificate"} 0.0' in get("/metrics", tokens["scraper"])[1], "the queue to be empty")
         transport.close()
+        administrator = Transport(f"https://127.0.0.1:{port}", context=_certificate_context(api))
+        eventually(lambda: administrator.request("GET", "/metrics").status == 200, "client certificates of the cluster to be known")
+        administrator.close()
+        assert _shown(port) == first
+        second = _serving_pair(files, "second")
+        eventually(lambda: _shown(port) == second, "the other certificate to be shown")
         told = {manager.recv(4096) for _ in range(8)}
         assert told <= {b"WATCHDOG=1", b"STATUS=working", b"STATUS=waiting for the lease"}
         assert b"WATCHDOG=1" in told

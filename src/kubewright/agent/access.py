@@ -7,20 +7,16 @@ signer of the cluster could have made a certificate with it.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import APIError, StatusError
 from kubewright.base.records import dataclass, replace
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.delegation import ANONYMOUS, AccessReviews, TokenReviews, User, bearer_token
+from kubewright.kube.delegation import ANONYMOUS, AUTHENTICATED, AccessReviews, TokenReviews, User, bearer_token, user_of_certificate
 
 if TYPE_CHECKING:
     from kubewright.http.serving import Request
-    from kubewright.http.tls import Peer
 
-_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
-_AUTHENTICATED: Final = "system:authenticated"
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SUBRESOURCES: Final = {
     "pods": ("pods", "proxy"),
@@ -70,7 +66,7 @@ class Callers:
     async def user(self, request: Request, api: AsyncKubeAPI | None) -> User:
         """Return who calls. Raises Refused with 401."""
         if request.peer is not None and request.peer.common_name:
-            return user_of(request.peer)
+            return user_of_certificate(request.peer)
         token = bearer_token(request.headers.get("authorization", ""))
         if token and self._rules.tokens:
             found = await self._owner(token, api)
@@ -104,21 +100,9 @@ class Callers:
             found = await self._tokens.user(api, token)
         except APIError:
             return None
-        if found is None or _AUTHENTICATED in found.groups:
+        if found is None or AUTHENTICATED in found.groups:
             return found
-        return replace(found, groups=(*found.groups, _AUTHENTICATED))
-
-
-def user_of(peer: Peer) -> User:
-    """Return who the holder of a verified client certificate is. As for the API server, everybody with one is `system:authenticated`.
-
-    The certificate is named as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
-    """
-    return User(
-        name=peer.common_name,
-        groups=(*peer.organizations, _AUTHENTICATED),
-        extra=((_CREDENTIAL, (f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}",)),),
-    )
+        return replace(found, groups=(*found.groups, AUTHENTICATED))
 
 
 def subresources_of(path: str) -> tuple[str, ...]:

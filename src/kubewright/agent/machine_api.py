@@ -14,13 +14,13 @@ from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.seams import Seams
 from kubewright.agent.server import Contents, KubeletServer
-from kubewright.agent.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate, own_pair
 from kubewright.base.errors import HostError, KubewrightError
 from kubewright.host import usage
 from kubewright.host.desired import File
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
 from kubewright.http.tls import Limits
+from kubewright.kube.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate, own_pair
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm
 

@@ -1,7 +1,7 @@
 """The kubelet API: HTTPS answers about a node, for the API server and whoever else may ask (kubelet v1.36: pkg/kubelet/server).
 
 Node, pods, health, metrics and the logs of static pods are real; a pod that is played, or that nobody runs, has no logs, and every way into it
-says so. Who may ask is said in `access`, what the server shows of itself in `serving_identity`.
+says so. Who may ask is said in `access`, what the server shows of itself in `kube.serving_identity`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kubewright.agent.access import AccessRules, Callers, Refused
 from kubewright.agent.logs import LogOptions, LogSource, NoLog, limited
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods import lifecycle
-from kubewright.agent.serving_identity import ServingIdentity, own_pair
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, Streaming, serve
 from kubewright.kube.core import Object
+from kubewright.kube.serving_identity import ServingIdentity, own_pair
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.inputs import absolute
 from kubewright.cli.parser import Parsed
@@ -22,9 +23,8 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.queueing import TokenBucket
 
 if TYPE_CHECKING:
-    import ssl
-
     from kubewright.http.metrics import Registry
+    from kubewright.kube.serving_identity import Shown
 
 Close = Callable[[], Awaitable[None]]
 
@@ -45,14 +45,21 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
     if not port:
         return close
     from kubewright.controllers import health  # aiohttp takes 0.2 s: who serves nothing starts without it
+    from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity
 
     authentication, authorization = (client or own for client in clients)
     authorizer = DelegatedAuthorizer(authentication=authentication, authorization=authorization)
+    known = ClusterAuthorities(authentication) if authentication is not None else None
+    context = ServingIdentity(_shown(parsed, files), client_ca=known).context()
     server = await health.serve_health(
-        host=parsed.text("bind-address"), port=port, context=_context(parsed, files), ready=ready, metrics=metrics, authorizer=authorizer
+        host=parsed.text("bind-address"), port=port, context=context, ready=ready, metrics=metrics, authorizer=authorizer
     )
+    looking = asyncio.create_task(known.run(), name="authorities of clients") if known is not None else None
 
     async def stop() -> None:
+        if looking is not None:
+            looking.cancel()
+            await asyncio.wait([looking])
         await server.stop()
         await close()
 
@@ -67,17 +74,19 @@ def _client(path: str, files: Files) -> AsyncKubeAPI | None:
     return LimitedKube(AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ)), TokenBucket(rate=200, burst=400))
 
 
-def _context(parsed: Parsed, files: Files) -> ssl.SSLContext:
-    from kubewright.controllers import health
-    from kubewright.http import tls
+def _shown(parsed: Parsed, files: Files) -> Shown:
+    """Return what is shown: the certificate of two files, followed as they change, or one that is made for this process and that nobody knows."""
+    from kubewright.kube.serving_identity import CertificateFiles, own_pair
+    from kubewright.pki import certificates
+    from kubewright.pki.keys import Algorithm
 
     names = [absolute(parsed.text(name)) for name in ("tls-cert-file", "tls-private-key-file")]
     if not any(names):
-        return health.own_context(clock=SystemClock(), random=SystemRandom())
+        made = own_pair(name="localhost", algorithm=Algorithm.ECDSA_P256, now=SystemClock().now(), random=SystemRandom())
+        pair = certificates.pair_of(*made, source="the certificate of this process")
+        return lambda: pair
     if not all(names):
         raise UsageError("--tls-cert-file and --tls-private-key-file go together", remedy="name both")
-    contents = [files.read(PurePosixPath(name)) for name in names]
-    for name, content in zip(names, contents, strict=True):
-        if content is None:
-            raise CertificateError(f"{name} does not exist", remedy="name the files to serve with, or leave them out")
-    return tls.server_context(*(content or b"" for content in contents))
+    found = CertificateFiles(*map(PurePosixPath, names), read=files.read)
+    found.require()
+    return found

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.clock import Clock
-from kubewright.base.randomness import Random
-from kubewright.http import tls
 from kubewright.http.messages import Response
 from kubewright.http.serving import Request, Route, Server, serve
 from kubewright.kube.delegation import DelegatedAuthorizer
-from kubewright.pki import issuing, keys
-from kubewright.pki.keys import Algorithm
-from kubewright.pki.names import Names
-from kubewright.pki.specs import CertificateSpec
 
 if TYPE_CHECKING:
     import ssl
@@ -23,7 +15,6 @@ if TYPE_CHECKING:
     from kubewright.http.metrics import Registry
 
 _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
-_LIFETIME: Final = timedelta(days=365)
 
 
 async def serve_health(
@@ -51,7 +42,9 @@ async def serve_health(
         return Response(status=404, headers=_TEXT, body=b"404 page not found\n")
 
     async def _require(request: Request) -> None:
-        await authorizer.require(request.headers.get("authorization", ""), verb=request.method.lower(), path=request.path)
+        await authorizer.require(
+            request.headers.get("authorization", ""), verb=request.method.lower(), path=request.path, peer=request.peer
+        )
 
     routes = [
         *(Route(method="GET", pattern=path, handler=live) for path in ("/healthz", "/livez")),
@@ -60,17 +53,3 @@ async def serve_health(
         Route(method="*", pattern="/{path:.*}", handler=nothing_here),
     ]
     return await serve(routes, host=host, port=port, context=context)
-
-
-def own_context(*, clock: Clock, random: Random) -> ssl.SSLContext:
-    """Make a certificate for this process, which nobody knows, as kube-controller-manager does where no files are named; nothing is written."""
-    key = keys.generate(Algorithm.ECDSA_P256)
-    spec = CertificateSpec(
-        name="serving certificate",
-        base="serving",
-        common_name="kubewright-controllers",
-        lifetime=_LIFETIME,
-        algorithm=Algorithm.ECDSA_P256,
-        names=Names(dns=("localhost",)),
-    )
-    return tls.server_context(issuing.self_signed(spec, key, started=clock.now(), random=random), key.pem())

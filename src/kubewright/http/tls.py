@@ -101,13 +101,14 @@ def server_context(
     client_ca_pem: bytes | None = None,
     clients: Clients = Clients.NONE,
 ) -> ssl.SSLContext:
-    """Make a context for serving. A client certificate that is shown and not signed by `client_ca_pem` fails the handshake."""
+    """Make a context for serving. A client certificate that is shown and not signed by `client_ca_pem` fails the handshake: each, where that is empty."""
     context = _bare(ssl.PROTOCOL_TLS_SERVER)
     identify(context, cert_pem, key_pem)
     if clients is not Clients.NONE:
         if client_ca_pem is None:
             raise CertificateError("there is no CA certificate to verify clients with", remedy="give the CA that signs client certificates")
-        trust(context, client_ca_pem)
+        if client_ca_pem:
+            trust(context, client_ca_pem)
         context.verify_mode = _MODES[clients]
     return context
 

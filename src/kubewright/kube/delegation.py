@@ -1,7 +1,7 @@
 """Who may see what a daemon serves: the API server is asked (apiserver v1.36: DelegatingAuthenticationOptions, DelegatingAuthorizationOptions).
 
 A bearer token is asked about with a TokenReview; without one the caller is `system:anonymous`. Whether that user may is asked with a
-SubjectAccessReview. Answers count for ten seconds, as there, unless the caller says otherwise. Client certificates are not looked at here.
+SubjectAccessReview. Answers count for ten seconds, as there, unless the caller says otherwise.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Hashable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kubewright.base.errors import APIError, Forbidden, ServerError, Unauthorized
 from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI
+
+if TYPE_CHECKING:
+    from kubewright.http.tls import Peer
 
 T = TypeVar("T")
 
@@ -22,6 +25,8 @@ REMEMBERED: Final = 10.0
 _MOST: Final = 1024
 """Answers that are kept. Beyond that all are forgotten: whoever makes up tokens must not fill the memory."""
 _MASTERS: Final = "system:masters"
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
+AUTHENTICATED: Final = "system:authenticated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +93,17 @@ class DelegatedAuthorizer:
         self._tokens = TokenReviews()
         self._rights = AccessReviews()
 
-    async def require(self, authorization: str, *, verb: str, path: str) -> None:
-        """Return if the sender of this Authorization header may do that.
+    async def require(self, authorization: str, *, verb: str, path: str, peer: Peer | None = None) -> None:
+        """Return if the sender of this Authorization header, or the holder of a verified client certificate, may do that.
 
         Raises Unauthorized for credentials that are not good, Forbidden for a user who may not, ServerError where nobody can be asked.
         """
-        token = bearer_token(authorization)
-        user: User | None = await self._user(token) if token else ANONYMOUS
+        user: User | None
+        if peer is not None and peer.common_name:
+            user = user_of_certificate(peer)
+        else:
+            token = bearer_token(authorization)
+            user = await self._user(token) if token else ANONYMOUS
         if user is None:
             raise Unauthorized("Unauthorized", code=401)
         if _MASTERS not in user.groups and not await self._may(user, verb=verb, path=path):
@@ -115,6 +124,18 @@ class DelegatedAuthorizer:
             return await self._rights.allows(self._authorization, user, nonResourceAttributes={"path": path, "verb": verb})
         except APIError as error:
             raise ServerError("Internal Server Error: nobody can be asked whether this is allowed", code=500) from error
+
+
+def user_of_certificate(peer: Peer) -> User:
+    """Return who the holder of a verified client certificate is. As for the API server, everybody with one is `system:authenticated`.
+
+    The certificate is named as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
+    """
+    return User(
+        name=peer.common_name,
+        groups=(*peer.organizations, AUTHENTICATED),
+        extra=((_CREDENTIAL, (f"X509SHA256={hashlib.sha256(peer.der).hexdigest()}",)),),
+    )
 
 
 def token_review(token: str) -> dict[str, Any]:

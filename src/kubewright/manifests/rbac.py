@@ -206,6 +206,7 @@ GRANTS: Final = (
         namespace=KUBE_SYSTEM,
         rules=(
             Rule(resources=("secrets",), verbs=("list", "watch", "delete")),
+            Rule(resources=("configmaps",), names=("extension-apiserver-authentication",), verbs=("get",)),
             Rule(group="coordination.k8s.io", resources=("leases",), verbs=("create",)),
             Rule(group="coordination.k8s.io", resources=("leases",), names=("kubewright-controllers",), verbs=("get", "update")),
         ),

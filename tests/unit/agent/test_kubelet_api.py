@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from kubewright.agent.access import AccessRules, subresources_of
 from kubewright.agent.logs import BadLogRequest, LogOptions, NoLog, limited
 from kubewright.agent.server import Contents, KubeletServer
-from kubewright.agent.serving_identity import own_pair
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
 from kubewright.base.randomness import SeededRandom
@@ -31,6 +30,7 @@ from kubewright.http.messages import Response
 from kubewright.http.metrics import Registry
 from kubewright.http.serving import Request, Streaming
 from kubewright.http.tls import Peer
+from kubewright.kube.serving_identity import own_pair
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 

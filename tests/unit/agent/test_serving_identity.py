@@ -20,7 +20,6 @@ from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions
 from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.seams import Seams
 from kubewright.agent.server import Contents, KubeletServer
-from kubewright.agent.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.host.files import Files
@@ -28,6 +27,7 @@ from kubewright.http import aio, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import Limits
+from kubewright.kube.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate
 from kubewright.pki import certificates
 
 

@@ -1,20 +1,30 @@
-"""Who is shown metrics: the API server is asked about the token and about the path; health is for everybody."""
+"""Who is shown metrics: a client certificate of the cluster, or the API server asked about a token, says who asks; health is for everybody."""
 
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import trustme
 from controllers_kit import NOW
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from kubewright.base.clock import FakeClock
-from kubewright.base.errors import APIError, ServerError
+from kubewright.base.errors import APIError, NotFound, ServerError
 from kubewright.base.randomness import SeededRandom
 from kubewright.controllers import health
 from kubewright.http.aio import Transport
+from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry
-from kubewright.http.tls import anonymous_context
+from kubewright.http.tls import anonymous_context, client_context, identify, server_context
 from kubewright.kube.delegation import DelegatedAuthorizer
+from kubewright.kube.resources import Resource
+from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity, own_pair
+from kubewright.pki import certificates
+from kubewright.pki.keys import Algorithm
 
 USERS = {"prometheus-token": "prometheus", "other-token": "other", "master-token": "admin"}
 
@@ -25,6 +35,7 @@ class Cluster:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.error: APIError | None = None
+        self.authority: bytes | None = None
 
     async def create(self, body: dict, **_: object) -> dict:
         self.asked.append(body["kind"])
@@ -40,12 +51,18 @@ class Cluster:
         attributes = spec["nonResourceAttributes"]
         return {"status": {"allowed": (spec["user"], attributes) == ("prometheus", {"path": "/metrics", "verb": "get"})}}
 
+    async def get(self, resource: Resource, name: str, namespace: str) -> dict:
+        assert (resource.plural, name, namespace) == ("configmaps", "extension-apiserver-authentication", "kube-system")
+        if self.authority is None:
+            raise NotFound("there is no such ConfigMap", code=404)
+        return {"data": {"client-ca-file": self.authority.decode()}}
+
 
 class Serving:
-    def __init__(self, server, cluster: Cluster) -> None:
+    def __init__(self, server, cluster: Cluster, shown: ssl.SSLContext | None = None) -> None:
         self.cluster = cluster
         self._server = server
-        self._transport = Transport(f"https://127.0.0.1:{server.port}", context=anonymous_context(None, verify=False))
+        self._transport = Transport(f"https://127.0.0.1:{server.port}", context=shown or anonymous_context(None, verify=False))
 
     async def get(self, path: str, token: str = "", method: str = "GET") -> tuple[int, str]:
         headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -59,18 +76,27 @@ class Serving:
 
 @pytest.fixture(scope="module")
 def context() -> ssl.SSLContext:
-    return health.own_context(clock=FakeClock(NOW), random=SeededRandom(1))
+    made = own_pair(name="localhost", algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1))
+    return server_context(*made)
 
 
-async def serve(context: ssl.SSLContext, *, authentication: bool = True, authorization: bool = True, ready: str = "") -> Serving:
-    cluster = Cluster()
+async def serve(
+    context: ssl.SSLContext,
+    *,
+    authentication: bool = True,
+    authorization: bool = True,
+    ready: str = "",
+    shown: ssl.SSLContext | None = None,
+    cluster: Cluster | None = None,
+) -> Serving:
+    cluster = cluster or Cluster()
     authorizer = DelegatedAuthorizer(authentication=cluster if authentication else None, authorization=cluster if authorization else None)
     registry = Registry()
     registry.counter("things_total", "Things.").add()
     server = await health.serve_health(
         host="127.0.0.1", port=0, context=context, ready=lambda: ready, metrics=registry, authorizer=authorizer
     )
-    return Serving(server, cluster)
+    return Serving(server, cluster, shown)
 
 
 async def test_who_may_see_metrics(context):
@@ -137,6 +163,79 @@ async def test_a_scraper_that_asks_for_openmetrics_gets_it(context):
     registry = Registry()
     assert registry.read("application/openmetrics-text; version=1.0.0").headers["content-type"].startswith("application/openmetrics-text")
     assert registry.read("").headers["content-type"].startswith("text/plain")
+
+
+@pytest.mark.parametrize(
+    ("name", "groups", "status"), [("prometheus", ("scrapers",), 200), ("other", (), 403), ("admin", ("system:masters",), 200)]
+)
+async def test_a_client_certificate_of_the_cluster_says_who_asks(context, name, groups, status):
+    pki = trustme.CA()
+    cluster = Cluster()
+    cluster.authority = pki.cert_pem.bytes()
+    authorities = ClusterAuthorities(cluster)
+    await authorities.look()
+    own = certificates.pair_of(*own_pair(name="a", algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1)), source="own")
+    serving = await serve(
+        ServingIdentity(lambda: own, client_ca=authorities).context(), cluster=cluster, shown=client_of(pki, name, groups)
+    )
+    assert (await serving.get("/metrics"))[0] == status
+    assert serving.cluster.asked == ([] if "system:masters" in groups else ["SubjectAccessReview"])
+    await serving.close()
+
+
+async def test_a_client_certificate_of_somebody_else_is_nobodys(context):
+    pki, other = trustme.CA(), trustme.CA()
+    cluster = Cluster()
+    cluster.authority = other.cert_pem.bytes()
+    authorities = ClusterAuthorities(cluster)
+    own = certificates.pair_of(*own_pair(name="a", algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1)), source="own")
+    identity = ServingIdentity(lambda: own, client_ca=authorities).context()
+    for _ in range(2):  # first nobody's are known, then those of another authority
+        serving = await serve(identity, cluster=cluster, shown=client_of(pki, "admin", ("system:masters",)))
+        with pytest.raises(NoAnswer):
+            await serving.get("/metrics")
+        await serving.close()
+        without = await serve(identity, cluster=cluster)
+        assert (await without.get("/metrics", "prometheus-token"))[0] == 200
+        await without.close()
+        await authorities.look()
+
+
+async def test_authorities_that_cannot_be_read_stay_as_they_were():
+    pki, cluster = trustme.CA(), Cluster()
+    authorities = ClusterAuthorities(cluster)
+    await authorities.look()
+    assert authorities() == b""
+    cluster.authority = pki.cert_pem.bytes()
+    await authorities.look()
+    assert authorities() == cluster.authority
+    for broken in (None, b"", b"no PEM"):
+        cluster.authority = broken
+        await authorities.look()
+        assert authorities() == pki.cert_pem.bytes()
+
+
+def client_of(pki: trustme.CA, name: str, groups: tuple[str, ...]) -> ssl.SSLContext:
+    """A client that shows a certificate of this user, and verifies nobody."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [
+            *(x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, group) for group in groups),
+            x509.NameAttribute(x509.NameOID.COMMON_NAME, name),
+        ]
+    )
+    private = load_pem_private_key(pki.private_key_pem.bytes(), None)
+    issuer = x509.load_pem_x509_certificate(pki.cert_pem.bytes()).subject
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), 7, now - timedelta(hours=1), now + timedelta(hours=1))
+        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(private, hashes.SHA256())
+    )
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    context = client_context(None, verify=False)
+    identify(context, made.public_bytes(Encoding.PEM), text)
+    return context
 
 
 @pytest.mark.looptime

@@ -33,6 +33,7 @@ def test_the_rights_are_exactly_these():
         ("", "authentication.k8s.io", ["tokenreviews"], [], ["create"]),
         ("default", "", ["events"], [], ["create"]),
         ("kube-system", "", ["secrets"], [], ["list", "watch", "delete"]),
+        ("kube-system", "", ["configmaps"], ["extension-apiserver-authentication"], ["get"]),
         ("kube-system", "coordination.k8s.io", ["leases"], [], ["create"]),
         ("kube-system", "coordination.k8s.io", ["leases"], ["kubewright-controllers"], ["get", "update"]),
         ("kube-public", "", ["configmaps"], ["cluster-info"], ["list", "watch", "update"]),

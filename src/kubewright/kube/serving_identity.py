@@ -1,11 +1,12 @@
-"""What a kubelet API shows of itself, and whose client certificates it takes: both may change while it serves (kubelet v1.36: InitializeTLS).
+"""What a daemon that serves shows of itself, and whose client certificates it takes: both may change while it serves (kubelet v1.36: InitializeTLS).
 
-The certificate is one that the cluster has signed, one of two files, or one that the agent makes for itself: once in the files where a kubelet
-keeps it, or anew at each start.
+The certificate is one that the cluster has signed, one of two files, or one that the daemon makes for itself: once in files, as a kubelet does, or
+anew at each start. Clients are those of a file, or of the cluster that the daemon asks about them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -17,7 +18,9 @@ from kubewright.base.errors import CertificateError, HostError, KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.http import tls
 from kubewright.http.tls import Clients, Limits
+from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.kubeconfigs import ReadFile
+from kubewright.kube.resources import CONFIG_MAP
 from kubewright.pki import certificates, issuing, keys
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm
@@ -32,10 +35,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LIFETIME: Final = timedelta(days=365)
-"""Of a certificate that an agent makes for itself."""
+"""Of a certificate that a daemon makes for itself."""
 EARLIER: Final = timedelta(minutes=55)
 """Such a certificate begins an hour ago: this, and the five minutes by which each certificate is backdated."""
-ABSENT: Final = "no serving certificate available for the kubelet"
+NAMESPACE: Final = "kube-system"
+CLIENT_AUTHORITIES: Final = "extension-apiserver-authentication"
+CLIENT_CA_FILE: Final = "client-ca-file"
+AGAIN: Final = 60.0
+"""Seconds between two looks at the authorities of clients."""
 Shown = Callable[[], Pair | None]
 """Returns the certificate to show to the next caller, None while there is none."""
 
@@ -57,7 +64,7 @@ class ServingIdentity:
     def _choose(self) -> ssl.SSLContext | None:
         pair, client_ca = self._shown(), self._client_ca() if self._client_ca is not None else None
         if pair is None:
-            _log.info("a call of the kubelet API failed: %s", ABSENT)
+            _log.info("a call failed: there is no serving certificate yet")
             return None
         if self._made is None or self._made[0] is not pair or self._made[1] != client_ca:
             context = tls.server_context(pair.certificate_pem(), pair.key.pem(), client_ca_pem=client_ca, clients=self._clients)
@@ -126,7 +133,7 @@ class CertificateFiles:
             try:
                 self._pair = certificates.pair_of(*contents, source=self._source)
             except KubewrightError as error:
-                _log.warning("the kubelet API goes on with the certificate that it has: %s", error)
+                _log.warning("the certificate for serving stays as it was: %s", error)
         return self._pair
 
 
@@ -155,6 +162,40 @@ class ClientAuthorities:
             except KubewrightError as error:
                 _log.warning("client certificates are checked as before: %s", error)
         return self._pem
+
+
+class ClusterAuthorities:
+    """The bundle of those whose client certificates an API server takes, as it tells in its ConfigMap (apiserver: DynamicConfigMapCAController).
+
+    Until it is known nobody's are taken. Reading it needs the Role extension-apiserver-authentication-reader.
+    """
+
+    def __init__(self, api: AsyncKubeAPI) -> None:
+        self._api = api
+        self._pem = b""
+        self._trouble = ""
+
+    def __call__(self) -> bytes:
+        return self._pem
+
+    async def run(self) -> None:
+        """Follow it until cancelled."""
+        while True:
+            await self.look()
+            await asyncio.sleep(AGAIN)
+
+    async def look(self) -> None:
+        """Read it once. What cannot be read is told in the log once, and what was known before stays."""
+        try:
+            found = await self._api.get(CONFIG_MAP, CLIENT_AUTHORITIES, NAMESPACE)
+            text = str((found.get("data") or {}).get(CLIENT_CA_FILE) or "").encode()
+            certificates.parse(text, source=f"{CLIENT_CA_FILE} of ConfigMap {NAMESPACE}/{CLIENT_AUTHORITIES}")
+        except KubewrightError as error:
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.warning("client certificates are %s: %s", "checked as before" if self._pem else "not taken", error)
+            return
+        self._pem, self._trouble = text, ""
 
 
 def own_pair(*, name: str, addresses: Sequence[str] = (), algorithm: Algorithm, now: datetime, random: Random) -> tuple[bytes, bytes]:
