@@ -72,8 +72,9 @@ def remove(parsed: Parsed) -> int:
     name = parsed.text("cluster")
     done = hub_state.event(name, "cluster removed")
     with hub_state.store(parsed) as store:
-        if not store.remove_cluster(name, done):
-            raise UsageError(f"the hub serves no cluster {quoted(name)}", remedy="`kubewright hub cluster list` shows them")
+        cluster = hub_state.cluster(store, name)
+        store.remove_cluster(name, done)
+    hub_vpn.remove(cluster.vpn)
     return hub_state.tell(parsed, done)
 
 

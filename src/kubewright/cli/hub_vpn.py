@@ -12,7 +12,7 @@ from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import inputs, machine
 from kubewright.cli.parser import Parsed
-from kubewright.enrollment import leases, vpn
+from kubewright.enrollment import hub_tunnels, leases, vpn
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.vpn import VPN
 from kubewright.host import tunnels
@@ -73,6 +73,16 @@ def warn_of_missing_programs(found: VPN | None) -> None:
         tunnels.find_programs(host, host.programs)
     except HostError as error:
         inputs.warn([f"{error}: {error.remedy}"])
+
+
+def remove(found: VPN | None) -> None:
+    """Remove the hub's interface: a daemon that does not run now would not know of it later."""
+    if found is None:
+        return
+    try:
+        hub_tunnels.remove(machine.host(), found)
+    except HostError as error:
+        inputs.warn([f"the interface {found.interface} stays: {error}"])
 
 
 def row(loaded: LoadedCluster) -> dict[str, object]:

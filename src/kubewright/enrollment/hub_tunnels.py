@@ -17,6 +17,7 @@ from kubewright.enrollment import vpn as vpns
 from kubewright.enrollment.vpn import VPN
 from kubewright.host import tunnels
 from kubewright.host.desired import File, Service, TunnelPeer
+from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import tunnels as units
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ LINGER: Final = 5.0
 """Seconds that the peer of a node stays which has been let go: through it the node learns so."""
 
 
-def ensure(host: Host, vpn: VPN, private_key: str, peers: Iterable[TunnelPeer]) -> list[Change]:
-    """Make the hub's interface what it should be. Raises HostError."""
-    found = tunnels.find_programs(host, host.programs)
+def ensure(host: Host, vpn: VPN, private_key: str, peers: Iterable[TunnelPeer], *, found: TunnelPrograms) -> list[Change]:
+    """Make the hub's interface what it should be, with the programs that were found. Raises HostError."""
     changes = []
     if found.daemon is not None:
         unit = File(path=units.unit_path(vpn.interface), content=units.device_unit(vpn.interface, found).encode(), mode=0o644)
@@ -53,12 +53,14 @@ def remove(host: Host, vpn: VPN) -> list[Change]:
 
 
 class HubTunnel:
-    """The interface of one cluster. Nothing is looked at before `follow`."""
+    """The interface of one cluster. Nothing is looked at before `follow`. The peer of a node that is let go stays for `linger` seconds."""
 
-    def __init__(self, vpn: VPN, private_key: str, *, host: Host) -> None:
+    def __init__(self, vpn: VPN, private_key: str, *, host: Host, linger: float = LINGER) -> None:
+        self.linger = linger
         self._vpn = vpn
         self._private_key = private_key
         self._host = host
+        self._programs: TunnelPrograms | None = None
         self._peers: dict[str, TunnelPeer] = {}
         self._leaving: dict[str, tuple[TunnelPeer, float]] = {}
         self._lock = asyncio.Lock()
@@ -80,7 +82,12 @@ class HubTunnel:
         """Keep the peer of a node that leaves for a while, whatever its record says, unless another one gets its address or key."""
         found = self._peers.get(node)
         if found is not None:
-            self._leaving[node] = found, asyncio.get_running_loop().time() + LINGER
+            self._leaving[node] = found, asyncio.get_running_loop().time() + self.linger
+
+    def _ensure(self, peers: tuple[TunnelPeer, ...]) -> list[Change]:
+        if self._programs is None:
+            self._programs = tunnels.find_programs(self._host, self._host.programs)
+        return ensure(self._host, self._vpn, self._private_key, peers, found=self._programs)
 
     def _wanted(self) -> tuple[TunnelPeer, ...]:
         now = asyncio.get_running_loop().time()
@@ -97,7 +104,7 @@ class HubTunnel:
             if self._done >= mine:
                 return
             covered, peers = self._asked, self._wanted()
-            for change in await asyncio.to_thread(ensure, self._host, self._vpn, self._private_key, peers):
+            for change in await asyncio.to_thread(self._ensure, peers):
                 if change:
                     _log.info("%s: %s: %s", change.target, change.action.value, change.reason)
             self._done = covered

@@ -17,7 +17,7 @@ from typing import Any, Final
 from kubewright.apis.join_records import JoinRecord, State
 from kubewright.apis.node_join_requests import LEAVING_LABEL, Condition
 from kubewright.base.clock import Clock, rfc3339
-from kubewright.base.errors import NotFound
+from kubewright.base.errors import HostError, NotFound
 from kubewright.base.randomness import Random
 from kubewright.base.records import replace
 from kubewright.enrollment import answers, decisions, issuing, leases, requests, tenant_objects
@@ -25,7 +25,7 @@ from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.hub_tunnels import AGAIN as TUNNEL_AGAIN
-from kubewright.enrollment.hub_tunnels import LINGER, HubTunnel
+from kubewright.enrollment.hub_tunnels import HubTunnel
 from kubewright.enrollment.issuing import Issued
 from kubewright.enrollment.known_nodes import KnownNodes
 from kubewright.enrollment.leases import NoAddressLeft
@@ -259,7 +259,8 @@ class Tenant:
             )
         await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name))
         await self._ignoring_gone(self._api.delete(NODE, name, uid=str(core.metadata(node).get("uid") or "")))
-        self._queue.add_after(_TUNNEL, LINGER)
+        if self._tunnel is not None:
+            self._queue.add_after(_TUNNEL, self._tunnel.linger)
         _log.info("%s: %s has left", self.name, name)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
@@ -331,7 +332,14 @@ class Tenant:
             return 0.0
         if self._tunnel is not None:  # before the answer: a node's first packet finds its peer
             self._tunnel.put(record)
-            await self._tunnel.follow()
+            try:
+                await self._tunnel.follow()
+            except HostError as error:
+                waits = Condition(
+                    status="Unknown", reason=decisions.VPN_UNAVAILABLE, message=f"the hub's end of the VPN is not up: {error}"
+                )
+                await self._wait(request, seen, waits)
+                raise
         await self._write(request, Condition(status="True", reason=decisions.ISSUED), status)
         _log.info("%s: %s has been answered", self.name, seen.name)
         return None

@@ -18,6 +18,7 @@ from kubewright.apis import node_join_requests
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.hub_tunnels import HubTunnel
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.tenants import CROWD, Tenant
@@ -111,10 +112,16 @@ class PreparedKeys(KeyPool):
 class Bench:
     """A cluster in memory, a state on the disk, and tenants over both, one after the other."""
 
+    loaded = LOADED
+
     def __init__(self, directory: Path) -> None:
         self.path = directory / "state.db"
         self.api = FakeAPI()
         self.hanging: frozenset[str] = frozenset()
+
+    def tunnel(self) -> HubTunnel | None:
+        """The hub's end of the VPN, made anew for each tenant."""
+        return None
 
     async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 10.0, crowd: int = CROWD) -> bool:
         """Serve until a condition holds, or until the process is killed; returns whether it was."""
@@ -123,7 +130,8 @@ class Bench:
         client = TenantClient(self.api, Access(server="https://api"))
         client.killer, client.hanging = chosen, self.hanging
         store = StoreThread(KilledStore(self.path, chosen))
-        tenant = Tenant(LOADED, client, store=store, keys=PreparedKeys(), clock=SystemClock(), random=SeededRandom(4), crowd=crowd)
+        given = {"keys": PreparedKeys(), "clock": SystemClock(), "random": SeededRandom(4), "tunnel": self.tunnel()}
+        tenant = Tenant(self.loaded, client, store=store, crowd=crowd, **given)
         task = asyncio.create_task(tenant.run())
         try:
             async with asyncio.timeout(within):
@@ -139,8 +147,10 @@ class Bench:
         return SQLiteStore(self.path, key=STATE_KEY, random=SeededRandom(3))
 
     def ask(self, node: OldNode, *, uid: str = "") -> None:
-        request = node.request(LOADED.public_key)
-        request["metadata"] |= {"uid": uid or f"uid-of-{node.name}"}
+        self.send(node.request(LOADED.public_key), uid=uid or f"uid-of-{node.name}")
+
+    def send(self, request: core.Object, *, uid: str) -> None:
+        request["metadata"] |= {"uid": uid}
         self.api.put(request)
 
     def request(self, name: str) -> core.Object | None:

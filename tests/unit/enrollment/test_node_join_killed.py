@@ -23,8 +23,10 @@ from kubewright.enrollment.node.operation import NODE_JOIN
 from kubewright.enrollment.node.request import NodeJoinRequest
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP
+from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
 from kubewright.pki import certificates
@@ -38,9 +40,12 @@ HUB_KEY = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "oneinf
 class HubCluster(RecordingKube):
     """A cluster whose hub answers at once, and where each request for a name is answered once."""
 
-    def __init__(self) -> None:
+    loaded = LOADED
+    lease: tuple[str, ...] = ()
+
+    def __init__(self, **data: str) -> None:
         super().__init__()
-        self.create({**HUB_KEY, "data": {"joinKey": LOADED.public_key}})
+        self.create({**HUB_KEY, "data": {"joinKey": LOADED.public_key, **data}})
         self.killer = Killer()
         self.condition = Condition(status="True", reason="Issued")
         self.change = lambda answer: answer
@@ -58,7 +63,8 @@ class HubCluster(RecordingKube):
 
     def answered(self, call):
         wanted = requests.read(call.body, join_key=LOADED.join_key)
-        issued = issuing.issue(LOADED, call.name, wanted, key_source=PreparedKeys(), started=CLOCK.now(), random=SeededRandom(5))
+        given = {"lease": self.lease, "key_source": PreparedKeys(), "started": CLOCK.now(), "random": SeededRandom(5)}
+        issued = issuing.issue(self.loaded, call.name, wanted, **given)
         status = answers.write(self.change(issued.answer), wanted.key, random=SeededRandom(6))
         changed = copy.copy(call)
         changed.__dict__["body"] = {**call.body, "status": {**status, "conditions": [self.condition.document(CLOCK.now())]}}
@@ -89,20 +95,21 @@ class Box:
         self.cluster = HubCluster()
         self.reporter = RecordingReporter()
 
-    def join(self, *, killer: Killer | None = None, **more: object):
+    def join(self, *, killer: Killer | None = None, mode: Mode = Mode.APPLY, **more: object):
         chosen = killer or Killer()
         self.cluster.killer = chosen
-
-        def at(layout):
-            host = KilledHost(layout=layout, files=Files(durable=False), environment={})
-            host.killer = chosen
-            return host
-
-        machine = Machine(at=at, clock=CLOCK, random=SeededRandom(7), layout=self.layout, environment={})
+        machine = Machine(
+            at=lambda layout: self.host(layout, chosen), clock=CLOCK, random=SeededRandom(7), layout=self.layout, environment={}
+        )
         given = {"node": "worker", "server": "https://10.0.0.1:6443", "ca_pem": API_CA[0].encode(), "token": TOKEN, "skip": LEFT_OUT}
         pin = {"fingerprint": str(LOADED.recipient.pin), "sans": ("10.0.0.5",)}
         reached = stand_in_machine(machine, client=lambda _: self.cluster)
-        return run(NODE_JOIN, NodeJoinRequest(**{**given, **pin, **more}), reached, reporter=self.reporter)
+        return run(NODE_JOIN, NodeJoinRequest(**{**given, **pin, **more}), reached, mode=mode, reporter=self.reporter)
+
+    def host(self, layout: Layout, killer: Killer) -> Host:
+        host = KilledHost(layout=layout, files=Files(durable=False), environment={})
+        host.killer = killer
+        return host
 
     def require_whole(self) -> None:
         place = Path(self.layout.oneinfra)

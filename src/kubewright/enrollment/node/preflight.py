@@ -1,4 +1,4 @@
-"""What the phase `preflight` checks before anything is sent: this machine, its two CRI endpoints."""
+"""What the phase `preflight` checks before anything is sent: this machine, its two CRI endpoints, and what a VPN needs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.types import NodeRegistration
 from kubewright.apis.machine import Addresses
+from kubewright.apis.node_join_requests import VPN_NETWORKS
 from kubewright.base.change import Change
+from kubewright.base.errors import APIError, HostError
 from kubewright.base.records import replace
+from kubewright.enrollment.node.context import until_joined
+from kubewright.host import tunnels
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Check, Finding, Subject, run_checks
@@ -42,12 +46,29 @@ def checks(ctx: NodeJoinContext) -> tuple[Check, ...]:
         machine.at(replace(machine.layout, cri_socket=ctx.join.image_endpoint)).runtime.has_image(_PROBE)
         return ()
 
+    def wireguard(subject: Subject) -> Iterable[Finding]:
+        if not _gives_vpn(ctx):
+            return
+        try:
+            tunnels.find_programs(subject.host, subject.host.programs)
+        except HostError as error:
+            yield Finding(text=f"{error}: {error.detail}", remedy=error.remedy)
+
     return (
         lists.ROOT,
         Check(name="ServiceManager", find=_service_manager),
         Check(name="ContainerRuntime", find=runtime),
         Check(name="ImageService", find=images),
+        Check(name="WireGuard", find=wireguard),
     )
+
+
+def _gives_vpn(ctx: NodeJoinContext) -> bool:
+    """Whether the hub says that it gives this machine a VPN. Where it cannot be asked, the phase that has to says why."""
+    try:
+        return until_joined(ctx) is None and VPN_NETWORKS in ctx.hub_data
+    except APIError:
+        return False
 
 
 def _service_manager(subject: Subject) -> Iterable[Finding]:

@@ -1,0 +1,259 @@
+"""A tenant with a VPN: the hub's interface has the peers of the records, whatever is killed, changed or refused."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hub_kit import cluster, event, sqlite
+from old_peer import OldNode
+from tenants_kit import LOADED, Bench, FakeAPI, Killer, TenantClient
+
+from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.machine import Layout
+from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment import leases as leases_of
+from kubewright.enrollment import requests
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.fields import SymmetricKey
+from kubewright.enrollment.hub import Hub
+from kubewright.enrollment.hub_tunnels import LINGER, HubTunnel
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.vpn import VPN
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.kube.credentials import Access
+from kubewright.pki import wireguard
+
+ENDPOINT = "https://10.0.0.1:6443"
+RANDOM = SeededRandom(1)
+HUB_KEY = wireguard.new_private_key(RANDOM)
+WIDE = VPN(networks=("10.64.0.0/16",), endpoint="hub.example:51820", interface="wg-a")
+NARROW = replace(WIDE, networks=("10.64.0.0/29",))
+
+
+class Interfaces(OverlayHost):
+    """A machine whose interfaces outlive the hub's process. `refuses` is why nothing can be done to them; `looks` counts."""
+
+    def __init__(self, directory: Path) -> None:
+        programs = directory / "bin"
+        programs.mkdir()
+        for name in ("ip", "wg", "wireguard-go"):
+            (programs / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
+            (programs / name).chmod(0o755)
+        super().__init__(RealHost(layout=Layout.below(PurePosixPath(directory)), environment={"PATH": str(programs)}))
+        self.refuses = ""
+        self.looks = 0
+
+    def ensure(self, desired, /):
+        if self.refuses:
+            raise HostError(self.refuses)
+        self.looks += 1
+        return super().ensure(desired)
+
+    def peers(self, name: str = "wg-a") -> dict[str, frozenset[str]]:
+        found = self.tunnel(name)
+        return {peer.public_key: peer.networks for peer in found.peers} if found is not None else {}
+
+
+class Network(Bench):
+    """A bench whose cluster has a VPN."""
+
+    def __init__(self, directory: Path, vpn: VPN = WIDE) -> None:
+        super().__init__(directory)
+        self.vpn = vpn
+        self.loaded = LoadedCluster(cluster(vpn=vpn, vpn_key=HUB_KEY, key_algorithm="ECDSA-P256"))
+        self.host = Interfaces(directory)
+        self.linger = LINGER
+
+    def tunnel(self) -> HubTunnel:
+        return HubTunnel(self.vpn, HUB_KEY, host=self.host, linger=self.linger)
+
+    def ask_with_key(self, node: OldNode, public: str, *, uid: str) -> None:
+        wanted = JoinRequest(endpoint=ENDPOINT, tunnel_key=public, key=SymmetricKey(node.key))
+        ends = {"runtime_endpoint": "a", "image_endpoint": "b", "random": RANDOM}
+        self.send(requests.write(node.name, wanted, recipient=LOADED.recipient, **ends), uid=uid)
+
+    def records(self) -> dict[str, JoinRecord]:
+        store = self.store()
+        found = {one.node: one for one in store.records()}
+        store.close()
+        return found
+
+    def require_equal(self) -> None:
+        active = [one for one in self.records().values() if one.active]
+        assert self.host.peers() == {one.tunnel_key: frozenset(f"{text}/32" for text in one.leases) for one in active}
+
+
+def new_key() -> str:
+    return wireguard.public_key(wireguard.new_private_key(RANDOM))
+
+
+@pytest.fixture
+def network(tmp_path):
+    return Network(tmp_path)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_hub_that_is_killed_at_any_step_gives_one_address_and_has_one_peer(tmp_path, after):
+    kills, leases = 0, set()
+    for number in range(30):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        network = Network(directory)
+        network.ask(OldNode("worker", ENDPOINT))
+
+        def issued(network=network):
+            return network.status("worker") == "True Issued" and network.ready()
+
+        killed = await network.serve(issued, killer=Killer(number, after=after))
+        if killed:
+            kills += 1
+            assert not await network.serve(issued)
+        network.require_equal()
+        leases |= set(network.records()["worker"].leases)
+        assert len(network.host.peers()) == 1
+        if not killed:
+            break
+    assert kills >= 9
+    assert len(leases) == 1  # of a name, always the same
+
+
+async def test_many_that_join_at_a_time_have_an_address_each_and_few_looks_serve_them(network):
+    for number in range(40):
+        network.ask(OldNode(f"w-{number}", ENDPOINT))
+    assert not await network.serve(lambda: all(network.status(f"w-{number}") == "True Issued" for number in range(40)), within=60)
+    network.require_equal()
+    assert len({lease for one in network.records().values() for lease in one.leases}) == 40
+    assert network.host.looks < 2 * 40
+
+
+async def test_a_full_network_has_a_node_wait_until_another_one_leaves(tmp_path):
+    network = Network(tmp_path, NARROW)
+    for number in range(6):
+        network.ask(OldNode(f"w-{number}", ENDPOINT))
+
+    def states() -> list[str]:
+        return sorted(network.status(f"w-{number}") for number in range(6))
+
+    assert not await network.serve(lambda: states() == ["True Issued"] * 5 + ["Unknown NoAddress"])
+    given = {lease for one in network.records().values() for lease in one.leases}
+    assert given == {f"10.64.0.{number}" for number in range(2, 7)}
+    [waiting] = [f"w-{number}" for number in range(6) if network.status(f"w-{number}") == "Unknown NoAddress"]
+    store = network.store()
+    store.forget("a", next(name for name in network.records()), event())
+    store.close()
+    assert not await network.serve(lambda: network.status(waiting) == "True Issued")
+    network.require_equal()
+
+
+async def test_another_key_of_the_same_machine_replaces_its_peer_and_keeps_its_address(network):
+    node, first, second = OldNode("worker", ENDPOINT), new_key(), new_key()
+    network.ask_with_key(node, first, uid="u1")
+    assert not await network.serve(lambda: network.status("worker") == "True Issued")
+    assert set(network.host.peers()) == {first}
+    lease = network.records()["worker"].lease
+    network.ask_with_key(node, second, uid="u2")
+    assert not await network.serve(lambda: network.status("worker") == "True Issued")
+    assert (set(network.host.peers()), network.records()["worker"].lease) == ({second}, lease)
+    network.require_equal()
+
+
+async def test_a_key_that_another_node_has_is_refused(network):
+    public = new_key()
+    network.ask_with_key(OldNode("w-1", ENDPOINT), public, uid="u1")
+    assert not await network.serve(lambda: network.status("w-1") == "True Issued")
+    network.ask_with_key(OldNode("w-2", ENDPOINT), public, uid="u2")
+    assert not await network.serve(lambda: network.status("w-2") == "False KeyTaken")
+    assert list(network.records()) == ["w-1"]
+
+
+async def test_the_address_of_a_node_that_others_let_in_is_not_given(network):
+    [lease] = leases_of.pick(network.vpn.ranges, "worker", kept=(), owners=lambda _: {})
+    status = {"addresses": [{"type": "InternalIP", "address": lease}]}
+    network.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "control"}, "status": status})
+    network.ask(OldNode("worker", ENDPOINT))
+    assert not await network.serve(lambda: network.status("worker") == "True Issued")
+    assert network.records()["worker"].leases not in {(), (lease,)}
+
+
+async def test_an_address_in_the_vpn_is_no_name_that_a_node_can_ask_for(network):
+    network.ask(OldNode("worker", ENDPOINT, ("10.64.0.9",)))
+    assert not await network.serve(lambda: network.status("worker") == "False SanNotAllowed")
+
+
+async def test_who_leaves_is_heard_for_a_while_and_then_its_peer_goes(network):
+    network.linger = 0.3
+    network.ask(OldNode("worker", ENDPOINT))
+    network.ask(OldNode("stays", ENDPOINT))
+    assert not await network.serve(lambda: network.status("worker") == network.status("stays") == "True Issued")
+    network.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker", "labels": {LEAVING_LABEL: "true"}}})
+    seen = []
+
+    def gone() -> bool:
+        if ("nodes", "", "worker") not in network.api.objects:
+            seen.append(len(network.host.peers()))
+        return bool(seen) and seen[-1] == 1
+
+    assert not await network.serve(gone)
+    assert seen[0] == 2
+    network.require_equal()
+    left = network.records()["worker"]
+    assert (left.state, left.lease, left.tunnel_key) == (State.LEFT, "", "")
+
+
+async def test_an_interface_that_cannot_be_had_is_told_and_the_join_goes_on_later(network):
+    network.host.refuses = "wg is not installed"
+    network.ask(OldNode("worker", ENDPOINT))
+    assert not await network.serve(lambda: network.status("worker") == "Unknown VPNUnavailable")
+    assert "wg is not installed" in network.request("worker")["status"]["conditions"][0]["message"]
+    assert "vpn" not in network.request("worker")["status"]
+    network.host.refuses = ""
+    assert not await network.serve(lambda: network.status("worker") == "True Issued")
+    network.require_equal()
+
+
+async def test_what_somebody_changes_of_the_interface_is_repaired_at_the_next_look(network):
+    network.ask(OldNode("worker", ENDPOINT))
+    assert not await network.serve(lambda: network.status("worker") == "True Issued")
+    network.host.remove_tunnel("wg-a")
+    tunnel = network.tunnel()
+    tunnel.load(network.records().values())
+    await asyncio.gather(*(tunnel.follow() for _ in range(20)))
+    network.require_equal()
+
+
+async def test_the_config_map_says_that_there_is_a_vpn(network):
+    assert not await network.serve(network.ready)
+    assert network.api.objects["configmaps", "oneinfra-system", "oneinfra-join"]["data"]["vpn"] == "10.64.0.0/16"
+
+
+async def test_the_interface_of_a_cluster_that_is_removed_or_renamed_goes(tmp_path):
+    host = Interfaces(tmp_path)
+    state = sqlite(tmp_path)
+    first = cluster(vpn=WIDE, vpn_key=HUB_KEY, key_algorithm="ECDSA-P256")
+    state.save_cluster(first, event())
+    store, apis = StoreThread(sqlite(tmp_path)), FakeAPI()
+    hub = Hub(store, connect=lambda _: TenantClient(apis, Access(server="https://api")), clock=SystemClock(), random=RANDOM, host=host)
+    task = asyncio.create_task(hub.run())
+    try:
+        async with asyncio.timeout(30):
+            while host.tunnel("wg-a") is None:
+                await asyncio.sleep(0.01)
+            state.save_cluster(replace(first, vpn=replace(WIDE, interface="wg-b")), event())
+            while host.tunnel("wg-b") is None or host.tunnel("wg-a") is not None:
+                await asyncio.sleep(0.01)
+            state.remove_cluster("a", event())
+            while host.tunnel("wg-b") is not None:
+                await asyncio.sleep(0.01)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        store.close()
+        state.close()

@@ -1,0 +1,204 @@
+"""`node join` where the hub gives a VPN, of ours and of oneinfra's: a key, a unit and the kubelet's address, whatever is killed; and their end."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hub_kit import cluster
+from tenants_kit import Killed, Killer
+from test_node_join_killed import LEFT_OUT, Box, HubCluster
+
+from kubewright.apis.machine import Layout
+from kubewright.apis.node_join_requests import VPN_NETWORKS
+from kubewright.base.change import Action
+from kubewright.base.errors import APIError, HostError, TrustError
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.vpn import VPN
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.host.states import TunnelPeerState, TunnelState
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.steps import cleanup
+from kubewright.lifecycle.steps.cleanup import Cleanup
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
+from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
+from kubewright.manifests import kubelet, tunnels
+from kubewright.pki import wireguard
+
+UNIT = tunnels.unit_path("oi-wg")
+HUB_KEY = wireguard.new_private_key(SeededRandom(1))
+# a network that no machine is in which runs these tests (RFC 2544)
+WIDE = VPN(networks=("198.18.0.0/16",), endpoint="hub.example:51820", interface="wg-a")
+WITH_SERVICES = tuple(phase for phase in LEFT_OUT if phase not in {"kubelet-start", "preflight"})
+
+
+class VPNCluster(HubCluster):
+    lease = ("198.18.0.7",)
+
+    def __init__(self, *, ours: bool) -> None:
+        super().__init__(**({VPN_NETWORKS: "198.18.0.0/16"} if ours else {}))
+        self.loaded = LoadedCluster(cluster(vpn=WIDE, vpn_key=HUB_KEY, key_algorithm="ECDSA-P256"))
+
+
+class Disk(OverlayHost):
+    """A machine in memory, with systemd: what is written stays when a run is killed. An interface is there while its service runs."""
+
+    killer = Killer()
+
+    def ensure(self, desired, /):
+        last = self.killer.before()
+        change = super().ensure(desired)
+        if last:
+            raise Killed
+        return change
+
+    def remove(self, path, /):
+        last = self.killer.before()
+        change = super().remove(path)
+        if last:
+            raise Killed
+        return change
+
+    def tunnel(self, name, /):
+        service = self.service(name)
+        if self.read(UNIT) is None or service is None or not service.running:
+            return None
+        peers = (TunnelPeerState(public_key="K", networks=frozenset(), keepalive=20, handshake=1.0),)
+        return TunnelState(private_key="", port=1, addresses=frozenset(), mtu=1420, up=True, forwards=True, peers=peers)
+
+
+class Node(Box):
+    def __init__(self, root: Path, *, ours: bool = True, programs: tuple[str, ...] = ("ip", "wg", "wireguard-go", "kubelet")) -> None:
+        (root / "machine" / "run").mkdir(parents=True)  # of the lock, which is a real one
+        super().__init__(root / "machine")
+        self.cluster = VPNCluster(ours=ours)
+        for name in programs:
+            (root / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
+            (root / name).chmod(0o755)
+        self.disk = Disk(RealHost(layout=Layout.below(PurePosixPath(root / "machine")), environment={"PATH": str(root)}))
+
+    def host(self, layout, killer):
+        self.disk.killer = killer
+        return self.disk
+
+    def join(self, **more: object):
+        return super().join(**{"skip": ("preflight", *WITH_SERVICES), **more})
+
+    def text(self, path: PurePosixPath) -> str:
+        return (self.disk.read(path) or b"").decode()
+
+    @property
+    def key(self) -> str:
+        return self.text(self.layout.oneinfra / "wg.key").strip()
+
+    def require_tunnel(self, *, ours: bool) -> None:
+        unit, drop_in = self.text(UNIT), self.text(kubelet.DROP_IN)
+        assert wireguard.is_key(wireguard.public_key(self.key))
+        assert self.key not in unit + drop_in
+        assert self.disk.state(self.layout.oneinfra / "wg.key").mode == 0o600
+        assert f"peer {wireguard.public_key(HUB_KEY)} endpoint hub.example:51820" in unit
+        assert ("--node-ip=198.18.0.7 " in drop_in) is ours
+        service = self.disk.service("oi-wg")
+        assert (service.running, service.enabled) == (True, True)
+        assert self.disk.read(self.layout.state / "node-tunnel.key") is None
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["our hub", "a stock hub"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after, ours):
+    kills = 0
+    for number in range(60):
+        node = Node(tmp_path / str(number), ours=ours)
+        try:
+            node.join(killer=Killer(number, after=after))
+        except Killed:
+            kills += 1
+        else:
+            break
+        node.join()
+        node.require_tunnel(ours=ours)
+        assert node.cluster.created == 1
+        assert node.join().changes == ()
+    assert kills >= 14
+
+
+def test_the_hub_is_told_the_public_half_of_the_key_that_the_node_keeps(tmp_path):
+    node, sent = Node(tmp_path), []
+    loaded = node.cluster.loaded
+    answered = node.cluster.answered
+
+    def noting(call):
+        from kubewright.enrollment import requests
+
+        sent.append(requests.read(call.body, join_key=loaded.join_key).tunnel_key)
+        return answered(call)
+
+    node.cluster.answered = noting
+    node.join()
+    assert sent == [wireguard.public_key(node.key)]
+
+
+def test_a_tunnel_that_somebody_has_stopped_is_started_again(tmp_path):
+    node = Node(tmp_path)
+    node.join()
+    node.disk._planned_services.stop("oi-wg")
+    done = node.join()
+    assert [(one.target, one.reason) for one in done.changes] == [("service oi-wg", "restart")]
+    assert node.disk.service("oi-wg").running
+
+
+@pytest.mark.parametrize("missing", ["wg", "ip"])
+def test_where_a_program_is_missing_nothing_of_the_answer_is_written(tmp_path, missing):
+    node = Node(tmp_path, programs=tuple({"ip", "wg", "wireguard-go", "kubelet"} - {missing}))
+    with pytest.raises(HostError, match=f"{missing} is not installed") as told:
+        node.join()
+    assert "install the package" in told.value.remedy
+    assert node.disk.state(node.layout.oneinfra) is None
+    assert node.disk.read(UNIT) is None
+
+
+def test_an_answer_without_a_key_to_a_node_that_sent_none_is_refused(tmp_path):
+    node = Node(tmp_path, ours=False)
+    node.cluster.change = lambda answer: replace(answer, tunnel=replace(answer.tunnel, private_key=""))
+    with pytest.raises(TrustError, match="the VPN that the hub sent cannot be used") as told:
+        node.join()
+    assert told.value.detail == "it has no key"
+    assert node.disk.read(UNIT) is None
+
+
+def test_a_request_whose_key_is_lost_is_not_gone_on_with(tmp_path):
+    node = Node(tmp_path)
+    node.join(skip=("preflight", "answer", "tunnel", "files", "forget-key", *WITH_SERVICES))
+    node.disk.remove(node.layout.state / "node-tunnel.key")
+    with pytest.raises(APIError, match="the key with which worker asked for a place in the VPN is not on this machine"):
+        node.join()
+
+
+def test_a_plan_shows_the_tunnel_and_makes_none(tmp_path):
+    node = Node(tmp_path)
+    planned = {one.target: one for one in node.join(mode=Mode.PLAN).changes}
+    assert planned["service oi-wg"].action is Action.UPDATE
+    assert f"file {node.layout.oneinfra}/wg.key" in planned
+    assert node.cluster.created == 0
+    assert node.disk.read(UNIT) is None
+    assert node.disk.state(node.layout.oneinfra) is None
+
+
+def test_reset_takes_the_tunnel_away(tmp_path):
+    node = Node(tmp_path)
+    node.join()
+    host = node.disk
+    inventory = Inventory(host, detected=DetectedCluster(host), options=CleanupOptions(), default_pki=host.layout.pki)
+    assert f"tunnel of a VPN: {UNIT}" in inventory.listing()
+    said: list[str] = []
+    ctx = Cleanup(host=host, clock=None, reporter=node.reporter, inventory=inventory, tell=lambda done, _: said.append(done))
+    changes = [(one.target, one.action) for one in cleanup.remove_tunnel(ctx)]
+    assert changes[0] == ("service oi-wg", Action.UPDATE)
+    assert host.read(UNIT) is None
+    assert host.tunnel("oi-wg") is None
+    assert said == ["Removing the tunnel oi-wg"]
+    again = Inventory(host, detected=DetectedCluster(host), options=CleanupOptions(), default_pki=host.layout.pki)
+    assert list(cleanup.remove_tunnel(replace(ctx, inventory=again))) == []
