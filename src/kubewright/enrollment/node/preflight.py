@@ -52,7 +52,7 @@ def checks(ctx: NodeJoinContext) -> tuple[Check, ...]:
         try:
             tunnels.find_programs(subject.host, subject.host.programs)
         except HostError as error:
-            yield Finding(text=f"{error}: {error.detail}", remedy=error.remedy)
+            yield Finding(text=str(error), remedy=error.remedy)
 
     return (
         lists.ROOT,

@@ -45,7 +45,9 @@ def only_in_vpn(ctx: NodeJoinContext) -> str | None:
 
 def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
     """Have the tunnel up, and the hub heard through it. Raises WaitTimeout."""
-    gone = ctx.host.tunnel(NODE_INTERFACE) is None
+    base = ctx.bound.base
+    found = base.service(NODE_INTERFACE)
+    gone = found is not None and found.running and base.tunnel(NODE_INTERFACE) is None
     yield ctx.host.ensure(Service(name=NODE_INTERFACE, enabled=True, restart=gone))
     yield ctx.bound.waiter.until(
         lambda: _silent(ctx),
