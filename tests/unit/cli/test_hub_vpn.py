@@ -1,0 +1,151 @@
+"""`hub cluster add --vpn-…`: what is taken, what is refused before anything is kept, and who has which address."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "enrollment"))
+
+from hub_kit import CLIENT_CA, authority, event
+
+from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.apis.machine import Layout
+from kubewright.base import yaml
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import replace
+from kubewright.cli import machine
+from kubewright.cli.main import main
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.host.desired import Tunnel
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.real import RealHost
+from kubewright.pki import sealing
+
+VPN = ("--vpn-cidr=10.64.0.0/16,fd00:64::/64", "--vpn-endpoint=hub.example:51820")
+RECORD = JoinRecord(cluster="a", node="worker", state=State.ISSUED, protocol="p", request="u", key="k", lease="10.64.0.7", tunnel_key="K")
+
+
+class Commands:
+    """The hub's commands over a state below a directory."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self._capsys = capsys
+        self.programs = directory / "bin"
+        self.programs.mkdir()
+        for name in ("ip", "wg", "wireguard-go"):
+            (self.programs / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
+            (self.programs / name).chmod(0o755)
+        self.host = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(directory)), environment={"PATH": str(self.programs)}))
+        document = kubeconfig_document(
+            server="https://10.0.0.1:6443",
+            cluster_name="a",
+            user="hub",
+            context="a",
+            credentials=BearerToken(token="t" * 20),
+            ca_pem=authority("api")[0].encode(),
+        )
+        for name, text in {"admin.conf": yaml.dump(document), "ca.crt": CLIENT_CA[0], "ca.key": CLIENT_CA[1]}.items():
+            (directory / name).write_text(text)
+
+    def run(self, *words: str, code: int = 0) -> str:
+        given = (f"--state={self.directory}/state.db", f"--key-file={self.directory}/state.key")
+        assert main(["hub", *words, *given]) == code
+        said = self._capsys.readouterr()
+        self.warned = said.err
+        return said.out if code == 0 else said.err
+
+    def add(self, *flags: str, name: str = "a", code: int = 0) -> str:
+        files = {"kubeconfig": "admin.conf", "client-ca-cert-file": "ca.crt", "client-ca-key-file": "ca.key"}
+        named = [f"--{flag}={self.directory / file}" for flag, file in files.items()]
+        return self.run("cluster", "add", name, *named, "--kubernetes-version=v1.36.3", "-o", "json", *flags, code=code)
+
+    def store(self) -> SQLiteStore:
+        key = sealing.parse_key((self.host.read(PurePosixPath(self.directory / "state.key")) or b"").decode().strip())
+        return SQLiteStore(self.directory / "state.db", key=key, random=SystemRandom())
+
+
+@pytest.fixture
+def commands(tmp_path, capsys, monkeypatch):
+    made = Commands(tmp_path, capsys)
+    monkeypatch.setattr(machine, "host", lambda *_, **__: made.host)
+    return made
+
+
+def test_a_cluster_gets_a_vpn_whose_key_stays_and_is_not_shown(commands):
+    [row] = json.loads(commands.add(*VPN))
+    assert (row["vpn"], row["vpnEndpoint"], row["vpnInterface"]) == ("10.64.0.0/16,fd00:64::/64", "hub.example:51820", "wg-86f7e437faa5")
+    assert len(row["vpnKey"]) == 44
+    [again] = json.loads(commands.add(*VPN, "--vpn-mtu=1380", "--vpn-keepalive=0"))
+    assert again["vpnKey"] == row["vpnKey"]
+    with closing(commands.store()) as store:
+        [found] = store.clusters()
+    assert (found.vpn.mtu, found.vpn.keepalive, found.vpn.server) == (1380, 0, "")
+    assert found.vpn_key not in commands.run("cluster", "list", "-o", "json")
+    assert json.loads(commands.add())[0].get("vpn") is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (VPN[:1], "--vpn-endpoint is missing"),
+        (("--vpn-cidr=10.96.8.0/24", VPN[1]), "10.96.8.0/24 overlaps 10.96.0.0/12, which is for Services or pods"),
+        (("--vpn-cidr=10.64.0.0", VPN[1]), "is not a CIDR"),
+        ((*VPN, "--pod-network-cidr=10.64.128.0/17"), "which is for Services or pods"),
+        ((*VPN, "--vpn-mtu=576"), "the MTU is 576"),
+        ((*VPN, "--vpn-server=http://10.0.0.1"), "is not https://ADDRESS:PORT"),
+    ],
+)
+def test_what_cannot_be_a_vpn_is_refused_and_nothing_is_kept(commands, flags, problem):
+    assert problem in commands.add(*flags, code=2)
+    assert json.loads(commands.run("cluster", "list", "-o", "json")) == []
+
+
+def test_two_clusters_of_a_hub_do_not_share_addresses(commands):
+    commands.add(*VPN)
+    assert "another cluster has the port 51820" in commands.add("--vpn-cidr=10.65.0.0/16", VPN[1], name="b", code=2)
+    assert "which another cluster has" in commands.add(VPN[0], "--vpn-endpoint=hub.example:51821", name="b", code=2)
+    commands.add("--vpn-cidr=10.65.0.0/16", "--vpn-endpoint=hub.example:51821", name="b")
+
+
+@pytest.mark.parametrize("flags", [(), ("--vpn-cidr=10.65.0.0/16", VPN[1]), ("--vpn-cidr=10.64.0.0/30", VPN[1])])
+def test_a_network_in_which_nodes_have_addresses_stays(commands, flags):
+    commands.add(*VPN)
+    with closing(commands.store()) as store:
+        store.keep(RECORD, event())
+        store.keep(replace(RECORD, node="gone", state=State.LEFT), event())
+    said = commands.add(*flags, code=2)
+    assert "1 nodes have addresses in the VPN as it is" in said
+    assert "worker" in said
+    commands.add("--vpn-cidr=10.64.0.0/17", VPN[1])
+
+
+def test_what_the_hubs_machine_lacks_is_said(commands):
+    (commands.programs / "wg").unlink()
+    commands.add(*VPN)
+    assert "wg is not installed: the VPN needs it: install the package wireguard-tools" in commands.warned
+
+
+def test_who_has_joined_is_listed_with_the_address_in_the_vpn(commands):
+    assert (commands.run("nodes"), commands.warned) == ("", "no node has joined\n")
+    commands.add(*VPN)
+    with closing(commands.store()) as store:
+        store.keep(RECORD, event())
+    [row] = json.loads(commands.run("nodes", "-o", "json"))
+    assert (row["node"], row["state"], row["lease"], row["tunnelKey"]) == ("worker", "Issued", "10.64.0.7", "K")
+    assert "key" not in row
+    assert commands.run("nodes").splitlines()[0].split() == ["CLUSTER", "NODE", "STATE", "VPN", "ADDRESS", "ISSUED"]
+
+
+def test_the_interface_goes_with_the_cluster_also_where_no_daemon_runs(commands):
+    commands.add(*VPN)
+    commands.host.ensure(Tunnel(name="wg-86f7e437faa5", private_key="k", port=1, addresses=("10.64.0.1/16",), mtu=1420))
+    assert commands.host.tunnel("wg-86f7e437faa5") is not None
+    commands.run("cluster", "remove", "a")
+    assert commands.host.tunnel("wg-86f7e437faa5") is None
