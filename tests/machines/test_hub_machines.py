@@ -12,10 +12,10 @@ import pytest
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
-from tunnel_kit import UDP, addresses, capture, carry_pods, peers
+from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
 PKI = "/etc/kubernetes/pki"
-VPN = "10.64.0.0/16"
+VPN, VPN6 = "10.64.0.0/16", "fd00:64::/64"
 INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
 KUBELET = "cgroupDriver: cgroupfs\nfailCgroupV1: false  # these machines have cgroup v1\n"
 UNIT = """\
@@ -69,7 +69,7 @@ class Tenant:
 
     def require_peers(self) -> None:
         """The hub's interface has the peers of the records, and no others."""
-        wanted = {row["tunnelKey"]: f"{row['lease']}/32" for row in self.records()}
+        wanted = {row["tunnelKey"]: "{}/32,{}/128".format(*row["lease"].split(",")) for row in self.records()}
         eventually(lambda: peers(self.serving, INTERFACE) == wanted, f"{INTERFACE} to have {wanted}")
 
     def ready(self, name: str) -> bool:
@@ -102,7 +102,7 @@ def tenant(parts: Parts) -> Iterator[Tenant]:
                 "--client-ca-key-file=/root/ca.key",
             ),
             *("--kubelet-config=/root/kubelet.yaml", "--allow-node-names=two,four", "--pod-network-cidr=10.244.0.0/16"),
-            *(f"--server=https://{one.address}:6443", f"--vpn-cidr={VPN}", f"--vpn-endpoint={serving.address}:51820"),
+            *(f"--server=https://{one.address}:6443", f"--vpn-cidr={VPN},{VPN6}", f"--vpn-endpoint={serving.address}:51820"),
             f"--vpn-server=https://{one.address}:6443",
         )
         serving.run("systemctl", "daemon-reload")
@@ -114,14 +114,16 @@ def test_a_worker_joins_through_the_hub_and_is_ready(tenant: Tenant) -> None:
     two = tenant.bed["two"]
     planned = json.loads(tenant.join(two, "--plan", "-o", "json").out)
     assert [row["action"] for row in planned if row["target"] == "nodejoinrequest two"] == ["create"]
+    assert [row["action"] for row in planned if row["target"] == "service oi-wg"] == ["update"]
+    assert addresses(two, "oi-wg") == []
     assert two.run("ls", "/etc/oneinfra", check=False).code != 0
     said = tenant.join(two).out
     assert "This machine is the node two of the cluster, and Ready" in said
     assert tenant.ready("two")
     found = kubectl(tenant.one, "get", "node", "two")["status"]
     assert found["nodeInfo"]["kubeletVersion"] == "v1.36.3"
-    [lease] = [row["lease"] for row in tenant.records()]
-    assert [row["address"] for row in found["addresses"] if row["type"] == "InternalIP"] == [lease]
+    [lease] = [row["lease"].split(",") for row in tenant.records()]
+    assert [row["address"] for row in found["addresses"] if row["type"] == "InternalIP"] == lease
     again = json.loads(tenant.join(two, "-o", "json").out.splitlines()[-1])
     assert again == []
 
@@ -132,6 +134,17 @@ def test_a_name_that_the_cluster_does_not_allow_is_refused_and_says_so(tenant: T
     assert "does not let three in: NameNotAllowed" in ended.err
     assert '"three" fits none of two, four' in ended.err
     assert tenant.bed["three"].run("ls", "/etc/oneinfra", check=False).code != 0
+
+
+def test_a_machine_that_lacks_a_program_of_the_vpn_is_told_before_it_asks(tenant: Tenant) -> None:
+    three = tenant.bed["three"]
+    kubewright(three, "reset", "--force")  # it has asked under another name
+    three.run("mv", "/usr/bin/wg", "/root/wg")
+    ended = tenant.join(three, "--nodename=four", check=False)
+    three.run("mv", "/root/wg", "/usr/bin/wg")
+    assert ended.code == 4
+    assert "[ERROR WireGuard]: wg is not installed" in ended.err
+    assert kubectl(tenant.one, "get", "nodejoinrequest", "four") == {}
 
 
 def _pod(tenant: Tenant, node: str, *command: str) -> str:
@@ -149,11 +162,12 @@ def _pod(tenant: Tenant, node: str, *command: str) -> str:
 
 def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_only(tenant: Tenant) -> None:
     one, two, three, serving = (tenant.bed[name] for name in ("one", "two", "three", "hub"))
-    kubewright(three, "reset", "--force")  # it has asked under another name
     assert "and Ready" in tenant.join(three, "--nodename=four").out
     tenant.require_peers()
-    lease = {row["node"]: row["lease"] for row in tenant.records()}
-    assert (addresses(two, "oi-wg"), addresses(serving, INTERFACE)) == ([f"{lease['two']}/16"], ["10.64.0.1/16"])
+    lease, lease6 = ({row["node"]: row["lease"].split(",")[index] for row in tenant.records()} for index in (0, 1))
+    assert addresses(two, "oi-wg") == [f"{lease['two']}/16", f"{lease6['two']}/64"]
+    assert addresses(serving, INTERFACE) == ["10.64.0.1/16", "fd00:64::1/64"]
+    two.run("ping", "-c", "1", "-W", "5", lease6["four"])
     assert "wireguard-go" in two.run("systemctl", "show", "--property=ExecStart", "oi-wg").out
     carry_pods(two, 2, lease["two"], lease["four"], behind="10.244.3.0/24")
     carry_pods(three, 3, lease["four"], lease["two"], behind="10.244.2.0/24")
@@ -172,6 +186,17 @@ def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_o
     one.run("kubectl", "delete", "pod", "on-two", "on-four", "--now", env=admin)
 
 
+def test_keys_of_the_vpn_are_where_they_belong_and_nowhere_else(tenant: Tenant) -> None:
+    two, serving = tenant.bed["two"], tenant.serving
+    key, public = two.run("cat", "/etc/oneinfra/wg.key").out.strip(), two.run("wg", "show", "oi-wg", "public-key").out.strip()
+    assert two.run("stat", "-c", "%a %U", "/etc/oneinfra/wg.key").out.split() == ["600", "root"]
+    assert public in [row["tunnelKey"] for row in tenant.records()]
+    for machine in (two, serving):
+        assert exposed(machine, key) == []
+    assert exposed(serving, serving.run("wg", "show", INTERFACE, "private-key").out.strip()) == []
+    assert exposed(serving, public) != []  # what is looked for is found
+
+
 def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> None:
     two, serving = tenant.bed["two"], tenant.serving
     two.cut_power()
@@ -186,6 +211,12 @@ def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> N
     serving.boot()
     serving.ready()
     tenant.require_peers()
+    for machine in (two, tenant.bed["three"]):  # they notice that they are not heard, and begin anew
+        eventually(lambda machine=machine: _answers(machine), f"the hub to answer {machine.name} in the VPN")
+
+
+def _answers(machine: Machine) -> bool:
+    return machine.run("ping", "-c", "1", "-W", "1", "10.64.0.1", check=False).code == 0
 
 
 def _pods(tenant: Tenant, node: str) -> int:
@@ -219,3 +250,10 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert "Installing the kubelet v1.36.3" in said
     assert tenant.ready("two")
     assert "/usr/local/bin/kubelet" in two.run("systemctl", "show", "--property=ExecStart", "kubelet").out
+
+
+def test_the_interface_goes_with_its_cluster(tenant: Tenant) -> None:
+    assert len(peers(tenant.serving, INTERFACE)) == 2
+    tenant.hub("cluster", "remove", "a")
+    eventually(lambda: addresses(tenant.serving, INTERFACE) == [], f"{INTERFACE} to go")
+    assert tenant.serving.run("ls", f"/etc/systemd/system/{INTERFACE}.service", check=False).code != 0
