@@ -5,6 +5,8 @@ What differs is a row of docs/compat/kubelet.md; what is listed here has one.
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +20,7 @@ from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
 from kubewright.agent.status.setters import find
+from kubewright.pki import csr
 
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
@@ -240,3 +243,36 @@ def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, 
     assert (three.get("lease"), three.get("csinode")) == ({}, {})
     assert machine.run("systemctl", "is-enabled", UNIT, check=False).code != 0
     assert machine.run("sh", "-c", "ls /var/lib/kubelet/pki/kubelet-client* /etc/kubernetes/kubelet.conf", check=False).out == ""
+
+
+def serving_requests(one: Machine, name: str) -> list[dict[str, Any]]:
+    rows = json.loads(one.run("kubectl", "get", "csr", "-o", "json", env=ADMIN).out)["items"]
+    mine = [row for row in rows if row["spec"]["username"] == f"system:node:{name}"]
+    return [row for row in mine if row["spec"]["signerName"] == csr.SERVING_SIGNER]
+
+
+def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_with_it(workers: tuple[Worker, Worker]) -> None:
+    two, _ = workers
+    asked = []
+    for start in (two.kubelet, two.agent):
+        two.end()
+        two.machine.run("sh", "-c", "rm -f /var/lib/kubelet/pki/kubelet-server*")
+        two.one.run("kubectl", "delete", "csr", "--all", env=ADMIN)
+        moved = two.condition("Ready")["lastHeartbeatTime"]
+        start("--rotate-server-certificates")
+        two.ready(since=moved)
+        eventually(lambda: bool(serving_requests(two.one, "two")), f"its request: {two.said()}")
+        [request] = serving_requests(two.one, "two")
+        found = csr.parse(base64.b64decode(request["spec"].pop("request")))
+        asked.append((request["spec"], found.subject, found.names))
+        two.one.run("kubectl", "certificate", "approve", request["metadata"]["name"], env=ADMIN)
+        proxy = ("kubectl", "get", "--raw", "/api/v1/nodes/two/proxy/healthz")
+        eventually(lambda proxy=proxy: two.one.run(*proxy, env=ADMIN, check=False).out == "ok", f"health: {two.said()}")
+        issuer = ("openssl", "s_client", "-connect", f"{two.machine.address}:10250", "-CAfile", "/etc/kubernetes/pki/ca.crt", "-verify_ip")
+        verified = two.machine.run("sh", "-c", f"echo | {' '.join(issuer)} {two.machine.address} -verify_return_error 2>&1", check=False).out
+        assert "Verify return code: 0 (ok)" in verified, verified
+        pki = two.machine.run("sh", "-c", "ls /var/lib/kubelet/pki | grep kubelet-server").out.split()
+        assert [name for name in pki if name == "kubelet-server-current.pem"] != []
+    assert asked[0] == asked[1]
+    two.end()
+    two.kubelet()
