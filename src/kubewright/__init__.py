@@ -6,13 +6,15 @@ Importing this package loads nothing: each name is imported when it is first use
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from kubewright.agent.node import NodeAgent
+    from kubewright.agent.pods.provider import PodProvider
     from kubewright.apis.machine import Detected
     from kubewright.base.errors import KubewrightError
     from kubewright.base.yaml import dump as dump_yaml
     from kubewright.kube.client import KubeClient
     from kubewright.kube.resources import Resource
     from kubewright.kube.resources import named as resource
-    from kubewright.library import connect, generate_token, load_configuration, render_static_pods
+    from kubewright.library import connect, generate_token, load_configuration, node_agent, render_static_pods
     from kubewright.local.cluster import LocalCluster
     from kubewright.pki.pins import pin
     from kubewright.tokens.strings import BootstrapTokenString
@@ -26,12 +28,15 @@ __all__ = [
     "KubeClient",
     "KubewrightError",
     "LocalCluster",
+    "NodeAgent",
+    "PodProvider",
     "Resource",
     "__version__",
     "connect",
     "dump_yaml",
     "generate_token",
     "load_configuration",
+    "node_agent",
     "parse_token",
     "pin",
     "render_static_pods",
@@ -44,11 +49,14 @@ _HOMES = {
     "KubeClient": "kubewright.kube.client:KubeClient",
     "KubewrightError": "kubewright.base.errors:KubewrightError",
     "LocalCluster": "kubewright.local.cluster:LocalCluster",
+    "NodeAgent": "kubewright.agent.node:NodeAgent",
+    "PodProvider": "kubewright.agent.pods.provider:PodProvider",
     "Resource": "kubewright.kube.resources:Resource",
     "connect": "kubewright.library:connect",
     "dump_yaml": "kubewright.base.yaml:dump",
     "generate_token": "kubewright.library:generate_token",
     "load_configuration": "kubewright.library:load_configuration",
+    "node_agent": "kubewright.library:node_agent",
     "parse_token": "kubewright.tokens.strings:parse",
     "pin": "kubewright.pki.pins:pin",
     "render_static_pods": "kubewright.library:render_static_pods",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.types import Configuration
@@ -12,6 +12,10 @@ from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.randomness import SystemRandom
 from kubewright.kube.client import KubeClient
 from kubewright.tokens.strings import BootstrapTokenString, generate
+
+if TYPE_CHECKING:
+    from kubewright.agent.node import NodeAgent
+    from kubewright.agent.pods.provider import PodProvider
 
 
 def generate_token() -> BootstrapTokenString:
@@ -59,6 +63,29 @@ def render_static_pods(configuration: Configuration, *, detected: Detected | Non
     facts = _this_machine() if detected is None else detected
     wanted = [name for name in static_pods.COMPONENTS if name != "etcd" or cluster.etcd.external is None]
     return {name: static_pods.render(name, configuration, layout, addresses, facts) for name in wanted}
+
+
+def node_agent(
+    name: str,
+    *,
+    directory: str | Path,
+    bootstrap: str | Path,
+    pods: PodProvider | None = None,
+    address: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> NodeAgent:
+    """Make the agent of a node whose pods a program of yours runs: `await agent.run()` is a node until it is cancelled.
+
+    `directory` keeps its certificates from one run to the next; `bootstrap` is a kubeconfig that may ask for the first one, such as one with a
+    bootstrap token. Without `pods` they are played. The node's address is looked for, and its machine watched; with an `address` it has that
+    one, and its machine is described once.
+    Raises ValidationError for a name, an address or labels that no node can have.
+    """
+    from kubewright.agent import library
+
+    return library.node_agent(
+        name, Path(directory), PurePosixPath(Path(bootstrap).absolute()), pods=pods, address=address, labels=labels or {}
+    )
 
 
 def _this_machine() -> Detected:

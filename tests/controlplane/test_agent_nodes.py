@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from agent_cluster import AgentCluster, agent_cluster, all_ready, stop_serving, views
 
+import kubewright
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.agent.view import NodePhase
@@ -264,5 +265,65 @@ async def test_the_kubelet_api_lets_only_the_allowed_in(cluster: AgentCluster, t
             ("boss", "system:masters"): 200,
             ("nobody",): 401,
         }
-        assert (health.status, health.body) == (200, b"ok\n")
+        assert (health.status, health.body) == (401, b"Unauthorized\n")
         assert len(fleet.agents()) == 1
+
+
+class Notes:
+    """A provider that runs pods by taking note of them, and needs a moment for everything."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, str] = {}
+        self.ended: list[tuple[str, float]] = []
+        self.changed: Callable[[str], None] = lambda _: None
+
+    def begin(self, changed: Callable[[str], None], /) -> None:
+        self.changed = changed
+
+    def listed(self, pods: Any, /) -> None:
+        self.running = {uid: name for uid, name in self.running.items() if uid in {pod["metadata"]["uid"] for pod in pods}}
+
+    async def run(self, pod: Any, /) -> None:
+        await asyncio.sleep(0.05)
+        self.running[pod["metadata"]["uid"]] = pod["metadata"]["name"]
+
+    def status(self, pod: Any, /) -> dict[str, Any] | None:
+        if pod["metadata"]["uid"] not in self.running:
+            return None
+        conditions = [{"type": kind, "status": "True"} for kind in ("Initialized", "ContainersReady", "Ready")]
+        return {"phase": "Running", "hostIP": "10.0.0.9", "podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}], "conditions": conditions}
+
+    async def stop(self, pod: Any, /, *, grace: float) -> None:
+        await asyncio.sleep(0.05)
+        if self.running.pop(pod["metadata"]["uid"], None):
+            self.ended.append((pod["metadata"]["name"], grace))
+
+
+async def test_pods_of_a_provider_of_ones_own_run_and_are_deleted_when_it_has_ended_them(cluster: AgentCluster, tmp_path: Path):
+    notes: kubewright.PodProvider = Notes()
+    assert isinstance(notes, Notes)
+    admin = cluster.kubeconfig("kubernetes-admin")
+    agent = kubewright.node_agent("own-1", directory=tmp_path, bootstrap=admin, pods=notes, address="10.0.0.9", labels={"kind": "own"})
+    running = asyncio.create_task(agent.run())
+    try:
+        async with asyncio.timeout(WITHIN):
+            await agent.ready.wait()
+        labels = (await get(cluster, "node", "own-1"))["metadata"]["labels"]
+        assert labels["kind"] == "own"
+        wanted = json.loads(deployment("owned", 2))
+        wanted["spec"]["template"]["spec"]["nodeSelector"] = {"kind": "own"}
+        await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(wanted))
+        await kubectl(cluster, "rollout", "status", "deployment/owned", "--timeout=60s")
+        pods = (await get(cluster, "pods", "-l", "app=owned"))["items"]
+        assert {pod["spec"]["nodeName"] for pod in pods} == {"own-1"}
+        assert sorted(notes.running.values()) == sorted(pod["metadata"]["name"] for pod in pods)
+        assert {pod["status"]["podIP"] for pod in pods} == {"10.1.2.3"}
+        await kubectl(cluster, "delete", "deployment", "owned", "--wait=false")
+        await kubectl(cluster, "wait", "--for=delete", "pod", "-l", "app=owned", "--timeout=60s")
+        assert notes.running == {}
+        assert sorted(name for name, _ in notes.ended) == sorted(pod["metadata"]["name"] for pod in pods)
+        assert {grace for _, grace in notes.ended} == {30.0}
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await kubectl(cluster, "delete", "node", "own-1", "--ignore-not-found", "--wait=false")

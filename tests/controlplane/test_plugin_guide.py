@@ -15,7 +15,7 @@ def test_the_library_s_examples_print_what_the_page_promises(tmp_path: Path, mon
     require_programs()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shown = [example for example in examples("library.md") if example.needs_cluster]
-    assert len(shown) == 1
+    assert len(shown) == 2
     for example in shown:
         assert run(example, {}).split() == example.output.split(), example.place
     assert list((tmp_path / "state").rglob("*/cluster.json")) == []

@@ -269,7 +269,9 @@ def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_wit
         proxy = ("kubectl", "get", "--raw", "/api/v1/nodes/two/proxy/healthz")
         eventually(lambda proxy=proxy: two.one.run(*proxy, env=ADMIN, check=False).out == "ok", f"health: {two.said()}")
         issuer = ("openssl", "s_client", "-connect", f"{two.machine.address}:10250", "-CAfile", "/etc/kubernetes/pki/ca.crt", "-verify_ip")
-        verified = two.machine.run("sh", "-c", f"echo | {' '.join(issuer)} {two.machine.address} -verify_return_error 2>&1", check=False).out
+        verified = two.machine.run(
+            "sh", "-c", f"echo | {' '.join(issuer)} {two.machine.address} -verify_return_error 2>&1", check=False
+        ).out
         assert "Verify return code: 0 (ok)" in verified, verified
         pki = two.machine.run("sh", "-c", "ls /var/lib/kubelet/pki | grep kubelet-server").out.split()
         assert [name for name in pki if name == "kubelet-server-current.pem"] != []

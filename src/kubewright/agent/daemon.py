@@ -142,6 +142,7 @@ class AgentDaemon:
             duties=options.duties,
             pending=PendingKey(Path(options.pki)),
             serving=self._api.requests if self._api is not None else None,
+            closing=bootstrap.close if bootstrap is not None else None,
         )
         tasks = [asyncio.create_task(self.agent.run(), name=f"node {options.name}"), asyncio.create_task(self._reload.wait())]
         try:
@@ -152,8 +153,6 @@ class AgentDaemon:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            if bootstrap is not None:
-                await bootstrap.close()
             if runtime is not None:
                 runtime.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from kubewright.agent import csi_node
@@ -15,6 +16,8 @@ from kubewright.agent.node_status import NodeStatusManager
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
+from kubewright.agent.pods.provider import PodLife, PodProvider, ProvidedPods
+from kubewright.agent.pods.simulated import SimulatedPods
 from kubewright.agent.rounds import Rounds, Tasks
 from kubewright.agent.seams import Duties, Seams, Timings
 from kubewright.agent.status.events import NodeEvent, starting
@@ -46,17 +49,21 @@ class NodeAgent:
         static_pods: StaticPods | None = None,
         timings: Timings | None = None,
         rules: SimulationRules | None = None,
+        pods: PodProvider | None = None,
         gate: AbstractAsyncContextManager[object] | None = None,
         source: SnapshotSource | None = None,
         duties: Duties | None = None,
         pending: PendingKey | None = None,
         serving: ServingRequests | None = None,
+        closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """Keep the arguments; nothing happens before `run`.
 
         A node without a usable certificate in its store gets one through `bootstrap`; with `pending` it finds a request that was open when
-        it ended. `static_pods` is what runs the static pods of this machine, if something does. `source` tells how the machine is; without
+        it ended. `static_pods` is what runs the static pods of this machine, if something does; `pods` runs the others, which are
+        played by `rules` without it. `source` tells how the machine is; without
         one it is as the facts say. With `serving` it asks for a certificate for its kubelet API too.
+        `closing` closes at its end what is its own alone.
         """
         self.facts = facts
         self._timings = timings or Timings()
@@ -64,6 +71,7 @@ class NodeAgent:
         self._gate = gate or nullcontext()
         self._source = source or Unchanging(Snapshot(addresses=facts.addresses))
         self._duties = duties or Duties()
+        self._closing = closing
         self._tasks = Tasks()
         self._invited = bootstrap is not None
         self._phase = NodePhase.NEW
@@ -75,11 +83,24 @@ class NodeAgent:
         """Set once the Node has been ready for the first time."""
         self._certificates = NodeIdentity(facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams, pending=pending)
         self._serving = ServingCertificate(facts.name, serving, api=self._api, timings=self._timings, seams=seams) if serving else None
-        self._node_status = NodeStatusManager(
+        self._node_status = self._status_manager()
+        self._lease = self._lease_controller()
+        life = (
+            ProvidedPods(pods)
+            if pods is not None
+            else SimulatedPods(host=facts.addresses, rules=rules or SimulationRules(), clock=seams.clock)
+        )
+        self.pods = self._pod_manager(life, static_pods)
+        self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
+        self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
+        self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
+
+    def _status_manager(self) -> NodeStatusManager:
+        return NodeStatusManager(
             self._api,
-            facts,
+            self.facts,
             timings=self._timings,
-            seams=seams,
+            seams=self._seams,
             changed=self._node_changed,
             source=self._source,
             registers=self._duties.registers,
@@ -87,11 +108,6 @@ class NodeAgent:
             told=self._tell,
             known=self._certificates.answered,
         )
-        self._lease = self._lease_controller()
-        self.pods = self._pod_manager(rules or SimulationRules(), static_pods)
-        self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
-        self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
-        self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
 
     def _lease_controller(self) -> LeaseController:
         return LeaseController(
@@ -104,12 +120,11 @@ class NodeAgent:
             absent=self._node_absent,
         )
 
-    def _pod_manager(self, rules: SimulationRules, static_pods: StaticPods | None) -> PodManager:
+    def _pod_manager(self, life: PodLife, static_pods: StaticPods | None) -> PodManager:
         return PodManager(
             self._api,
             self.facts.name,
-            host=self.facts.addresses,
-            rules=rules,
+            life=life,
             seams=self._seams,
             mirrors_changed=static_pods.changed.set if static_pods is not None else lambda: None,
         )
@@ -262,6 +277,8 @@ class NodeAgent:
         if self._serving is not None:
             await self._serving.stop()
         await self._certificates.stop()
+        if self._closing is not None:
+            await self._closing()
         self._enter(NodePhase.STOPPED)
 
     def _node_changed(self) -> None:

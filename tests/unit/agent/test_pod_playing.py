@@ -14,6 +14,7 @@ from fake_controllers import LoopClock
 
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
+from kubewright.agent.pods.simulated import SimulatedPods
 from kubewright.agent.seams import Seams
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access
@@ -28,8 +29,7 @@ async def playing(api: FakeAPI, *, ranges: tuple[str, ...] = ("10.128.1.0/29",),
     pods = PodManager(
         lambda: client,
         "node-1",
-        host=("127.0.0.21",),
-        rules=changes.pop("rules", SimulationRules()),
+        life=SimulatedPods(host=("127.0.0.21",), rules=changes.pop("rules", SimulationRules()), clock=LoopClock()),
         seams=Seams(connect=api.connect, clock=LoopClock(), random=SeededRandom(1)),
         **changes,
     )

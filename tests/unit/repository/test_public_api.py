@@ -18,7 +18,7 @@ NAMES = [name for name in kubewright.__all__ if name != "__version__"]
 
 def test_the_list_is_sorted_and_has_no_name_twice():
     assert kubewright.__all__ == sorted(set(kubewright.__all__))
-    assert len(NAMES) == 14
+    assert len(NAMES) == 17
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""Playing the pods that are scheduled to a node: one watch, and a short task per write. What is written is decided by `podlife`."""
+"""The pods that are scheduled to a node: one watch, and a short task per write. What is written is decided by a `PodLife`: played, or provided."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 
 from kubewright.agent.pods import lifecycle
-from kubewright.agent.pods.addresses import PodAddresses
-from kubewright.agent.pods.lifecycle import Delete, PodAction, SimulationRules, Wait, Write
+from kubewright.agent.pods.lifecycle import Delete, PodAction, Wait, Write
+from kubewright.agent.pods.provider import PodLife
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams
 from kubewright.base.errors import APIError, NotFound
@@ -35,27 +35,23 @@ class PodManager:
         api: Callable[[], AsyncKubeAPI],
         node_name: str,
         *,
-        host: tuple[str, ...],
-        rules: SimulationRules,
+        life: PodLife,
         seams: Seams,
         mirrors_changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._api = api
         self._selector = f"spec.nodeName={node_name}"
-        self._host = host
-        self._rules = rules
+        self._life = life
         self._seams = seams
         self._mirrors_changed = mirrors_changed
         self._pods: dict[str, Object] = {}
-        self._ranges: tuple[str, ...] = ()
-        self._addresses = PodAddresses()
         self._busy: set[str] = set()
-        self._starved: set[str] = set()
         self._settled: dict[str, str] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._tasks = Tasks()
         self.listed = asyncio.Event()
         """Set once the pods of the node are known."""
+        life.begin(self._hear)
 
     def __len__(self) -> int:
         """Return how many pods the node has."""
@@ -70,14 +66,8 @@ class PodManager:
         return next((pod for pod in self._pods.values() if _key(pod) == (namespace, name)), None)
 
     def give_ranges(self, cidrs: Iterable[str]) -> None:
-        """Set the ranges that pods' addresses come from. Addresses that pods have already stay theirs. Idempotent."""
-        wanted = tuple(cidrs)
-        if wanted == self._ranges:
-            return
-        self._ranges = wanted
-        self._addresses = PodAddresses(wanted)
-        self._claim(self._pods.values())
-        self._kick_all(list(self._pods))
+        """Set the ranges that pods' addresses come from. Idempotent."""
+        self._life.give_ranges(tuple(cidrs), self._pods.values())
 
     async def run(self) -> None:
         """List and watch the node's pods for ever, through errors and new connections."""
@@ -91,6 +81,7 @@ class PodManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        await self._life.stop()
         await self._tasks.stop()
 
     def _apply(self, event: WatchEvent) -> None:
@@ -105,8 +96,9 @@ class PodManager:
         """Begin, now that all pods are known: which addresses are in use has to be clear before any is given out."""
         if not self.listed.is_set():
             self.listed.set()
-            self._claim(self._pods.values())
-            self._kick_all(list(self._pods))
+            self._life.listed([pod for pod in self._pods.values() if not lifecycle.is_mirror(pod)])
+            for uid in list(self._pods):
+                self._kick(uid)
 
     def _see(self, pod: Object) -> None:
         """Take a pod's newest object; one that is older than what is known is dropped."""
@@ -124,10 +116,13 @@ class PodManager:
         pod = self._pods.pop(uid, None)
         self._cancel_timer(uid)
         self._settled.pop(uid, None)
-        self._starved.discard(uid)
-        self._release(uid)
-        if pod is not None and lifecycle.is_mirror(pod):
-            self._mirrors_changed()
+        if pod is not None:
+            self._mirrors_changed() if lifecycle.is_mirror(pod) else self._life.forget(pod)
+
+    def _hear(self, uid: str) -> None:
+        """Decide about a pod again because something else than its object has changed."""
+        self._settled.pop(uid, None)
+        self._kick(uid)
 
     def _kick(self, uid: str) -> None:
         """Decide about a pod and do it, unless something is under way for it: then that comes back here at its end."""
@@ -135,15 +130,12 @@ class PodManager:
         if pod is None or not self.listed.is_set() or uid in self._busy or lifecycle.is_mirror(pod):
             return
         self._cancel_timer(uid)
-        now = self._seams.clock.now()
-        step = lifecycle.decide(pod, now=now, host=self._host, addresses=self._addresses_of(pod), rules=self._rules)
+        step = self._life.decide(pod)
         if isinstance(step, Wait):
-            self._later(uid, (step.until - now).total_seconds())
+            self._later(uid, (step.until - self._seams.clock.now()).total_seconds())
         elif isinstance(step, Write | Delete) and self._settled.get(uid) != pod["metadata"]["resourceVersion"]:
             self._busy.add(uid)
             self._tasks.start(self._act(uid, pod, step))
-        if lifecycle.is_over(pod):
-            self._release(uid)
 
     async def _act(self, uid: str, pod: Object, step: PodAction) -> None:
         try:
@@ -169,33 +161,6 @@ class PodManager:
         else:
             await self._api().delete(POD, name, namespace, grace_seconds=0, uid=uid)
             self._settled[uid] = pod["metadata"]["resourceVersion"]
-
-    def _addresses_of(self, pod: Object) -> tuple[str, ...]:
-        if lifecycle.on_host_network(pod):
-            return self._host
-        if lifecycle.is_over(pod) or lifecycle.is_deleting(pod):
-            return lifecycle.pod_addresses(pod)
-        uid = pod["metadata"]["uid"]
-        found = self._addresses.of(uid)
-        if not found:
-            self._starved.add(uid)
-        return found
-
-    def _claim(self, pods: Iterable[Object]) -> None:
-        """Note which addresses are in use before any is given out."""
-        for pod in pods:
-            addresses = lifecycle.pod_addresses(pod)
-            if addresses and not lifecycle.on_host_network(pod) and not lifecycle.is_over(pod):
-                self._addresses.claim(pod["metadata"]["uid"], addresses)
-
-    def _release(self, uid: str) -> None:
-        if self._addresses.release(uid) and self._starved:
-            waiting, self._starved = self._starved, set()
-            self._kick_all(list(waiting))
-
-    def _kick_all(self, uids: list[str]) -> None:
-        for uid in uids:
-            self._kick(uid)
 
     def _later(self, uid: str, seconds: float) -> None:
         if uid in self._pods:

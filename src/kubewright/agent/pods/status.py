@@ -71,7 +71,7 @@ def says(pod: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     """Whether the pod's status already says all of this; conditions of others do not count."""
     found = pod.get("status", {})
     conditions = {row["type"]: row for row in found.get("conditions") or ()}
-    if any(not _agrees(conditions.get(row["type"], {}), row) for row in status["conditions"]):
+    if any(not _agrees(conditions.get(row["type"], {}), row) for row in status.get("conditions") or ()):
         return False
     return all(found.get(key) == value for key, value in status.items() if key != "conditions")
 

@@ -1,0 +1,226 @@
+"""Running the pods of a node: what a program of one's own implements, and what becomes of its answers.
+
+`NodeAgent` with a `PodProvider` is a node whose pods run: it hands each pod that is bound to the node to the provider, writes what the provider
+says of it to the API, and confirms a deletion when the provider has ended the pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from kubewright.agent.pods import lifecycle
+from kubewright.agent.pods import status as podstatus
+from kubewright.agent.pods.lifecycle import Delete, Nothing, PodAction, Write
+from kubewright.agent.rounds import Tasks
+from kubewright.agent.seams import backoff
+from kubewright.kube.core import Object
+
+_log = logging.getLogger(__name__)
+
+_RETRY: Final = 2.0
+_LONGEST_RETRY: Final = 60.0
+"""Seconds between two attempts to have a provider run a pod: twice as long after each failure, up to this."""
+
+
+class PodProvider(Protocol):
+    """Runs the pods of one node.
+
+        begin() ──> listed() ──> for each pod: run() ──> (changed ──> status()) … ──> stop()
+
+    Pods are plain objects, as the API has them; they are known by `metadata.uid`, and not to be changed. Verbs are repeated: after an error,
+    after a restart of the agent, and with each change of a pod, so each brings about what is asked for and leaves alone what is so already.
+    For one pod there is one call at a time. Static pods and their mirrors are not handed over.
+    """
+
+    def begin(self, changed: Callable[[str], None], /) -> None:
+        """Keep `changed`: call it with the UID of a pod whose status has become another one. Called once, before everything else."""
+        ...
+
+    def listed(self, pods: Sequence[Object], /) -> None:
+        """Hear which pods the node has, once they are known: what else the provider runs, from an earlier life, is to be ended by it."""
+        ...
+
+    async def run(self, pod: Object, /) -> None:
+        """Have a pod run as its `spec` says. Called with a new pod, and again when its spec, labels or annotations have changed.
+
+        It returns when that is under way, and does not wait for the pod's end. What it raises is logged, and it is called again.
+        """
+        ...
+
+    def status(self, pod: Object, /) -> Mapping[str, Any] | None:
+        """Return the PodStatus that is to be written (phase, conditions, containerStatuses, podIP, …), None for nothing yet.
+
+        Conditions of other types than it names stay. A pod whose phase is Succeeded or Failed has ended for good.
+        """
+        ...
+
+    async def stop(self, pod: Object, /, *, grace: float) -> None:
+        """End a pod within so many seconds, and return when nothing of it runs any more. Called also for pods that never ran here.
+
+        Until it has returned the pod stays in the API; what it raises is logged, and it is called again. With a grace of 0 the pod is gone
+        from the API already, or about to go.
+        """
+        ...
+
+
+class PodLife(Protocol):
+    """What decides about the pods of a node: the pods' manager asks it about each, and does what it says."""
+
+    def begin(self, changed: Callable[[str], None], /) -> None:
+        """Keep what is to be called with the UID of a pod that is to be decided about again."""
+        ...
+
+    def listed(self, pods: Sequence[Object], /) -> None:
+        """Hear which pods there are, before anything is decided."""
+        ...
+
+    def give_ranges(self, cidrs: Sequence[str], pods: Iterable[Object], /) -> None:
+        """Hear the node's ranges of pod addresses, and which pods there are."""
+        ...
+
+    def decide(self, pod: Object, /) -> PodAction:
+        """Say what is to be done about a pod, from its newest object. No mirror pods."""
+        ...
+
+    def forget(self, pod: Object, /) -> None:
+        """Hear that a pod is gone."""
+        ...
+
+    async def stop(self) -> None:
+        """End what is under way. Idempotent."""
+        ...
+
+
+class _Held:
+    """One pod that a provider has, or is about to get."""
+
+    def __init__(self) -> None:
+        self.meant: object = None
+        """What the provider was given last, None before it was given anything."""
+        self.ended = False
+        self.doing = ""
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.failures = 0
+
+    def cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.task is not None:
+            self.task.cancel()
+
+
+class ProvidedPods:
+    """Pods that a provider runs. Implements `PodLife`."""
+
+    def __init__(self, provider: PodProvider) -> None:
+        self._provider = provider
+        self._changed: Callable[[str], None] = lambda _: None
+        self._held: dict[str, _Held] = {}
+        self._tasks = Tasks()
+        self._closed = False
+
+    def begin(self, changed: Callable[[str], None], /) -> None:
+        self._changed = changed
+        self._provider.begin(self._again)
+
+    def listed(self, pods: Sequence[Object], /) -> None:
+        self._provider.listed(pods)
+
+    def give_ranges(self, cidrs: Sequence[str], pods: Iterable[Object], /) -> None:
+        """Leave addresses to the provider."""
+
+    def decide(self, pod: Object, /) -> PodAction:
+        held = self._held.setdefault(pod["metadata"]["uid"], _Held())
+        deleting = lifecycle.is_deleting(pod)
+        if deleting and not held.ended:
+            self._work(held, "end", pod)
+        elif not deleting and not lifecycle.is_over(pod) and held.meant != _meant(pod):
+            self._work(held, "start", pod)
+        status = self._provider.status(pod)
+        if status is not None and not podstatus.says(pod, status):
+            return Write(dict(status))
+        confirmed = held.ended and _grace(pod) > 0  # without grace the API removes it by itself once no finalizer holds it
+        return Delete() if deleting and confirmed else Nothing()
+
+    def forget(self, pod: Object, /) -> None:
+        """End a pod that went without waiting for us: somebody deleted it by force."""
+        held = self._held.pop(pod["metadata"]["uid"], None)
+        if held is None:
+            return
+        held.cancel()
+        if held.meant is not None and not held.ended:
+            self._tasks.start(self._end_gone(pod))
+
+    async def stop(self) -> None:
+        self._closed = True
+        for held in self._held.values():
+            held.cancel()
+        await self._tasks.stop()
+
+    def _work(self, held: _Held, what: str, pod: Object) -> None:
+        """Have the provider do something, unless it is doing something for this pod or has to be left alone for a while."""
+        if held.task is not None:
+            if what == "end" and held.doing == "start":
+                held.task.cancel()  # a pod that is still being started is not waited for
+            return
+        if held.timer is None or what != held.doing:
+            held.cancel()
+            held.timer, held.doing = None, what
+            held.task = self._tasks.start(self._attempt(held, what, pod, grace=_grace(pod)))
+
+    async def _attempt(self, held: _Held, what: str, pod: Object, *, grace: float) -> None:
+        uid = pod["metadata"]["uid"]
+        try:
+            if what == "start":
+                held.meant = _meant(pod)
+                await self._provider.run(pod)
+            else:
+                await self._provider.stop(pod, grace=grace)
+                held.ended = True
+            held.failures = 0
+        except Exception as error:  # a provider's trouble with one pod is not the node's
+            held.failures += 1
+            held.meant = held.meant if what == "end" else ()
+            pause = _pause_after(error, what, pod, failures=held.failures)
+            held.timer = asyncio.get_running_loop().call_later(pause, self._retry, held, uid)
+        finally:
+            held.task = None
+            self._again(uid)
+
+    async def _end_gone(self, pod: Object) -> None:
+        failures = 0
+        while True:
+            try:
+                await self._provider.stop(pod, grace=0.0)
+            except Exception as error:  # as above
+                failures += 1
+                await asyncio.sleep(_pause_after(error, "end", pod, failures=failures))
+            else:
+                return
+
+    def _retry(self, held: _Held, uid: str) -> None:
+        held.timer = None
+        self._again(uid)
+
+    def _again(self, uid: str) -> None:
+        if not self._closed:
+            self._changed(uid)
+
+
+def _pause_after(error: Exception, what: str, pod: Mapping[str, Any], *, failures: int) -> float:
+    """Tell of a failure, and return the seconds until the next attempt."""
+    _log.warning("pod %s/%s could not be %sed: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], what, error)
+    return backoff(failures, first=_RETRY, most=_LONGEST_RETRY)
+
+
+def _meant(pod: Mapping[str, Any]) -> object:
+    """Return what a provider is told of a pod: the rest is what it says itself."""
+    return pod["spec"], *(pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
+
+
+def _grace(pod: Mapping[str, Any]) -> float:
+    return float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
