@@ -27,21 +27,21 @@ class HubProcess:
 
     place: Path
     server: RunningServer
+    state: str = ""
+    """Where the state is, if not in a file; then the kubeconfig for it is `state.conf`."""
     _daemon: subprocess.Popen[bytes] | None = field(default=None)
 
     def __post_init__(self) -> None:
-        identity = self.server.identity("kubernetes-admin", "system:masters")
-        admin = kubeconfig_document(
-            server=self.server.url,
-            cluster_name="a",
-            user="admin",
-            credentials=EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem),
-            ca_pem=self.server.ca_pem,
-        )
-        self.write("admin.conf", yaml.dump(admin))
+        self.write("admin.conf", kubeconfig(self.server, "kubernetes-admin", "system:masters"))
         self.write("ca.crt", self.server.ca_pem.decode())
         self.write("ca.key", self.server.authority.private_key_pem.bytes().decode())
-        fields = {"state": str(self.place / "hub" / "state.db"), "keyFile": str(self.place / "hub" / "state.key"), "securePort": 0}
+        fields = {
+            "state": self.state or str(self.place / "hub" / "state.db"),
+            "keyFile": str(self.place / "hub" / "state.key"),
+            "securePort": 0,
+        }
+        if self.state:
+            fields["stateKubeconfig"] = str(self.place / "state.conf")
         self.write("hub.yaml", yaml.dump({"apiVersion": "hub.kubewright/v1alpha1", "kind": "HubConfiguration", **fields}))
 
     def write(self, name: str, content: str) -> None:
@@ -104,9 +104,22 @@ class HubProcess:
         return dict(row)
 
 
+def kubeconfig(server: RunningServer, user: str, group: str) -> str:
+    """Return a kubeconfig of whoever a test wants to be."""
+    identity = server.identity(user, group)
+    made = kubeconfig_document(
+        server=server.url,
+        cluster_name="a",
+        user=user,
+        credentials=EmbeddedCertificate(certificate_pem=identity.cert_pem, key_pem=identity.key_pem),
+        ca_pem=server.ca_pem,
+    )
+    return yaml.dump(made)
+
+
 @contextlib.contextmanager
-def hub_process(place: Path, server: RunningServer) -> Iterator[HubProcess]:
-    made = HubProcess(place, server)
+def hub_process(place: Path, server: RunningServer, *, state: str = "") -> Iterator[HubProcess]:
+    made = HubProcess(place, server, state)
     made.start()
     try:
         yield made

@@ -12,7 +12,7 @@ from kubewright.cli import daemon_serving, daemons, hub_state, machine
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.hub import Hub
-from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import HubStore
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.host.files import Files
@@ -37,7 +37,7 @@ def run(parsed: Parsed) -> int:
     return loop.run(lambda: _serve(parsed, store))
 
 
-async def _serve(parsed: Parsed, store: SQLiteStore) -> int:
+async def _serve(parsed: Parsed, store: HubStore) -> int:
     from kubewright.http.metrics import Registry
 
     registry, thread, notifier = Registry(), StoreThread(store), Notifier(os.environ)

@@ -7,7 +7,13 @@ from kubewright.cli.model import ALL_FORMATS, DURATION, INT, LIST, Argument, Com
 
 _STATE = (
     Flag("config", "file with the settings of the hub: a HubConfiguration; flags count more", metavar="file"),
-    Flag("state", "file with the state of the hub", default="/var/lib/kubewright/hub/state.db", metavar="file"),
+    Flag(
+        "state",
+        "file with the state of the hub; or secrets:NAMESPACE/NAME, Secrets of a management cluster",
+        default="/var/lib/kubewright/hub/state.db",
+        metavar="file",
+    ),
+    Flag("state-kubeconfig", "kubeconfig of that cluster; empty: the cluster of this pod", default="", metavar="file"),
     Flag(
         "key-file",
         "file with the key that seals keys in the state, 64 hexadecimal digits; the credential hub.key of the service counts more",

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from kubewright.apis import formats
 from kubewright.apis.kubeconfig import parse
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
@@ -29,16 +30,19 @@ from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import Event, HubStore, Retention
 from kubewright.host.desired import Directory, File, Show
+from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.kubeconfigs import access_from_kubeconfig
+from kubewright.kube.in_cluster import in_cluster_access
+from kubewright.kube.kubeconfigs import access_from_kubeconfig, load_access
 from kubewright.pki import sealing
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
 
 CONFIG: Final = FlagDocument(api_version="hub.kubewright/v1alpha1", kind="HubConfiguration", command="hub run", flags=RUN_FLAGS)
+_SECRETS: Final = "secrets:"
 _CREDENTIAL: Final = "hub.key"
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 30.0
@@ -52,14 +56,39 @@ def store(parsed: Parsed) -> Iterator[HubStore]:
         yield found
 
 
-def open_store(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteStore:
-    """Open the state; make it, and a key for it, where there is none. Raises HostError where that is not possible.
+def open_store(parsed: Parsed, *, retention: Retention | None = None) -> HubStore:
+    """Open the state; make it where there is none. Raises HostError where that is not possible.
 
     Only the daemon has a `retention`: commands remove nothing that is old.
     """
+    if parsed.text("state").startswith(_SECRETS):
+        return _open_secrets(parsed, retention=retention)
+    return open_file(parsed, retention=retention)
+
+
+def open_file(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteStore:
+    """Open the state in a file; make it, and a key for it, where there is none. Raises HostError, and UsageError for one that is in Secrets."""
+    if parsed.text("state").startswith(_SECRETS):
+        raise UsageError(
+            "the state is in Secrets, and not in a file", remedy="copies of the management cluster's etcd have it: copy and restore that"
+        )
     path = Path(absolute(parsed.text("state")))
     with _first(path):
         return SQLiteStore(path, key=state_key(parsed), random=SystemRandom(), retention=retention)
+
+
+def _open_secrets(parsed: Parsed, *, retention: Retention | None) -> HubStore:
+    """Open the state in Secrets, `secrets:NAMESPACE/NAME`, of the cluster whose kubeconfig was named, else of the one whose pod this is."""
+    from kubewright.enrollment.secret_store import SecretStore
+
+    namespace, _, name = parsed.text("state").removeprefix(_SECRETS).partition("/")
+    if formats.subdomain_problems(namespace) or formats.subdomain_problems(name):
+        raise UsageError(f"{quoted(parsed.text('state'))} names no Secrets", remedy="write it as secrets:NAMESPACE/NAME")
+    kubeconfig = parsed.text("state-kubeconfig")
+    read = Files().read
+    access = load_access(PurePosixPath(absolute(kubeconfig)), read=read) if kubeconfig else in_cluster_access(os.environ, read=read)
+    key = _key(machine.host(), PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=False)
+    return SecretStore(cluster_access.client(access), namespace=namespace, name=name, key=key, random=SystemRandom(), retention=retention)
 
 
 @contextmanager
@@ -104,7 +133,7 @@ def _key(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fre
     if found is None and not fresh:
         raise HostError(
             f"{path} does not exist, and the state of the hub is sealed with it",
-            remedy="restore it from a backup, or name it with --key-file",
+            remedy="restore it from a backup, or name it with --key-file; for a new state in Secrets make it: kubewright certs certificate-key",
         )
     if found is None:
         host.ensure(File(path=path, content=f"{sealing.new_key(SystemRandom())}\n".encode(), show=Show.SIZE, directory_mode=_PRIVATE))

@@ -80,15 +80,23 @@ class Hub:
         return "" if self._read else "the state has not been read yet"
 
     async def run(self) -> None:
-        """Work until cancelled. Raises HostError or TrustError for a state that cannot be read at the start."""
+        """Work until cancelled. Raises what the state raises that cannot be read at the start; later that is told, and tried again."""
         version: int | None = None
+        pauses = AGAIN.pauses(self._random)
         try:
             while True:
-                found = await self._store.ask(lambda store: store.version())
-                if found != version:
-                    version = found
-                    await self._follow()
-                await asyncio.sleep(LOOK)
+                try:
+                    found = await self._store.ask(lambda store: store.version())
+                    if found != version:
+                        await self._follow()
+                        version, pauses = found, AGAIN.pauses(self._random)
+                    pause = LOOK
+                except KubewrightError as error:
+                    if not self._read:
+                        raise
+                    pause = next(pauses)
+                    _log.warning("the state cannot be read, and is tried again in %.1f s: %s", pause, error)
+                await asyncio.sleep(pause)
         finally:
             await self._end(list(self._served))
             self._keys.close()

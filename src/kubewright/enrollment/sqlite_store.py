@@ -10,7 +10,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +17,11 @@ from kubewright.apis import join_records
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DiskFull, HostError
-from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
-from kubewright.enrollment import clusters
 from kubewright.enrollment.clusters import TenantCluster
-from kubewright.enrollment.store import Event, JoinToken, Retention, Taken
-from kubewright.pki import sealing
+from kubewright.enrollment.state_seal import StateSeal
+from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free
 from kubewright.tokens.secrets import parse_moment
-from kubewright.tokens.strings import BootstrapTokenString
 
 FORMAT: Final = 2
 _PATIENCE: Final = 10.0
@@ -56,8 +52,6 @@ _OLD_LINES: Final = """DELETE FROM journal WHERE number IN
 (SELECT number FROM (SELECT number, at FROM journal ORDER BY number LIMIT ?) WHERE number <= ? OR at < ?)"""
 _OLD_DIGESTS: Final = """DELETE FROM requests WHERE rowid IN
 (SELECT rowid FROM requests WHERE until != '' AND until < ? ORDER BY until LIMIT ?)"""
-_TOKEN_LIVES_ON: Final = timedelta(minutes=1)
-"""An API server believes a token for ten seconds after its end."""
 _OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
 
 
@@ -70,8 +64,7 @@ class SQLiteStore:
 
     def __init__(self, path: Path, *, key: bytes, random: Random, retention: Retention | None = None, read_only: bool = False) -> None:
         self._path = path
-        self._key = key
-        self._random = random
+        self._sealed = StateSeal(key, random=random, place=str(path))
         self._retention = retention
         with self._failing():
             if not read_only:
@@ -125,10 +118,10 @@ class SQLiteStore:
 
     def clusters(self) -> list[TenantCluster]:
         found = self._rows("SELECT name, document, secrets FROM clusters ORDER BY name")
-        return [clusters.read(json.loads(document), json.loads(self._open(f"cluster {name}", sealed))) for name, document, sealed in found]
+        return [self._sealed.cluster(name, json.loads(document), sealed) for name, document, sealed in found]
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
-        sealed = self._seal(f"cluster {cluster.name}", json.dumps(cluster.secrets()))
+        sealed = self._sealed.of_cluster(cluster)
         with self._writing(event):
             self._db.execute(
                 "INSERT OR REPLACE INTO clusters VALUES (?, ?, ?)", (cluster.name, json.dumps(cluster.document(), sort_keys=True), sealed)
@@ -144,18 +137,10 @@ class SQLiteStore:
         found = self._rows(
             "SELECT cluster, id, secret, expires, description FROM tokens WHERE ? IN ('', cluster) ORDER BY cluster, id", cluster
         )
-        return [
-            JoinToken(
-                cluster=owner,
-                token=BootstrapTokenString(id_, remember(self._open(f"token {owner} {id_}", sealed))),
-                expires=expires,
-                description=text,
-            )
-            for owner, id_, sealed, expires, text in found
-        ]
+        return [self._sealed.token(owner, id_, sealed, expires=expires, description=text) for owner, id_, sealed, expires, text in found]
 
     def save_token(self, token: JoinToken, event: Event) -> None:
-        sealed = self._seal(f"token {token.cluster} {token.token.id}", token.token.secret)
+        sealed = self._sealed.of_token(token)
         with self._writing(event):
             row = (token.cluster, token.token.id, sealed, token.expires, token.description)
             self._db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
@@ -195,20 +180,16 @@ class SQLiteStore:
                 self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?)", (record.cluster, digest, record.request, until))
 
     def _copies_until(self, cluster: str, at: str) -> str:
-        """Return until when a token that is in force now could bring a copy, '' for ever."""
-        least, last = self._rows("SELECT min(expires), max(expires) FROM tokens WHERE cluster = ?", cluster)[0]
-        end = parse_moment(max(last or at, at)) if least != "" else None
-        return rfc3339(end + _TOKEN_LIVES_ON) if end is not None else ""
+        ends = [expires for (expires,) in self._rows("SELECT expires FROM tokens WHERE cluster = ?", cluster)]
+        return copies_until(ends, at)
 
     def _require_free(self, record: JoinRecord, own: Iterable[str], digest: str) -> None:
-        others = {name: node for name, node in self.owners(record.cluster, own).items() if node != record.node}
-        if others:
-            raise Taken(f"{', '.join(sorted(others))}: another node has it")
-        if self.first_request(record.cluster, digest) not in {"", record.request}:
-            raise Taken(f"the request of {record.node} is a copy of an earlier one")
-        before = self.record(record.cluster, record.node)
-        if record.active and before is not None and before.active and before.key != record.key:
-            raise Taken(f"{record.node}: another machine has that name")
+        require_free(
+            record,
+            owners=self.owners(record.cluster, own),
+            first=self.first_request(record.cluster, digest),
+            before=self.record(record.cluster, record.node),
+        )
 
     def forget(self, cluster: str, node: str, event: Event) -> bool:
         with self._writing(event):
@@ -233,12 +214,6 @@ class SQLiteStore:
             Event(number=number, at=at, cluster=cluster, event=event, node=node, details=json.loads(details))
             for number, at, cluster, event, node, details in self._rows(query, after, most)
         ]
-
-    def _seal(self, about: str, text: str) -> bytes:
-        return sealing.seal(text.encode(), self._key, random=self._random, about=about.encode())
-
-    def _open(self, about: str, sealed: bytes) -> str:
-        return sealing.opened(sealed, self._key, what=f"{about} in {self._path}", about=about.encode()).decode()
 
     def _rows(self, query: str, *values: Any) -> list[Any]:
         with self._failing():

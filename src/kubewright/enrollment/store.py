@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from kubewright.apis.join_records import JoinRecord
+from kubewright.base.clock import rfc3339
 from kubewright.base.errors import KubewrightError
 from kubewright.base.records import dataclass
 from kubewright.enrollment.clusters import TenantCluster
+from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
+
+_TOKEN_LIVES_ON: Final = timedelta(minutes=1)
+"""An API server believes a token for ten seconds after its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,24 @@ class Retention:
 
 class Taken(KubewrightError):
     """A name, an address or a request has become another's since a request was decided: they are decided side by side."""
+
+
+def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, before: JoinRecord | None) -> None:
+    """Require that nobody has what a record is to hold: `owners` of it, the `first` request with its digest, the record `before` it. Raises Taken."""
+    others = {name: node for name, node in owners.items() if node != record.node}
+    if others:
+        raise Taken(f"{', '.join(sorted(others))}: another node has it")
+    if first not in {"", record.request}:
+        raise Taken(f"the request of {record.node} is a copy of an earlier one")
+    if record.active and before is not None and before.active and before.key != record.key:
+        raise Taken(f"{record.node}: another machine has that name")
+
+
+def copies_until(ends: Iterable[str], at: str) -> str:
+    """Return until when a token that is in force `at` a moment could bring a copy of a request, '' for ever. `ends` are those of all tokens."""
+    found = [at, *ends]
+    end = parse_moment(max(found)) if "" not in found else None
+    return rfc3339(end + _TOKEN_LIVES_ON) if end is not None else ""
 
 
 class HubStore(Protocol):

@@ -12,7 +12,7 @@ from kubewright.cli.model import INT, INT32
 
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
-_HUB = "config key-file output state"
+_HUB = "config key-file output state state-kubeconfig"
 _NODE = "apiserver-ca-cert-file apiserver-endpoint container-runtime-endpoint extra-san{} image-service-endpoint join-key-fingerprint join-token nodename output plan"
 OWN = {
     "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
@@ -54,7 +54,7 @@ OWN = {
     "csr show": "kubeconfig output",
     "csr explain": "kubeconfig output signer usages username",
     "hub": "",
-    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file secure-port state tls-cert-file"
+    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file secure-port state state-kubeconfig tls-cert-file"
     " tls-private-key-file",
     "hub cluster": "",
     "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
@@ -63,7 +63,7 @@ OWN = {
     "hub cluster list": _HUB,
     "hub cluster remove": _HUB,
     "hub token": "",
-    "hub token create": "config description key-file output state ttl",
+    "hub token create": "config description key-file output state state-kubeconfig ttl",
     "hub token list": _HUB,
     "hub token revoke": _HUB,
     "hub requests": _HUB,

@@ -15,7 +15,7 @@ from kubewright.base.errors import DocumentError, HostError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment import sqlite_backup
-from kubewright.enrollment.store import JoinToken, Taken
+from kubewright.enrollment.store import JoinToken
 from kubewright.tokens.strings import BootstrapTokenString
 
 TOKEN = JoinToken(cluster="a", token=BootstrapTokenString("abcdef", "0123456789abcdef"), expires="2026-01-03T03:04:05Z", description="x")
@@ -37,21 +37,6 @@ def store(tmp_path):
     made = sqlite(tmp_path)
     yield made
     made.close()
-
-
-def test_clusters_and_tokens_come_back_as_they_were(store, tmp_path):
-    wanted = cluster(pod_subnets=("10.1.0.0/16",), kubelet_config={"failCgroupV1": False})
-    store.save_cluster(wanted, event())
-    store.save_token(TOKEN, event())
-    store.save_token(replace(TOKEN, cluster="b"), event(cluster="b"))
-    store.close()
-    again = sqlite(tmp_path)
-    assert again.clusters() == [wanted]
-    assert [token.token.text for token in again.tokens("a")] == ["abcdef.0123456789abcdef"]
-    assert [token.cluster for token in again.tokens()] == ["a", "b"]
-    assert again.remove_token("a", "abcdef", event())
-    assert not again.remove_token("a", "abcdef", event())
-    again.close()
 
 
 def test_the_file_holds_no_key_in_clear_and_is_its_owners(store, tmp_path):
@@ -80,41 +65,6 @@ def test_another_key_does_not_open_it_and_what_is_moved_is_not_believed(store, t
         store.clusters()
 
 
-def test_a_record_its_names_and_the_journal_are_one(store):
-    store.keep(RECORD, event("issued", node="worker"), digest="d1")
-    assert store.record("a", "worker") == RECORD
-    assert store.owners("a", ["10.0.0.5", "worker", "10.0.0.6"]) == {"10.0.0.5": "worker", "worker": "worker"}
-    assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.first_request("b", "d1")) == ("u1", "", "")
-    store.keep(replace(RECORD, request="u2", names=()), event("issued", node="worker"), digest="d2")
-    assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.owners("a", ["10.0.0.5"])) == ("u1", "u2", {})
-    assert [(one.number, one.event, one.node) for one in store.journal()] == [(1, "issued", "worker"), (2, "issued", "worker")]
-    assert store.forget("a", "worker", event("forgotten"))
-    assert (store.record("a", "worker"), store.owners("a", ["worker"]), store.forget("a", "worker", event())) == (None, {}, False)
-
-
-@pytest.mark.parametrize(
-    ("second", "digest", "message"),
-    [
-        (replace(RECORD, node="other", request="u2", key="g"), "d2", "10.0.0.5: another node has it"),
-        (replace(RECORD, node="10.0.0.5", request="u2", key="g", names=()), "d2", "10.0.0.5: another node has it"),
-        (replace(RECORD, node="other", request="u2", names=()), "d1", "a copy of an earlier one"),
-        (replace(RECORD, request="u2", key="g", names=()), "d2", "worker: another machine has that name"),
-        (replace(RECORD, node="other", request="u2", key="g", names=(), lease="10.64.0.3,fd00::2"), "d2", "fd00::2: another node has it"),
-        (replace(RECORD, node="other", request="u2", key="g", names=("10.64.0.2",)), "d2", "10.64.0.2: another node has it"),
-        (replace(RECORD, node="other", request="u2", key="g", names=(), tunnel_key="K"), "d2", "wireguard:K: another node has it"),
-    ],
-    ids=["address", "name", "copy", "machine", "lease", "lease as an address", "key of a tunnel"],
-)
-def test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted(store, second, digest, message):
-    first = replace(RECORD, lease="10.64.0.2,fd00::2", tunnel_key="K")
-    store.keep(first, event(), digest="d1")
-    with pytest.raises(Taken, match=message):
-        store.keep(second, event(), digest=digest)
-    assert store.records("a") == [first]
-    assert store.owners("a", ["10.0.0.5", "other"]) == {"10.0.0.5": "worker"}
-    assert (store.first_request("a", "d2"), len(store.journal())) == ("", 1)
-
-
 def test_who_leaves_gives_its_address_in_the_vpn_back(store):
     first = replace(RECORD, lease="10.64.0.2", tunnel_key="K")
     store.keep(first, event())
@@ -122,36 +72,6 @@ def test_who_leaves_gives_its_address_in_the_vpn_back(store):
     store.keep(replace(first, state=State.LEFT), event())
     store.keep(replace(first, node="other", names=()), event())
     assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "other", "wireguard:K": "other"}
-
-
-def test_of_a_write_that_fails_nothing_is_left(store):
-    with pytest.raises(TypeError):
-        store.keep(RECORD, event(details={"x": object()}))
-    assert (store.record("a", "worker"), store.journal()) == (None, [])
-    store.keep(RECORD, event())
-    assert len(store.records("a")) == 1
-
-
-def test_a_removed_cluster_leaves_nothing_but_the_journal(store):
-    store.save_cluster(cluster(), event())
-    store.save_token(TOKEN, event())
-    store.keep(RECORD, event(), digest="d")
-    store.save_verdict("a", "u1", approved=True, event=event())
-    assert store.verdict("a", "u1") is True
-    assert store.remove_cluster("a", event("cluster removed"))
-    assert not store.remove_cluster("a", event())
-    found = (store.clusters(), store.tokens(), store.records(), store.verdict("a", "u1"), store.first_request("a", "d"))
-    assert found == ([], [], [], None, "")
-    assert len(store.journal()) == 6
-
-
-def test_another_process_is_noticed(store, tmp_path):
-    before, other = store.version(), sqlite(tmp_path)
-    store.tell(event())
-    assert store.version() == before
-    other.tell(event())
-    assert store.version() != before
-    other.close()
 
 
 def test_a_backup_is_restored_into_a_state_that_is_in_use(store, tmp_path):

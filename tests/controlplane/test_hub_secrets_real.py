@@ -1,0 +1,154 @@
+"""A hub whose state is in Secrets of a real cluster, with no more rights there than it needs: the tests of every store, and a hub at work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hub_process import HubProcess, hub_process, kubeconfig
+from local_kit import eventually
+from old_peer import OldNode
+from server_kit import RunningServer
+
+from kubewright.apis import node_join_requests
+from kubewright.base.errors import APIError, Forbidden
+from kubewright.base.randomness import SystemRandom
+from kubewright.enrollment.secret_store import SecretStore
+from kubewright.enrollment.store import HubStore, Retention
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST, SECRET
+
+from hub_kit import STATE_KEY  # isort: skip
+from test_hub_stores import (  # isort: skip
+    test_a_record_its_names_and_the_journal_are_one,
+    test_a_removed_cluster_leaves_nothing_but_the_journal,
+    test_another_key_opens_nothing,
+    test_another_process_is_noticed,
+    test_clusters_and_tokens_come_back_as_they_were,
+    test_lines_beyond_the_limit_go,
+    test_of_a_write_that_fails_nothing_is_left,
+    test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted,
+    test_what_one_process_writes_another_reads_and_neither_undoes_it,
+)
+
+__all__ = [
+    "test_a_record_its_names_and_the_journal_are_one",
+    "test_a_removed_cluster_leaves_nothing_but_the_journal",
+    "test_another_key_opens_nothing",
+    "test_another_process_is_noticed",
+    "test_clusters_and_tokens_come_back_as_they_were",
+    "test_lines_beyond_the_limit_go",
+    "test_of_a_write_that_fails_nothing_is_left",
+    "test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted",
+    "test_what_one_process_writes_another_reads_and_neither_undoes_it",
+]
+
+NAMESPACE, USER = "hubs", "hub-state"
+RULES = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "update", "delete"]}]
+"""As docs/guide/hub.md has them."""
+
+
+@pytest.fixture(scope="module")
+def management(apiserver: RunningServer) -> RunningServer:
+    """A cluster with a namespace for hubs, and somebody who may use its Secrets."""
+    group = {"apiGroup": "rbac.authorization.k8s.io"}
+    head = {"name": USER, "namespace": NAMESPACE}
+    subjects = [{**group, "kind": "User", "name": USER}]
+    with closing(KubeClient(apiserver.access())) as admin:
+        admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+        admin.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": head, "rules": RULES})
+        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": head, "subjects": subjects}
+        admin.create({**binding, "roleRef": {**group, "kind": "Role", "name": USER}})
+    return apiserver
+
+
+class RealPlace:
+    """Secrets of a real cluster; each test has others."""
+
+    def __init__(self, server: RunningServer, name: str) -> None:
+        self._server = server
+        self._name = name
+
+    def open(self, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
+        api = KubeClient(self._server.access(USER, "hubs"))
+        return SecretStore(api, namespace=NAMESPACE, name=self._name, key=key, random=SystemRandom(), retention=retention)
+
+
+@pytest.fixture
+def place(management: RunningServer) -> RealPlace:
+    return RealPlace(management, f"test-{os.urandom(4).hex()}")
+
+
+@pytest.fixture
+def store(place: RealPlace) -> Iterator[HubStore]:
+    with closing(place.open()) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def hub(management: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    directory = tmp_path_factory.mktemp("hub")
+    (directory / "hub").mkdir(mode=0o700)
+    key = directory / "hub" / "state.key"
+    key.touch(0o600)
+    key.write_text(f"{os.urandom(32).hex()}\n")
+    (directory / "state.conf").write_text(kubeconfig(management, USER, "hubs"))
+    with hub_process(directory, management, state=f"secrets:{NAMESPACE}/hub") as made:
+        made.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
+        yield made
+
+
+def _join_key(client: KubeClient, published: str) -> str:
+    def found() -> str:
+        try:
+            return str(client.get(CONFIG_MAP, "oneinfra-join", "oneinfra-system")["data"]["joinKey"])
+        except APIError:
+            return ""
+
+    eventually(lambda: found() not in {"", published}, "the hub to publish its key", within=60)
+    return found()
+
+
+def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: HubProcess, management: RunningServer) -> None:
+    created = hub.data("token", "create", "a", "--ttl", "1h")
+    holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
+    with closing(holder):
+        key = _join_key(holder, "")
+        for name in ("secret-1", "secret-2"):
+            node = OldNode(name, management.url)
+
+            def answered(node: OldNode = node) -> bool:
+                found = holder.get(NODE_JOIN_REQUEST, node.name)
+                condition = node_join_requests.condition_of(found)
+                return condition is not None and condition.status == "True"
+
+            holder.create(node.request(key))
+            eventually(answered, f"the answer to {name}", within=60)
+            hub.kill()
+            hub.start()
+    rows = hub.data("journal")
+    assert [row["node"] for row in rows if row["event"] == "issued"] == ["secret-1", "secret-2"]
+    assert hub.data("cluster", "list")[0]["joined"] == 2
+    hub.run("requests", "forget", "a", "secret-1")
+    assert hub.data("cluster", "list")[0]["joined"] == 1
+    assert "in Secrets, and not in a file" in hub.run("backup", str(hub.place / "copy"), code=2)
+    hub.run("token", "revoke", "a", created["id"])
+    hub.run("cluster", "remove", "a")
+    assert "Traceback" not in hub.log
+
+
+def test_what_the_hub_may_do_in_the_management_cluster_is_no_more(management: RunningServer) -> None:
+    with closing(KubeClient(management.access(USER, "hubs"))) as client:
+        with pytest.raises(Forbidden):
+            client.list(SECRET, "kube-system")
+        with pytest.raises(Forbidden):
+            client.list(CONFIG_MAP, NAMESPACE)
+
+
+def test_a_state_without_its_key_is_not_begun(hub: HubProcess, tmp_path: Path) -> None:
+    told = hub.run("cluster", "list", "--key-file", str(tmp_path / "none.key"), code=1)
+    assert "for a new state in Secrets make it: kubewright certs certificate-key" in told
