@@ -207,8 +207,14 @@ class Tenant:
         seen = decisions.look(request)
         record: JoinRecord | None = None
         if not seen.ended:
-            kept = await self._store.ask(lambda store: (store.verdict(self.name, seen.uid), store.record(self.name, name)))
-            seen, record = replace(seen, approved=kept[0]), kept[1]
+            approved, record, first = await self._store.ask(
+                lambda store: (
+                    store.verdict(self.name, seen.uid),
+                    store.record(self.name, name),
+                    store.first_request(self.name, seen.digest),
+                )
+            )
+            seen = replace(seen, approved=approved, first=first)
         outcome = self._decide(seen, record, {})
         if isinstance(outcome, Open):
             seen, foreign = await self._opened(seen, request)
@@ -273,12 +279,10 @@ class Tenant:
             contents = requests.read(request, join_key=self._loaded.join_key)  # less than a millisecond: a thread costs more than it gives
         except MalformedField as error:
             return replace(seen, contents=error), {}
-        first, foreign = await self._store.ask(
-            lambda store: (store.first_request(self.name, seen.digest), store.owners(self.name, contents.claims) if contents.claims else {})
-        )
+        foreign = await self._store.ask(lambda store: store.owners(self.name, contents.claims)) if contents.claims else {}
         await self._nodes.wait_synced()
         others = {**self._known.owners(contents.names), **foreign}
-        return replace(seen, contents=contents, first=first, registered=seen.name in self._known), others
+        return replace(seen, contents=contents, registered=seen.name in self._known), others
 
     async def _lease(self, name: str, record: JoinRecord | None) -> tuple[str, ...]:
         """Return the node's addresses in the VPN, none without one. Raises NoAddressLeft."""

@@ -59,7 +59,7 @@ OWN = {
     "hub cluster": "",
     "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
     " kubeconfig kubelet-client-ca-file kubelet-config kubernetes-version output pod-network-cidr reserved-names server service-cidr"
-    " service-dns-domain serving-ca-cert-file serving-ca-key-file state vpn-cidr vpn-endpoint vpn-interface vpn-keepalive vpn-mtu vpn-server",
+    " service-dns-domain serving-ca-cert-file serving-ca-key-file state state-kubeconfig vpn-cidr vpn-endpoint vpn-interface vpn-keepalive vpn-mtu vpn-server",
     "hub cluster list": _HUB,
     "hub cluster remove": _HUB,
     "hub token": "",
