@@ -21,6 +21,7 @@ from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.inputs import absolute
 from kubewright.cli.parser import Parsed
+from kubewright.cli.usage_problems import UsageProblems
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
@@ -52,20 +53,31 @@ def run(parsed: Parsed) -> int:
 
 
 def options_of(parsed: Parsed) -> Options:
-    """Read the flags. Raises UsageError for values that kube-controller-manager refuses as well."""
+    """Read the flags. Raises UsageError for values that kube-controller-manager refuses as well, all that there are."""
+    problems, own = UsageProblems(), {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
+    with problems:
+        _require_cluster(parsed)
+    with problems:
+        chosen = options.selected(parsed.strings("controllers"))
+    with problems:
+        files = options.authority_files(_pair(parsed, "cluster-signing"), own)
+    with problems:
+        longest = timedelta(seconds=_positive(parsed, "cluster-signing-duration").seconds)
+    with problems:
+        election = _election(parsed) if parsed.flag("leader-elect") else None
+    with problems:
+        rate = _rate(parsed)
+    problems.require()
+    return Options(
+        controllers=chosen, files=files, longest=longest, election=election, qps=rate, burst=parsed.number("kube-api-burst") or 1
+    )
+
+
+def _require_cluster(parsed: Parsed) -> None:
     if not parsed.text("kubeconfig") and not in_cluster.is_in_cluster(os.environ):
         raise UsageError(
             "there is no cluster to work for", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out"
         )
-    own = {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
-    return Options(
-        controllers=options.selected(parsed.strings("controllers")),
-        files=options.authority_files(_pair(parsed, "cluster-signing"), own),
-        longest=timedelta(seconds=_positive(parsed, "cluster-signing-duration").seconds),
-        election=_election(parsed) if parsed.flag("leader-elect") else None,
-        qps=_rate(parsed),
-        burst=parsed.number("kube-api-burst") or 1,
-    )
 
 
 def _pair(parsed: Parsed, prefix: str) -> tuple[str, str]:

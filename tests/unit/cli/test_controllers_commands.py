@@ -89,6 +89,23 @@ def test_what_is_refused(argv, what):
     assert what in f"{error.value} {error.value.remedy}"
 
 
+def test_all_that_is_wrong_is_told_at_once():
+    with pytest.raises(UsageError) as error:
+        chosen(
+            "--controllers=nodeipam",
+            "--cluster-signing-cert-file=/ca.crt",
+            "--kube-api-qps=0",
+            "--kubeconfig=",
+            "--leader-elect-renew-deadline=15s",
+        )
+    told = error.value.detail.splitlines()
+    assert error.value.what == "5 values are wrong"
+    assert len(told) == 5
+    assert [row.endswith("name both") for row in told] == [False, False, True, False, False]
+    for row, what in zip(told, ("no cluster", "'nodeipam'", "go together", "longer", "above zero"), strict=True):
+        assert what in row
+
+
 @pytest.mark.parametrize(
     "flag", ["cluster-cidr", "root-ca-file", "service-account-private-key-file", "allocate-node-cidrs", "feature-gates"]
 )
