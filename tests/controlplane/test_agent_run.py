@@ -88,6 +88,9 @@ class Agent:
         process.send_signal(number)
         return process.wait(30)
 
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "kubewright", "agent", *words, f"--root-dir={self.place / 'root'}"]
         return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
@@ -175,7 +178,7 @@ def addressed() -> str:
 
 
 def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
-    make: Callable[..., Agent], api: KubeClient, tmp_path: Path, addressed: str
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, tmp_path: Path, addressed: str
 ) -> None:
     configuration = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -208,8 +211,10 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
     assert _answer(agent, "/healthz") == "ok"
     assert "\nkubewright_agent_ready 1.0\n" in _answer(agent, "/metrics")
     (tmp_path / "config.yaml").write_text(yaml.dump({**configuration, "maxPods": 43}))
+    cluster.kubectl("cordon", "device-1")
     agent.send(signal.SIGHUP)
     eventually(lambda: api.get(NODE, "device-1")["status"]["capacity"]["pods"] == "43", "the reloaded limit", agent)
+    eventually(lambda: "NodeNotSchedulable" in events_of(api, "device-1"), "the event of a node that is cordoned", agent)
     (tmp_path / "config.yaml").write_text(yaml.dump({**configuration, "maxPods": -1}))
     agent.send(signal.SIGHUP)
     eventually(lambda: "the configuration is not reloaded" in agent.log(), "the refusal", agent)
@@ -289,6 +294,12 @@ def test_a_token_that_nobody_knows_is_said_and_another_one_in_its_place_is_enoug
     agent = make("device-5", strings.generate(SystemRandom()))
     agent.start()
     eventually(lambda: "Unauthorized" in agent.status()[1].get("trouble", ""), "the refusal", agent)
+    assert agent.end() == 0
+    agent.start("--exit-without-certificate=1s")
+    eventually(agent.has_ended, "its end, as a kubelet's after five minutes", agent)
+    assert agent.end() == 1
+    assert "no valid client certificate for 1 s" in agent.log()
+    agent.start()
     agent.invite(cluster.token)
     ready_node(api, agent)
     assert len(requests_of(api, "device-5")) == 1
@@ -341,10 +352,11 @@ def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
         f"--client-ca-file={cluster.place / 'ca.crt'}",
         "--rotate-server-certificates",
     )
+    flags = (*flags, "--certificate-lifetime=1h")
     agent.start(*flags)
     ready_node(api, agent)
     [request] = eventually(lambda: serving_requests(api, "device-6"), "the request", agent)
-    assert request["spec"]["username"] == "system:node:device-6"
+    assert (request["spec"]["username"], request["spec"]["expirationSeconds"]) == ("system:node:device-6", 3600)
     asked = csr.parse(base64.b64decode(request["spec"]["request"])).names
     assert (asked.dns, asked.ips) == (("device-6",), (addressed,))
 

@@ -31,7 +31,7 @@ from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import look_up
-from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
 from kubewright.http.metrics import Registry
 from kubewright.http.proxies import Proxies
 from kubewright.http.serving import Server, serve
@@ -49,9 +49,13 @@ _FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
 class AgentDaemon:
     """One agent for this machine. Nothing happens before `run`."""
 
-    def __init__(self, options: AgentOptions, host: RealHost, *, environment: Mapping[str, str], seams: Seams | None = None) -> None:
+    def __init__(
+        self, options: AgentOptions, host: Host, *, environment: Mapping[str, str], files: Files | None = None, seams: Seams | None = None
+    ) -> None:
+        """Keep the arguments. `files` are those of the machine: what is measured, and the status file, which is written every moment."""
         self._options = options
         self._host = host
+        self._files = files or Files()
         self._seams = seams or Seams(connect=_connect(environment))
         self._started = self._seams.clock.now()
         self._lock = Lock(options.root / _LOCK, doing=f"agent of node {options.name}")
@@ -69,7 +73,7 @@ class AgentDaemon:
             if self._api is not None:
                 await self._api.prepare()
             server = await self._serve()
-            status = StatusFile(Files(), self._options.root, self.record)
+            status = StatusFile(self._files, self._options.root, self.record)
             beside = [asyncio.create_task(_kept(status), name="status file")]
             if self._api is not None:
                 beside.append(asyncio.create_task(self._api.run(), name="kubelet API"))
@@ -130,9 +134,9 @@ class AgentDaemon:
         bootstrap = None
         if options.bootstrap is not None:
             bootstrap = KubeconfigBootstrap(options.bootstrap, read=host.read, connect=seams.connect)
-        machine = Machine(files=host.files, network=host.network, look_up=look_up, root=options.root, runtime=runtime)
+        machine = Machine(files=self._files, network=host.network, look_up=look_up, root=options.root, runtime=runtime)
         self.agent = NodeAgent(
-            options.facts(host.facts.machine, storage=host.files.space(options.root).capacity),
+            options.facts(host.facts.machine, storage=self._files.space(options.root).capacity),
             store=FileCredentialStore(Path(options.pki), Path(options.kubeconfig), clock=seams.clock),
             seams=seams,
             bootstrap=bootstrap,
@@ -145,6 +149,8 @@ class AgentDaemon:
             closing=bootstrap.close if bootstrap is not None else None,
         )
         tasks = [asyncio.create_task(self.agent.run(), name=f"node {options.name}"), asyncio.create_task(self._reload.wait())]
+        if options.exit_after:
+            tasks.append(asyncio.create_task(self.agent.require_certificate(within=options.exit_after), name="certificate"))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -168,7 +174,7 @@ class AgentDaemon:
             return None
         contents = Contents(
             metrics=self._registry,
-            usage=lambda: usage_metrics(host.files),
+            usage=lambda: usage_metrics(self._files),
             configuration=_shown(options.kubelet),
             unhealthy=self.unhealthy,
             debugging=options.kubelet_api.debugging,

@@ -10,12 +10,13 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.agent import leases
-from kubewright.agent.certificates.store import CLIENT, SERVING
+from kubewright.agent.certificates.store import CLIENT, OWN_FILES, SERVING
 from kubewright.agent.status_file import path_of
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CheckFailed, NotFound
+from kubewright.base.records import replace
 from kubewright.host.desired import File, Service
-from kubewright.host.files import Files
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CSI_NODE, LEASE, NODE, Resource
@@ -81,12 +82,17 @@ def remove_objects(api: KubeAPI, name: str, *, node: bool) -> Iterator[Change]:
             yield Change(target=target, action=Action.DELETE)
 
 
-def remove_files(files: Files, status: Mapping[str, Any], root: PurePosixPath) -> Iterator[Change]:
-    """Remove the certificates that the cluster signed with their keys, the kubeconfig, and the status: without them nothing comes back by itself."""
+def own_layout(status: Mapping[str, Any], root: PurePosixPath) -> Layout:
+    """Return where an agent keeps what is its own, from what it said of itself."""
+    return replace(Layout(), kubelet=root, pki=PurePosixPath(status["pki"]), kubernetes=PurePosixPath(status["kubeconfig"]).parent)
+
+
+def remove_files(host: Host, status: Mapping[str, Any], root: PurePosixPath) -> Iterator[Change]:
+    """Remove certificates with their keys, the kubeconfig, and the status: without them nothing comes back by itself.
+
+    The machine has the layout of `own_layout`. Files of a serving certificate that somebody else made stay.
+    """
     pki = PurePosixPath(status["pki"])
-    pairs = [path for path in files.entries(pki) if path.name.startswith((CLIENT, SERVING))]
+    pairs = [path for path in host.entries(pki) if path.name.startswith((CLIENT, SERVING)) or path.name in OWN_FILES]
     for path in (*pairs, PurePosixPath(status["kubeconfig"]), path_of(root)):
-        there = files.state(path) is not None
-        if there:
-            files.remove(path, below=[path.parent])
-        yield Change(target=f"file {path}", action=Action.DELETE if there else Action.NONE)
+        yield host.remove(path)

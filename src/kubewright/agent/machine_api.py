@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.agent.certificates.serving import ServingRequests
-from kubewright.agent.certificates.store import SERVING, FilePairStore, PendingKey
+from kubewright.agent.certificates.store import OWN_FILES, SERVING, FilePairStore, PendingKey
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.seams import Seams
@@ -144,7 +144,7 @@ class MachineAPI:
 
     async def _own_files(self) -> tuple[PurePosixPath, PurePosixPath]:
         """Return the kubelet's own pair, made if it is not there: RSA, for a year, never replaced by itself."""
-        certificate, key = self._pki / "kubelet.crt", self._pki / "kubelet.key"
+        certificate, key = (self._pki / name for name in OWN_FILES)
         if self._host.read(certificate) is None and self._host.read(key) is None:
             now, random = self._seams.clock.now(), self._seams.random
             made = await asyncio.to_thread(own_pair, name=self._name, algorithm=Algorithm.RSA_2048, now=now, random=random)

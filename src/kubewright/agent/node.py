@@ -81,16 +81,20 @@ class NodeAgent:
         self._reached: dict[str, float] = {}
         self.ready = asyncio.Event()
         """Set once the Node has been ready for the first time."""
-        self._certificates = NodeIdentity(facts.name, store=store, bootstrap=bootstrap, timings=self._timings, seams=seams, pending=pending)
+        self._certificates = NodeIdentity(
+            facts.name,
+            store=store,
+            bootstrap=bootstrap,
+            timings=self._timings,
+            seams=seams,
+            pending=pending,
+            at_once=self._duties.kubeconfig_at_once,
+        )
         self._serving = ServingCertificate(facts.name, serving, api=self._api, timings=self._timings, seams=seams) if serving else None
         self._node_status = self._status_manager()
         self._lease = self._lease_controller()
-        life = (
-            ProvidedPods(pods)
-            if pods is not None
-            else SimulatedPods(host=facts.addresses, rules=rules or SimulationRules(), clock=seams.clock)
-        )
-        self.pods = self._pod_manager(life, static_pods)
+        played = SimulatedPods(host=facts.addresses, rules=rules or SimulationRules(), clock=seams.clock)
+        self.pods = self._pod_manager(played if pods is None else ProvidedPods(pods), static_pods)
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
         self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
@@ -165,6 +169,10 @@ class NodeAgent:
         if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and self.facts.needs_pod_range and not self._node_status.pod_cidrs:
             return "waits for kube-controller-manager to give it a range of pod addresses"
         return f"is in the phase {self._phase.value}"
+
+    async def require_certificate(self, *, within: float) -> None:
+        """Watch that there is a client certificate; see `NodeIdentity.require_certificate`."""
+        await self._certificates.require_certificate(within=within)
 
     def view(self) -> NodeView:
         """Return how the node is now."""

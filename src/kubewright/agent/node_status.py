@@ -9,7 +9,7 @@ from datetime import datetime
 
 from kubewright.agent import registration
 from kubewright.agent.seams import Seams, Timings
-from kubewright.agent.status.events import NodeEvent, events_between
+from kubewright.agent.status.events import NodeEvent, events_between, is_cordoned, scheduling_event
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.report import ReportSchedule, metadata_changed, status_changed
 from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
@@ -80,6 +80,7 @@ class NodeStatusManager:
         self.is_new = False
         """Whether registration created the Node, rather than find it."""
         self.trouble = ""
+        self._cordoned = False
         self._storage = ""
         self.failures: dict[str, str] = {}
         """The setters that failed when the status was computed last, and why."""
@@ -219,6 +220,10 @@ class NodeStatusManager:
         self.node = answer
         self._fresh = False
         self.trouble = ""
+        event = scheduling_event(answer, was=self._cordoned)
+        if event is not None:
+            self._cordoned = is_cordoned(answer)
+            self._told(event)
         self._changed()
 
     def _tell(self, old: Object | None, new: Object) -> None:

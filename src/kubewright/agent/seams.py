@@ -133,6 +133,8 @@ class Duties:
     """Publish the CSINode; the node is ready only with it."""
     rotates: bool = True
     """Renew the client certificate before it ends."""
+    kubeconfig_at_once: bool = False
+    """Write the node's kubeconfig before there is a certificate."""
     events: bool = False
     """Tell of its start, and of conditions that flip, in events about the Node."""
     returns: bool = False

@@ -13,19 +13,18 @@ from kubewright.agent import status_file
 from kubewright.agent.configuration import options, reading
 from kubewright.agent.configuration.flags import FLAGS
 from kubewright.agent.configuration.options import AgentOptions, Own
-from kubewright.apis.machine import Layout
 from kubewright.base import logs, yaml
+from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, KubewrightError
 from kubewright.base.yaml import Document
+from kubewright.cli import machine
 from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
-from kubewright.host.files import Files
 from kubewright.host.notify import Notifier
-from kubewright.host.processes import RealProcesses
 from kubewright.host.readers import FileReader
-from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ PATHS: Final = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-
 
 def run(parsed: Parsed) -> int:
     """Be a node until a signal comes."""
-    host = RealHost(layout=Layout())
+    host = machine.host()
     read = configuration_of(parsed, host)
     chosen = options_of(parsed, read, host_name=host.facts.detected.host_name)
     logs.configure(max(1, parsed.number("v") or 0))
@@ -66,8 +65,14 @@ def options_of(parsed: Parsed, configuration: reading.Configuration, *, host_nam
         node_ips=parsed.strings("node-ip"),
         node_labels=parsed.strings("node-labels"),
         cloud_provider=parsed.text("cloud-provider"),
+        certificate_lifetime=_seconds(parsed, "certificate-lifetime"),
+        exit_without_certificate=_seconds(parsed, "exit-without-certificate"),
     )
     return options.options_of(configuration, own, host_name=host_name)
+
+
+def _seconds(parsed: Parsed, name: str) -> float:
+    return float(Duration.parse(parsed.text(name) or "0").seconds)
 
 
 def _documents(parsed: Parsed, files: FileReader) -> Iterator[Document]:
@@ -89,7 +94,7 @@ def _document(path: PurePosixPath, files: FileReader) -> Document:
     return yaml.load_one(content, source=str(path))
 
 
-async def _serve(parsed: Parsed, chosen: AgentOptions, host: RealHost) -> int:
+async def _serve(parsed: Parsed, chosen: AgentOptions, host: Host) -> int:
     from kubewright.agent.daemon import AgentDaemon
 
     notifier = Notifier(os.environ)
@@ -114,8 +119,9 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: RealHost) -> int:
 
 def status(parsed: Parsed) -> int:
     """Print what the agent left in its directory, and whether it still runs. Exits 1 where it does not, or its node is not ready."""
-    found = dict(status_file.read(Files(), PurePosixPath(absolute(parsed.text("root-dir")))))
-    alive = status_file.runs(found, RealProcesses())
+    host = machine.host()
+    found = dict(status_file.read(host, PurePosixPath(absolute(parsed.text("root-dir")))))
+    alive = status_file.runs(found, host.processes)
     shown = {**found, "running": alive}
     form = parsed.text("output")
     if form == "text":

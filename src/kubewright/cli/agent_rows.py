@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kubewright.agent.configuration import fields
-from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
+from kubewright.agent.configuration.flags import FLAGS, OURS, KubeletFlag, reason_ignored
 from kubewright.apis.kubelet import KUBELET
 from kubewright.apis.schema import Fields, Plain
 from kubewright.cli.commands import summary
@@ -37,7 +37,7 @@ def _flag(row: KubeletFlag) -> Flag:
     return Flag(row.name, text, kind=_KINDS.get(row.kind, LIST), metavar=_SHOWN.get(row.kind, ""), hidden=bool(ignored))
 
 
-RUN_FLAGS = tuple(map(_flag, FLAGS))
+RUN_FLAGS = tuple(map(_flag, (*FLAGS, *OURS)))
 
 _ROOT_DIR = Flag("root-dir", "directory of the agent that is meant", default="/var/lib/kubelet", metavar="dir")
 

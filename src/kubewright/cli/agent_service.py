@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from kubewright.agent import installation, status_file
-from kubewright.agent.configuration.flags import FLAGS, reason_ignored
+from kubewright.agent.configuration.flags import FLAGS, OURS, reason_ignored
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, CheckFailed
 from kubewright.cli import machine
@@ -16,8 +16,7 @@ from kubewright.cli.agent import PATHS, configuration_of, options_of
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
-from kubewright.host.files import Files
-from kubewright.host.processes import RealProcesses
+from kubewright.host.seam import Host
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 
@@ -36,26 +35,26 @@ def install(parsed: Parsed) -> int:
 
 def given_words(parsed: Parsed) -> list[str]:
     """Return the flags of `agent run` that were given and have an effect, as words; paths from the root."""
-    given = (flag.name for flag in FLAGS if flag.name in parsed.given and not reason_ignored(flag))
+    given = (flag.name for flag in (*FLAGS, *OURS) if flag.name in parsed.given and not reason_ignored(flag))
     return [f"--{name}={_text(name, parsed[name])}" for name in given]
 
 
 def leave(parsed: Parsed) -> int:
     """End the service and take away what the node has: in its cluster, and on this machine. What the cluster refuses is told at the end."""
-    host, files = machine.host(), Files()
+    host = machine.host()
     root = PurePosixPath(absolute(parsed.text("root-dir")))
-    status_file.read(files, root)  # where nothing is known, nothing is ended
+    status_file.read(host, root)  # where nothing is known, nothing is ended
     changes = installation.stop(host)
-    status = status_file.read(files, root)
-    if status_file.runs(status, RealProcesses()):
+    status = status_file.read(host, root)
+    if status_file.runs(status, host.processes):
         raise CheckFailed(f"an agent runs as process {status['pid']}", remedy=f"end it first: `kill {status['pid']}`")
     refused = ""
     named = absolute(parsed.text("kubeconfig"))
     try:
-        changes += _leave_cluster(PurePosixPath(named or status["kubeconfig"]), status["node"], node=bool(named))
+        changes += _leave_cluster(host, PurePosixPath(named or status["kubeconfig"]), status["node"], node=bool(named))
     except (APIError, CertificateError) as error:
         refused = str(error)
-    changes += installation.remove_files(files, status, root)
+    changes += installation.remove_files(machine.host(installation.own_layout(status, root)), status, root)
     _write(changes, form=parsed.text("output"))
     if refused or not named:
         why = f" ({refused})" if refused else ""
@@ -63,8 +62,8 @@ def leave(parsed: Parsed) -> int:
     return 1 if refused else 0
 
 
-def _leave_cluster(kubeconfig: PurePosixPath, name: str, *, node: bool) -> list[Change]:
-    api = KubeClient(load_access(kubeconfig, read=Files().read))
+def _leave_cluster(host: Host, kubeconfig: PurePosixPath, name: str, *, node: bool) -> list[Change]:
+    api = KubeClient(load_access(kubeconfig, read=host.read))
     try:
         return list(installation.remove_objects(api, name, node=node))
     finally:

@@ -18,6 +18,7 @@ from kubewright.base.records import replace
 from kubewright.cli import agent_service, parser
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
+from kubewright.host.real import RealHost
 from kubewright.host.states import ServiceState
 from kubewright.http.metrics import Registry
 from kubewright.kube.core import Call, Object
@@ -178,16 +179,17 @@ def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(node, ki
 def test_leaving_removes_keys_kubeconfig_and_status_and_nothing_else(tmp_path: Path):
     pki = tmp_path / "pki"
     pki.mkdir()
-    for name in ("kubelet-client-2026.pem", "kubelet-client.key.tmp", "kubelet-server-2026.pem", "kubelet.crt"):
+    for name in ("kubelet-client-2026.pem", "kubelet-client.key.tmp", "kubelet-server-2026.pem", "kubelet.crt", "kubelet.key", "mine.pem"):
         (pki / name).write_text("x")
     (pki / "kubelet-client-current.pem").symlink_to(pki / "kubelet-client-2026.pem")
     (tmp_path / "kubelet.conf").write_text("x")
     Path(status_file.path_of(PurePosixPath(tmp_path))).write_text("x")
     status = {"pki": str(pki), "kubeconfig": str(tmp_path / "kubelet.conf")}
-    changes = list(installation.remove_files(Files(), status, PurePosixPath(tmp_path)))
-    assert [change.action for change in changes] == [Action.DELETE] * 6
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["kubelet.crt", "pki"]
-    again = list(installation.remove_files(Files(), status, PurePosixPath(tmp_path)))
+    host = RealHost(layout=installation.own_layout(status, PurePosixPath(tmp_path)))
+    changes = list(installation.remove_files(host, status, PurePosixPath(tmp_path)))
+    assert [change.action for change in changes] == [Action.DELETE] * 8
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["mine.pem", "pki"]
+    again = list(installation.remove_files(host, status, PurePosixPath(tmp_path)))
     assert {change.action for change in again} == {Action.NONE}
 
 

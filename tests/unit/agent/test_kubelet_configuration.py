@@ -249,9 +249,17 @@ def test_paths_follow_the_root_directory():
     assert chosen().bootstrap is None
 
 
+def test_what_a_kubelet_has_no_flag_for():
+    found = chosen(own={"certificate_lifetime": 600.0, "exit_without_certificate": 300.0})
+    assert (found.timings.certificate_lifetime, found.exit_after) == (600, 300)
+    assert (chosen().timings.certificate_lifetime, chosen().exit_after) == (None, 0)
+    assert {flag.name for flag in flags.OURS} & {flag.name for flag in flags.FLAGS} == set()
+
+
 @pytest.mark.parametrize(
     ("own", "reason"),
     [
+        ({"certificate_lifetime": 599.0}, "--certificate-lifetime"),
         ({"hostname_override": "under_score"}, "--hostname-override"),
         ({"node_ips": ("10.0.0.1", "10.0.0.2")}, "--node-ip"),
         ({"node_ips": ("10.0.0.1", "::")}, "--node-ip"),

@@ -13,7 +13,7 @@ from fake_controllers import START
 
 from kubewright.agent import registration
 from kubewright.agent.seams import Duties
-from kubewright.agent.status.events import NodeEvent, events_between
+from kubewright.agent.status.events import NodeEvent, events_between, scheduling_event
 from kubewright.agent.status.setters import find
 
 SUBJECT = facts(needs_pod_range=False)
@@ -72,3 +72,11 @@ async def test_an_agent_tells_of_its_start_and_of_flips_and_others_do_not():
         sent = [call.body for call in api.made("create", "events")]
         assert len(sent) == count
         assert {one["involvedObject"]["name"] for one in sent} == ({"node-1"} if events else set())
+
+
+def test_a_node_that_is_cordoned_is_told_once_each_way():
+    node, cordoned = {"metadata": {"name": "n"}, "spec": {}}, {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+    assert scheduling_event(node, was=False) is None
+    assert scheduling_event(cordoned, was=True) is None
+    assert scheduling_event(cordoned, was=False) == NodeEvent("NodeNotSchedulable", "Node n status is now: NodeNotSchedulable")
+    assert scheduling_event(node, was=True) == NodeEvent("NodeSchedulable", "Node n status is now: NodeSchedulable")

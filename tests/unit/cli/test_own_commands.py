@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from kubewright.agent.configuration.flags import FLAGS
+from kubewright.agent.configuration.flags import FLAGS, OURS
 from kubewright.cli import commands
 from kubewright.cli.model import INT, INT32
 
@@ -36,8 +36,8 @@ OWN = {
     "config explain": "kubeconfig output",
     "config diff": "config kubeconfig output",
     "agent": "",
-    "agent run": " ".join(flag.name for flag in FLAGS),  # which are the kubelet's: tests/compat/test_kubelet_flags.py
-    "agent install": " ".join(sorted(["output", *(flag.name for flag in FLAGS)])),
+    "agent run": " ".join(sorted(flag.name for flag in (*FLAGS, *OURS))),  # the kubelet's, and ours: tests/compat/test_kubelet_flags.py
+    "agent install": " ".join(sorted(["output", *(flag.name for flag in (*FLAGS, *OURS))])),
     "agent leave": "kubeconfig output root-dir",
     "agent status": "output root-dir",
     "controllers": "",

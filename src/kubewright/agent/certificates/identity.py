@@ -19,6 +19,8 @@ from kubewright.pki.certificates import Pair
 
 _log = logging.getLogger(__name__)
 
+_LOOK: Final = 10.0
+"""Seconds between two looks whether there is a certificate."""
 _PATIENCE: Final = 20.0
 """Seconds for which a certificate has to be refused until another one is asked for: an API server that starts may refuse for a moment."""
 
@@ -40,8 +42,12 @@ class NodeIdentity:
         timings: Timings,
         seams: Seams,
         pending: PendingKey | None = None,
+        at_once: bool = False,
     ) -> None:
-        """Keep the arguments. `pending` is that of `CertificateManager`."""
+        """Keep the arguments; `pending` is that of `CertificateManager`.
+
+        `at_once`: where the cluster is is stored before there is a certificate, as a kubelet does that rotates its certificates; else with it.
+        """
         self._node_name = node_name
         self._store = store
         self._bootstrap = bootstrap
@@ -50,6 +56,8 @@ class NodeIdentity:
         self._admitted = False
         self._unusable = ""
         self._refused_at: float | None = None
+        self._at_once = at_once
+        self._kept: Access | None = None
         template = CertificateTemplate(node_name=node_name)
         self._manager = CertificateManager(
             node_name,
@@ -100,6 +108,31 @@ class NodeIdentity:
     def _is_refused(self) -> bool:
         return self._refused_at is not None and asyncio.get_running_loop().time() - self._refused_at >= _PATIENCE
 
+    async def require_certificate(self, *, within: float) -> None:
+        """Watch that there is a certificate whose time is not over.
+
+        Raises CertificateError once there was none for so many seconds although the API server answers: a restart may bring other credentials.
+        Where it does not answer that is only told (kubelet: pkg/kubelet/certificate/transport.go).
+        """
+        now = asyncio.get_running_loop().time
+        seen, told = now(), False
+        while True:
+            await asyncio.sleep(min(_LOOK, within))
+            if self._manager.current is not None and not self._manager.is_expired:
+                seen, told = now(), False
+            elif now() - seen > within:
+                if self._manager.server_healthy:
+                    raise CertificateError(
+                        f"node {self._node_name} has had no valid client certificate for {within:g} s, and the API server answers",
+                        detail=self.trouble,
+                        remedy="give it other bootstrap credentials; its service manager starts it again",
+                    )
+                if not told:
+                    _log.warning(
+                        "node %s has had no valid client certificate for %g s; the API server does not answer", self._node_name, within
+                    )
+                told = True
+
     def keep_renewed(self) -> None:
         """Replace the certificate when its time has come, from now on."""
         self._manager.keep_renewed()
@@ -130,6 +163,9 @@ class NodeIdentity:
                 raise
             return last
         self._admitted = True
+        if self._at_once and self._access != self._kept:
+            self._store.keep_cluster(self._access)
+            self._kept = self._access
         return issuer if last is None else EitherIssuer(issuer, last)
 
     def _stored_pair(self) -> Pair | None:

@@ -16,7 +16,17 @@ from kubewright.agent.certificates.store import PairStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams, Timings
-from kubewright.base.errors import CertificateError, CertificateMismatch, Forbidden, KubewrightError, Unauthorized, Unreachable, WaitTimeout
+from kubewright.base.errors import (
+    APIError,
+    CertificateError,
+    CertificateMismatch,
+    Forbidden,
+    KubewrightError,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+    WaitTimeout,
+)
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 from kubewright.discovery import csr
@@ -125,6 +135,8 @@ class CertificateManager:
         self.current: Pair | None = None
         """The newest pair, also when it has expired."""
         self.view = CertificateView()
+        self.server_healthy = False
+        """Whether the API server answered the last request, if only with a refusal (client-go: ServerHealthy)."""
 
     @property
     def is_expired(self) -> bool:
@@ -263,6 +275,7 @@ class CertificateManager:
             self._forget_pending()  # denied, failed, deleted or of no use: nothing will come of this request
             raise
         self._store.keep_pair(pair)
+        self.server_healthy = True
         self._forget_pending()
         if lacking := template.missing(pair.leaf):
             _log.warning("the certificate that node %s was given lacks %s; it is used until its time is over", self._node_name, lacking)
@@ -304,6 +317,8 @@ class CertificateManager:
 
     def _failed(self, error: KubewrightError) -> None:
         self._refusals = self._refusals + 1 if isinstance(error, RequestRefused) else 0
+        if isinstance(error, APIError):  # a request that is made and not approved tells nothing
+            self.server_healthy = isinstance(error, Unauthorized | Forbidden | NotFound)
         self._overdue = isinstance(error, WaitTimeout)
         trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
         reason = self.view.reason if isinstance(error, WaitTimeout) else reason_of(error)

@@ -28,6 +28,8 @@ from kubewright.pki.keys import Algorithm, PrivateKey
 CLIENT: Final = "kubelet-client"
 SERVING: Final = "kubelet-server"
 """What the names of files begin with: those of the certificate towards the API server, and of the one that the kubelet API is served with."""
+OWN_FILES: Final = ("kubelet.crt", "kubelet.key")
+"""The pair that a kubelet makes for itself where nobody gives it one to serve with."""
 _PATH: Final = "PATH-OF-THE-CERTIFICATE"
 
 

@@ -190,6 +190,23 @@ FLAGS: Final = tuple(sorted((*(KubeletFlag(*line.split()) for line in _FIELDS.st
 """All flags but --help, --version, --v and --vmodule, which every command of ours has."""
 
 
+OURS: Final = (
+    KubeletFlag(
+        "certificate-lifetime",
+        "span",
+        standing=HONOURED,
+        text="how long a certificate is asked for, at least 10m (default: the signer's choice)",
+    ),
+    KubeletFlag(
+        "exit-without-certificate",
+        "span",
+        standing=HONOURED,
+        text="end when there was no valid client certificate for so long and the API server answers; a kubelet does after 5m (default: never)",
+    ),
+)
+"""Flags of `agent run` that no kubelet has."""
+
+
 def reason_ignored(flag: KubeletFlag) -> str:
     """Return why a flag is ignored, '' for one that is not."""
     if flag.field:

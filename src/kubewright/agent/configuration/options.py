@@ -25,6 +25,8 @@ ROOT: Final = PurePosixPath("/var/lib/kubelet")
 NO_PODS: Final = ("kubewright.dev/no-pods", "", "NoSchedule")
 """The taint of a Node whose agent runs no pods."""
 UNINITIALIZED: Final = ("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule")
+SHORTEST: Final = 600.0
+"""Seconds of the shortest certificate that may be asked for (certificates.k8s.io: expirationSeconds)."""
 _RESERVED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -40,6 +42,9 @@ class Own:
     node_ips: tuple[str, ...] = ()
     node_labels: tuple[str, ...] = ()
     cloud_provider: str = ""
+    certificate_lifetime: float = 0.0
+    exit_without_certificate: float = 0.0
+    """Both in seconds, 0 for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +67,8 @@ class AgentOptions:
     labels: tuple[tuple[str, str], ...]
     kubelet: Mapping[str, Any]
     external_cloud: bool = False
+    exit_after: float = 0.0
+    """Seconds without a client certificate after which the process ends, 0 for never."""
 
     def facts(self, machine: MachineInfo, *, storage: int) -> NodeFacts:
         """Return what the agent knows of its node. `storage` is the size of the file system that holds the root directory."""
@@ -100,6 +107,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
             for reason in subdomain_problems(name)
         ),
         *node_ip_errors(own.node_ips),
+        *_lifetime_errors(own.certificate_lifetime),
     ]
     if errors:
         raise ValidationError("no node can be like that", errors, remedy="correct the flags named above")
@@ -116,14 +124,20 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
         runtime_timeout=kubelet["runtimeRequestTimeout"].seconds or 120.0,
         looks=Looks(name=name, node_ips=own.node_ips, thresholds=watched, hold=hold),
         duties=Duties(
-            registers=_or(kubelet["registerNode"], True), csi_node=True, rotates=kubelet["rotateCertificates"], events=True, returns=True
+            registers=_or(kubelet["registerNode"], True),
+            csi_node=True,
+            rotates=kubelet["rotateCertificates"],
+            kubeconfig_at_once=kubelet["rotateCertificates"],
+            events=True,
+            returns=True,
         ),
-        timings=_timings(kubelet),
+        timings=replace(_timings(kubelet), certificate_lifetime=int(own.certificate_lifetime) or None),
         health=(kubelet["healthzBindAddress"] or "127.0.0.1", _or(kubelet["healthzPort"], 10248)),
         kubelet_api=kubelet_api_options(kubelet),
         labels=_labels(own.node_labels),
         kubelet=kubelet,
         external_cloud=bool(own.cloud_provider),
+        exit_after=own.exit_without_certificate,
     )
 
 
@@ -146,6 +160,14 @@ def reserved(kubelet: Mapping[str, Any]) -> dict[str, int]:
                 amount = Quantity.parse(text)
                 found[resource] = found.get(resource, 0) + (amount.millis if resource == "cpu" else amount.value)
     return found
+
+
+def _lifetime_errors(seconds: float) -> list[FieldError]:
+    """Say what is wrong with a wish for the life of certificates: the API takes none below ten minutes."""
+    if not 0 < seconds < SHORTEST:
+        return []
+    path = FieldPath("--certificate-lifetime")
+    return [FieldError(path=path, type=FieldErrorType.INVALID, value=f"{seconds:g}s", reason="must be at least 10m")]
 
 
 def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) -> MachineProfile:

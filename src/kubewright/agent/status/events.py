@@ -45,6 +45,17 @@ def events_between(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Ite
         yield NodeEvent("Rebooted", f"Node {name} has been rebooted, boot id: {boot}", "Warning")
 
 
+def scheduling_event(node: Mapping[str, Any], *, was: bool) -> NodeEvent | None:
+    """Return the event of a Node that was cordoned or uncordoned since it was looked at; `was`: it was cordoned then, not so at the start."""
+    now = is_cordoned(node)
+    return None if now == was else _status_event(node["metadata"]["name"], "NodeNotSchedulable" if now else "NodeSchedulable")
+
+
+def is_cordoned(node: Mapping[str, Any]) -> bool:
+    """Whether somebody has said that no pods are to be scheduled to a Node."""
+    return node.get("spec", {}).get("unschedulable") is True
+
+
 def _status_event(name: str, reason: str) -> NodeEvent:
     return NodeEvent(reason, f"Node {name} status is now: {reason}")
 
