@@ -14,6 +14,7 @@ from old_peer import OldNode
 from server_kit import RunningServer
 
 from kubewright.apis import node_join_requests
+from kubewright.base import yaml
 from kubewright.base.errors import APIError, Forbidden
 from kubewright.base.randomness import SystemRandom
 from kubewright.enrollment.secret_store import SecretStore
@@ -21,8 +22,10 @@ from kubewright.enrollment.store import HubStore, Retention
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST, SECRET
+from kubewright.pki import keys
 
-from hub_kit import STATE_KEY  # isort: skip
+from hub_kit import JOIN_KEY, STATE_KEY  # isort: skip
+from oneinfra_kit import manifest  # isort: skip
 from test_hub_stores import (  # isort: skip
     test_a_record_its_names_and_the_journal_are_one,
     test_a_removed_cluster_leaves_nothing_but_the_journal,
@@ -102,22 +105,19 @@ def hub(management: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> 
         yield made
 
 
-def _join_key(client: KubeClient, published: str) -> str:
-    def found() -> str:
-        try:
-            return str(client.get(CONFIG_MAP, "oneinfra-join", "oneinfra-system")["data"]["joinKey"])
-        except APIError:
-            return ""
-
-    eventually(lambda: found() not in {"", published}, "the hub to publish its key", within=60)
-    return found()
+def _published(client: KubeClient) -> str:
+    try:
+        return str(client.get(CONFIG_MAP, "oneinfra-join", "oneinfra-system")["data"]["joinKey"])
+    except APIError:
+        return ""
 
 
 def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: HubProcess, management: RunningServer) -> None:
     created = hub.data("token", "create", "a", "--ttl", "1h")
     holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
     with closing(holder):
-        key = _join_key(holder, "")
+        eventually(lambda: _published(holder), "the hub to publish its key", within=60)
+        key = _published(holder)
         for name in ("secret-1", "secret-2"):
             node = OldNode(name, management.url)
 
@@ -139,6 +139,24 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
     hub.run("token", "revoke", "a", created["id"])
     hub.run("cluster", "remove", "a")
     assert "Traceback" not in hub.log
+
+
+def test_a_cluster_of_oneinfras_is_imported_and_its_nodes_go_on(hub: HubProcess, management: RunningServer) -> None:
+    authority = (management.ca_pem.decode(), management.authority.private_key_pem.bytes().decode())
+    pair = dict(zip(("certificate", "privateKey"), authority, strict=True))
+    changes = {f"spec__certificateAuthorities__{name}": pair for name in ("apiServerClient", "kubelet", "kubeletClient")}
+    found = manifest("old", spec__apiServer__ca=pair, status__apiServerEndpoint=management.url, **changes)
+    (hub.place / "old.yaml").write_text(yaml.dump(found))
+    [row] = hub.data("import", str(hub.place / "old.yaml"))
+    assert (row["name"], row["tokens"]) == ("old", 2)
+    token = BearerToken(found["spec"]["joinTokens"][0])
+    with closing(KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=token))) as holder:
+        public = keys.load(JOIN_KEY.encode(), source="the join key").public_pem().decode()
+        eventually(lambda: _published(holder) == public, "the hub to publish the key that old nodes know", within=60)
+        node = OldNode("from-before", management.url)
+        holder.create(node.request(public))
+        eventually(lambda: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), "the answer", within=60)
+    hub.run("cluster", "remove", "old")
 
 
 def test_what_the_hub_may_do_in_the_management_cluster_is_no_more(management: RunningServer) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, DURATION, INT, LIST, Argument, Command, Flag, serving
+from kubewright.cli.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, LIST, Argument, Command, Flag, serving
 
 _STATE = (
     Flag("config", "file with the settings of the hub: a HubConfiguration; flags count more", metavar="file"),
@@ -96,6 +96,21 @@ ROWS = (
         handler="kubewright.cli.hub_clusters:remove",
         argument=_CLUSTER,
         flags=(*_STATE, ALL_FORMATS),
+    ),
+    Command(
+        "hub import",
+        "Serve clusters of oneinfra's, as its manifests have them",
+        handler="kubewright.cli.hub_import:run",
+        argument=Argument("files", "files with Clusters of oneinfra's", shown="file ...", least=1, most=ANY),
+        flags=(
+            *_STATE,
+            Flag("dry-run", "tell what would be imported, and import nothing", kind=BOOL),
+            Flag("token-ttl", "how long tokens live on, which have no end there", kind=DURATION, default="24h0m0s"),
+            ALL_FORMATS,
+        ),
+        description="Takes over name, version, endpoint, authorities, join key, tokens, networks, and the VPN with its nodes. All of it, or nothing."
+        " The hub acts in each cluster with a certificate of its own, which the cluster's authority signs.",
+        examples=("hub import clusters.yaml --dry-run",),
     ),
     Command("hub token", "Work with the tokens that nodes join with"),
     Command(

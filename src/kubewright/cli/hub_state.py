@@ -56,6 +56,12 @@ def store(parsed: Parsed) -> Iterator[HubStore]:
         yield found
 
 
+def exists(parsed: Parsed) -> bool:
+    """Whether opening the state makes nothing: Secrets are made by the first write."""
+    state = CONFIG.with_file(parsed).text("state")
+    return state.startswith(_SECRETS) or Path(absolute(state)).exists()
+
+
 def open_store(parsed: Parsed, *, retention: Retention | None = None) -> HubStore:
     """Open the state; make it where there is none. Raises HostError where that is not possible.
 

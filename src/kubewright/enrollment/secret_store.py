@@ -6,7 +6,7 @@ For one thread at a time. Several processes may use the same Secrets: the daemon
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import join_records
@@ -17,7 +17,7 @@ from kubewright.base.randomness import Random
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.secret_rows import SecretRows, Transaction
 from kubewright.enrollment.state_seal import StateSeal
-from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free
+from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free, require_new
 from kubewright.kube.api import KubeAPI
 from kubewright.tokens.secrets import parse_moment
 
@@ -77,8 +77,30 @@ class SecretStore:
         return [self._sealed.cluster(name, row["document"], base64.b64decode(row["secrets"])) for name, row in found]
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
-        row = {"document": cluster.document(), "secrets": _text(self._sealed.of_cluster(cluster))}
-        self._write(lambda: Transaction(rows={f"cluster/{cluster.name}": row}), event)
+        rows = self._cluster_row(cluster)
+        self._write(lambda: Transaction(rows=rows), event)
+
+    def add_clusters(
+        self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
+    ) -> None:
+        rows: dict[str, Any] = {}
+        for found in (*map(self._cluster_row, clusters), *map(self._token_row, tokens)):
+            rows |= found
+        rows |= {f"record/{record.cluster}/{record.node}": record.document() for record in records}
+
+        def decide() -> Transaction:
+            require_new(clusters, self._rows.rows.clusters("cluster"))
+            return Transaction(rows=rows)
+
+        self._write(decide, event)
+        self._index()
+
+    def _cluster_row(self, cluster: TenantCluster) -> dict[str, Any]:
+        return {f"cluster/{cluster.name}": {"document": cluster.document(), "secrets": _text(self._sealed.of_cluster(cluster))}}
+
+    def _token_row(self, token: JoinToken) -> dict[str, Any]:
+        row = {"secret": _text(self._sealed.of_token(token)), "expires": token.expires, "description": token.description}
+        return {f"token/{token.cluster}/{token.token.id}": row}
 
     def remove_cluster(self, name: str, event: Event) -> bool:
         there = self._rows.rows.get(f"cluster/{name}") is not None
@@ -96,8 +118,8 @@ class SecretStore:
         return self._sealed.token(cluster, id_, secret, expires=row["expires"], description=row["description"])
 
     def save_token(self, token: JoinToken, event: Event) -> None:
-        row = {"secret": _text(self._sealed.of_token(token)), "expires": token.expires, "description": token.description}
-        self._write(lambda: Transaction(rows={f"token/{token.cluster}/{token.token.id}": row}), event)
+        rows = self._token_row(token)
+        self._write(lambda: Transaction(rows=rows), event)
 
     def remove_token(self, cluster: str, token_id: str, event: Event) -> bool:
         return self._remove(f"token/{cluster}/{token_id}", event)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from kubewright.base.errors import DiskFull, HostError
 from kubewright.base.randomness import Random
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.state_seal import StateSeal
-from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free
+from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free, require_new
 from kubewright.tokens.secrets import parse_moment
 
 FORMAT: Final = 2
@@ -121,11 +121,25 @@ class SQLiteStore:
         return [self._sealed.cluster(name, json.loads(document), sealed) for name, document, sealed in found]
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
-        sealed = self._sealed.of_cluster(cluster)
         with self._writing(event):
-            self._db.execute(
-                "INSERT OR REPLACE INTO clusters VALUES (?, ?, ?)", (cluster.name, json.dumps(cluster.document(), sort_keys=True), sealed)
-            )
+            self._put_cluster(cluster)
+
+    def add_clusters(
+        self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
+    ) -> None:
+        with self._writing(event):
+            require_new(clusters, [name for (name,) in self._rows("SELECT name FROM clusters")])
+            for cluster in clusters:
+                self._put_cluster(cluster)
+            for token in tokens:
+                self._put_token(token)
+            for record in records:
+                self._require_free(record, record.held, "")
+                self._put_record(record)
+
+    def _put_cluster(self, cluster: TenantCluster) -> None:
+        row = (cluster.name, json.dumps(cluster.document(), sort_keys=True), self._sealed.of_cluster(cluster))
+        self._db.execute("INSERT OR REPLACE INTO clusters VALUES (?, ?, ?)", row)
 
     def remove_cluster(self, name: str, event: Event) -> bool:
         with self._writing(event):
@@ -140,10 +154,12 @@ class SQLiteStore:
         return [self._sealed.token(owner, id_, sealed, expires=expires, description=text) for owner, id_, sealed, expires, text in found]
 
     def save_token(self, token: JoinToken, event: Event) -> None:
-        sealed = self._sealed.of_token(token)
         with self._writing(event):
-            row = (token.cluster, token.token.id, sealed, token.expires, token.description)
-            self._db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
+            self._put_token(token)
+
+    def _put_token(self, token: JoinToken) -> None:
+        row = (token.cluster, token.token.id, self._sealed.of_token(token), token.expires, token.description)
+        self._db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
 
     def remove_token(self, cluster: str, token_id: str, event: Event) -> bool:
         with self._writing(event):
@@ -168,16 +184,18 @@ class SQLiteStore:
         return str(found[0][0]) if found else ""
 
     def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
-        own = record.held
         with self._writing(event):
-            self._require_free(record, own, digest)
-            row = (record.cluster, record.node, json.dumps(record.document(), sort_keys=True))
-            self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
-            self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (record.cluster, record.node))
-            self._db.executemany("INSERT INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in own])
+            self._require_free(record, record.held, digest)
+            self._put_record(record)
             if digest:
                 until = self._copies_until(record.cluster, event.at)
                 self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?)", (record.cluster, digest, record.request, until))
+
+    def _put_record(self, record: JoinRecord) -> None:
+        row = (record.cluster, record.node, json.dumps(record.document(), sort_keys=True))
+        self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+        self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (record.cluster, record.node))
+        self._db.executemany("INSERT INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in record.held])
 
     def _copies_until(self, cluster: str, at: str) -> str:
         ends = [expires for (expires,) in self._rows("SELECT expires FROM tokens WHERE cluster = ?", cluster)]

@@ -5,7 +5,7 @@ Writes that belong together are one call: a record and its line of the journal a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -74,6 +74,13 @@ def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, b
         raise Taken(f"{record.node}: another machine has that name")
 
 
+def require_new(clusters: Iterable[TenantCluster], known: Iterable[str]) -> None:
+    """Require that a hub has no cluster of these names. Raises Taken."""
+    taken = sorted({cluster.name for cluster in clusters} & set(known))
+    if taken:
+        raise Taken(f"the hub serves {', '.join(taken)} already")
+
+
 def copies_until(ends: Iterable[str], at: str) -> str:
     """Return until when a token that is in force `at` a moment could bring a copy of a request, '' for ever. `ends` are those of all tokens."""
     found = [at, *ends]
@@ -94,6 +101,12 @@ class HubStore(Protocol):
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
         """Add a cluster or replace it."""
+        ...
+
+    def add_clusters(
+        self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
+    ) -> None:
+        """Add clusters with their tokens and records, all or nothing. Raises Taken where there is a cluster of one of the names."""
         ...
 
     def remove_cluster(self, name: str, event: Event) -> bool:

@@ -62,6 +62,7 @@ OWN = {
     " service-dns-domain serving-ca-cert-file serving-ca-key-file state state-kubeconfig vpn-cidr vpn-endpoint vpn-interface vpn-keepalive vpn-mtu vpn-server",
     "hub cluster list": _HUB,
     "hub cluster remove": _HUB,
+    "hub import": "config dry-run key-file output state state-kubeconfig token-ttl",
     "hub token": "",
     "hub token create": "config description key-file output state state-kubeconfig ttl",
     "hub token list": _HUB,

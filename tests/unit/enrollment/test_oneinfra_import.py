@@ -1,0 +1,177 @@
+"""Importing oneinfra's clusters: what is taken over, every field that is wrong at once, all or nothing."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hub_kit import CLIENT_CA, CLOCK, JOIN_KEY, SERVING_CA, event, sqlite
+from oneinfra_kit import PEER, SERVER_KEY, manifest, with_vpn
+from test_hub_stores import SecretsPlace
+
+from kubewright.apis.kubeconfig import parse
+from kubewright.base import yaml
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import UsageError, ValidationError
+from kubewright.base.randomness import SeededRandom
+from kubewright.cli.main import main
+from kubewright.enrollment import oneinfra_clusters
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.oneinfra_clusters import ImportedCluster
+from kubewright.enrollment.store import Taken
+from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.kubeconfigs import access_from_kubeconfig
+from kubewright.pki import certificates
+
+
+def read(*manifests: Any) -> list[ImportedCluster]:
+    documents = [
+        document for number, one in enumerate(manifests) for document in yaml.load_all(yaml.dump(one).encode(), source=f"{number}.yaml")
+    ]
+    return oneinfra_clusters.read(documents, now=CLOCK.now(), token_life=timedelta(hours=1), random=SeededRandom(2))
+
+
+def problems(*manifests: Any) -> list[str]:
+    with pytest.raises(ValidationError, match="cannot be imported") as caught:
+        read(*manifests)
+    return [str(error.path) for error in caught.value.errors]
+
+
+def test_everything_that_joining_needs_is_taken_over():
+    [found] = read(manifest())
+    cluster = found.cluster
+    assert (cluster.name, cluster.server, cluster.kubernetes_version) == ("old", "https://10.0.0.1:6443", "v1.36.3")
+    assert (cluster.join_key, cluster.client_ca, cluster.serving_ca, cluster.kubelet_client_ca) == (
+        JOIN_KEY, CLIENT_CA[0], SERVING_CA[0], CLIENT_CA[0],
+    )  # fmt: skip
+    assert (cluster.service_subnet, cluster.pod_subnets, cluster.vpn, found.records) == ("10.96.0.0/16", ("10.244.0.0/16",), None, ())
+    assert [token.token.text for token in found.tokens] == ["abcdef.0123456789abcdef", "ghijkl.0123456789abcdef"]
+    assert {token.expires for token in found.tokens} == {rfc3339(CLOCK.now() + timedelta(hours=1))}
+    access = access_from_kubeconfig(parse(yaml.load_one(cluster.kubeconfig.encode(), source="kubeconfig")))
+    assert isinstance(access.identity, ClientCertificate)
+    mine = certificates.first(access.identity.cert_pem, source="mine")
+    assert (mine.common_name, mine.organizations, mine.usages) == ("kubewright-hub", ("system:masters",), ("clientAuth",))
+    assert mine.issued_by(certificates.first(CLIENT_CA[0].encode(), source="ca"))
+    assert LoadedCluster(cluster).servers.certificate.issued_by(certificates.first(SERVING_CA[0].encode(), source="ca"))
+
+
+def test_a_vpn_comes_with_its_key_and_its_nodes():
+    [found] = read(with_vpn())
+    assert found.cluster.vpn is not None
+    assert (found.cluster.vpn.networks, found.cluster.vpn.endpoint, found.cluster.vpn_key) == (
+        ("10.7.0.0/16",),
+        "hub.example:51820",
+        SERVER_KEY,
+    )
+    [record] = found.records
+    assert (record.node, record.leases, record.tunnel_key, record.active) == ("node-1", ("10.7.0.2",), PEER, True)
+
+
+def test_lists_of_objects_are_gone_into_and_other_kinds_left_out():
+    listed = {"apiVersion": "v1", "kind": "List", "items": [manifest("a"), {"apiVersion": "v1", "kind": "Pod"}, manifest("b")]}
+    assert [one.cluster.name for one in read(listed, {"kind": "Component"}, manifest("c"))] == ["a", "b", "c"]
+    with pytest.raises(UsageError, match="there is no Cluster"):
+        read({"kind": "Component"})
+
+
+def test_every_field_that_is_wrong_is_told_at_once_and_no_secret():
+    broken = manifest(
+        metadata__name="No_Name",
+        spec__kubernetesVersion=None,
+        spec__certificateAuthorities__kubelet__privateKey=CLIENT_CA[1],
+        spec__certificateAuthorities__kubeletClient="text",
+        spec__apiServer__ca__certificate="no certificate",
+        spec__joinKey__privateKey="no key",
+        spec__joinTokens=["abcdef.0123456789abcdef", "secret-that-is-no-token", 7],
+        spec__networking__serviceCIDR="10.96.0.0/99",
+        spec__vpn__enabled="yes",
+        status__apiServerEndpoint="http://10.0.0.1",
+    )
+    assert sorted(problems(broken)) == [
+        "metadata.name",
+        "spec.apiServer.ca.certificate",
+        "spec.certificateAuthorities.kubelet",
+        "spec.certificateAuthorities.kubeletClient.certificate",
+        "spec.joinKey.privateKey",
+        "spec.joinTokens[1]",
+        "spec.joinTokens[2]",
+        "spec.kubernetesVersion",
+        "spec.networking.serviceCIDR",
+        "spec.vpn.enabled",
+        "status.apiServerEndpoint",
+    ]
+    with pytest.raises(ValidationError) as caught:
+        read(broken)
+    text = f"{caught.value}{caught.value.detail}{json.dumps(caught.value.as_map())}"
+    for secret in ("secret-that-is-no-token", "no key", CLIENT_CA[1].splitlines()[1]):
+        assert secret not in text
+
+
+def test_what_is_wrong_in_the_second_of_several_is_told_with_its_place():
+    with pytest.raises(ValidationError) as caught:
+        read({"apiVersion": "v1", "kind": "List", "items": [manifest("a"), manifest("b", spec__joinKey=None)]})
+    [error] = caught.value.errors
+    assert (str(error.path), error.source.startswith("0.yaml:")) == ("items[1].spec.joinKey.privateKey", True)
+    assert problems(manifest("a"), manifest("a")) == ["metadata.name"]
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"status__vpnServerEndpoint": None}, "status.vpnServerEndpoint"),
+        ({"spec__vpn__CIDR": "10.96.0.0/24"}, "spec.vpn"),
+        ({"status__vpnPeers": [{"name": "worker-a", "address": "10.7.0.1/32", "publicKey": PEER}]}, "status.vpnPeers[0].address"),
+        ({"status__vpnPeers": [{"name": "worker-a", "address": "10.7.0.2/32", "publicKey": "x"}]}, "status.vpnPeers[0].publicKey"),
+        ({"status__vpnPeers": [{"name": "worker-A", "address": "10.7.0.2/32", "publicKey": PEER}]}, "status.vpnPeers[0].name"),
+        ({"status__vpnPeers": "none"}, "status.vpnPeers"),
+    ],
+)
+def test_a_vpn_that_cannot_be_served_is_refused(change, path):
+    assert path in problems(with_vpn(**change))
+
+
+def test_clusters_their_tokens_and_nodes_are_added_all_or_none(tmp_path):
+    for store in (sqlite(tmp_path), SecretsPlace(tmp_path).open()):
+        with closing(store):
+            first, second = read(with_vpn("a")), read(with_vpn("a"), manifest("b"))
+            for number, found in enumerate((first, second)):
+                clusters, tokens = [one.cluster for one in found], [token for one in found for token in one.tokens]
+                records = [record for one in found for record in one.records]
+                if number == 0:
+                    store.add_clusters(clusters, tokens, records, event("imported", cluster=""))
+                else:
+                    with pytest.raises(Taken, match="the hub serves a already"):
+                        store.add_clusters(clusters, tokens, records, event("imported", cluster=""))
+            assert [one.name for one in store.clusters()] == ["a"]
+            assert store.clusters() == [first[0].cluster]
+            assert (len(store.tokens()), store.owners("a", ["node-1", "10.7.0.2"])) == (2, {"node-1": "node-1", "10.7.0.2": "node-1"})
+            assert [line.event for line in store.journal()] == ["imported"]
+
+
+def run(capsys, *words: str) -> tuple[int, str, str]:
+    code = main(["hub", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_command_tells_what_it_would_do_and_does_it_once(tmp_path, capsys):
+    state = ("--state", str(tmp_path / "hub" / "state.db"), "--key-file", str(tmp_path / "hub" / "state.key"))
+    source = tmp_path / "clusters.yaml"
+    source.write_text(f"{yaml.dump(manifest('a'))}---\n{yaml.dump(with_vpn('b'))}")
+    code, planned, _ = run(capsys, "import", str(source), "--dry-run", "-o", "json", *state)
+    assert (code, (tmp_path / "hub").exists()) == (0, False)
+    rows = json.loads(planned)
+    assert [(row["name"], row["tokens"], row["vpn"], row["nodes"]) for row in rows] == [("a", 2, "", 0), ("b", 2, "10.7.0.0/16", 1)]
+    assert run(capsys, "import", str(source), "-o", "json", *state)[:2] == (0, planned)
+    code, _, told = run(capsys, "import", str(source), *state)
+    assert code == 2
+    assert "nothing was imported: the hub serves a, b already" in told
+    source.write_text(yaml.dump(manifest("c", spec__joinKey=None)))
+    code, _, told = run(capsys, "import", str(source), *state)
+    assert code == 3
+    assert "spec.joinKey.privateKey: Required value" in told
+    code, listed, _ = run(capsys, "cluster", "list", "-o", "json", *state)
+    assert [row["name"] for row in json.loads(listed)] == ["a", "b"]
