@@ -216,6 +216,7 @@ def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str) 
         ),
         *(f"--cluster-signing-cert-file={place / 'ca.crt'}", f"--cluster-signing-key-file={place / 'ca.key'}"),
         *(f"--cluster-signing-duration={signing_duration}", f"--root-ca-file={place / 'ca.crt'}", f"--node-monitor-grace-period={grace}"),
+        "--node-monitor-period=1s",
         *(f"--service-account-private-key-file={place / 'sa.key'}", "--kube-api-qps=1000", "--kube-api-burst=2000"),
     )
     scheduler = cluster.kubeconfig("system:kube-scheduler")

@@ -8,7 +8,6 @@ import dataclasses
 import os
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -16,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from cryptography import x509
 from local_kit import Bench, eventually
+from relays import Relay
 from replicas_kit import IN_FLIGHT, Replica, Replicas, body, decisions, issued, require_once
 
 from kubewright.base.errors import APIError, Conflict, KubewrightError
@@ -34,67 +33,6 @@ from controllers_kit import authority_files, request
 
 PATIENT = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s", "--secure-port=0")
 """For replicas that are to survive an API server that is away for a while."""
-
-
-class Relay:
-    """A door to the API server that can be shut: connections go through it, until `cut` ends them and lets no more in."""
-
-    def __init__(self, server: str) -> None:
-        place = urlsplit(server)
-        self._target = (place.hostname, place.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.host = place.hostname or ""
-        self._open: set[socket.socket] = set()
-        self._shut = False
-        self.let_in = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def cut(self, *, shut: bool = False) -> None:
-        """End all connections; with `shut` new ones end at once as well."""
-        self._shut = shut
-        for one in list(self._open):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-    def open(self) -> None:
-        """Let connections in again."""
-        self._shut = False
-
-    def close(self) -> None:
-        self.cut(shut=True)
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                ours, _ = self._listener.accept()
-            except OSError:
-                return
-            if self._shut:
-                ours.close()
-                continue
-            try:
-                theirs = socket.create_connection(self._target)
-            except OSError:
-                ours.close()
-                continue
-            self.let_in += 1
-            self._open |= {ours, theirs}
-            for source, sink in ((ours, theirs), (theirs, ours)):
-                threading.Thread(target=self._copy, args=(source, sink), daemon=True).start()
-
-    def _copy(self, source: socket.socket, sink: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                sink.sendall(data)
-        for one in (source, sink):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-        self._open.discard(source)
-        source.close()
 
 
 @contextlib.contextmanager

@@ -2,109 +2,31 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import own_network
 import pytest
 from agent_cluster import AgentCluster, agent_cluster
+from agent_process import GRACE, Agent, eventually, manual_token, ready_node, requests_of
 
-from kubewright.agent.status.setters import find, is_true
-from kubewright.apis.kubeadm.types import BootstrapToken
-from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.agent.status.setters import find
 from kubewright.base import yaml
-from kubewright.base.clock import SystemClock
 from kubewright.base.errors import NotFound
 from kubewright.base.randomness import SystemRandom
 from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CSI_NODE, EVENT, LEASE, NODE
-from kubewright.pki import csr
-from kubewright.tokens import secrets, strings
+from kubewright.kube.resources import CSI_NODE, EVENT, LEASE, NODE
+from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
-from loopback import free_address
 
 ADDRESS = "10.88.0.11"
-GRACE = "12s"
-DROP_IN = """\
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-nodeLeaseDurationSeconds: 8
-"""
-"""So short that nobody has to wait long until a node that is silent is noticed."""
-MANUAL = "system:bootstrappers:manual"
-"""A group whose requests nobody approves by himself."""
-
-
-class Agent:
-    """One `agent run`, started and ended as often as a test likes; everything of it is below one directory."""
-
-    def __init__(self, place: Path, cluster: AgentCluster, name: str, token: BootstrapTokenString) -> None:
-        self.place, self.name, self._cluster = place, name, cluster
-        self._process: subprocess.Popen[bytes] | None = None
-        self.health = free_address((10248, 10250))
-        self.invite(token)
-        (place / "conf.d").mkdir()
-        (place / "conf.d" / "10-lease.conf").write_text(DROP_IN)
-
-    def invite(self, token: BootstrapTokenString) -> None:
-        """Write a token into the file of bootstrap credentials."""
-        document = kubeconfig_document(
-            server=self._cluster.url, cluster_name="c", user="u", credentials=BearerToken(token=token.text), ca_pem=self._cluster.ca_pem
-        )
-        (self.place / "bootstrap.conf").write_text(yaml.dump(document))
-        (self.place / "bootstrap.conf").chmod(0o600)
-
-    def start(self, *flags: str) -> None:
-        argv = [
-            *(sys.executable, "-m", "kubewright", "agent", "run", f"--kubeconfig={self.place / 'kubelet.conf'}"),
-            *(f"--bootstrap-kubeconfig={self.place / 'bootstrap.conf'}", f"--root-dir={self.place / 'root'}"),
-            f"--config-dir={self.place / 'conf.d'}",
-            *(f"--hostname-override={self.name}", f"--healthz-bind-address={self.health}", f"--address={self.health}"),
-            *("--rotate-certificates", *flags),
-        ]
-        with (self.place / "log").open("ab") as log:
-            self._process = subprocess.Popen(argv, stdout=log, stderr=log)
-
-    def send(self, number: int) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
-
-    def end(self, number: int = signal.SIGTERM) -> int:
-        assert self._process is not None
-        process, self._process = self._process, None
-        process.send_signal(number)
-        return process.wait(30)
-
-    def has_ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
-
-    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "kubewright", "agent", *words, f"--root-dir={self.place / 'root'}"]
-        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
-
-    def status(self) -> tuple[int, dict[str, Any]]:
-        done = self.call("status", "-o", "json")
-        return done.returncode, json.loads(done.stdout) if done.stdout else {}
-
-    def log(self) -> str:
-        return (self.place / "log").read_text()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self.end(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -133,23 +55,6 @@ def make(cluster: AgentCluster, tmp_path: Path) -> Iterator[Callable[..., Agent]
         agent.stop()
 
 
-def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: float = 60) -> Any:
-    end = time.monotonic() + within
-    while time.monotonic() < end:
-        with suppress(NotFound):
-            if found := look():
-                return found
-        time.sleep(0.05)
-    pytest.fail(f"{what} did not come:\n{agent.log()[-3000:]}")
-
-
-def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:
-    """The requests for a node's certificate, whoever sent them."""
-    rows = api.list(CERTIFICATE_SIGNING_REQUEST)
-    asked = [csr.parse(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
-    return [row for row, user in zip(rows, asked, strict=True) if user == csr.node_user(name)]
-
-
 EVENTS = {"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"}
 
 
@@ -157,15 +62,6 @@ def events_of(api: KubeClient, name: str) -> set[str]:
     """The reasons of what its agent told about a node."""
     rows = api.list(EVENT, "default")
     return {row["reason"] for row in rows if row["involvedObject"]["name"] == name and row["source"]["component"] == "kubelet"}
-
-
-def ready_node(api: KubeClient, agent: Agent) -> dict[str, Any]:
-    def look() -> dict[str, Any] | None:
-        node = api.get(NODE, agent.name)
-        return node if is_true(node, "Ready") else None
-
-    found: dict[str, Any] = eventually(look, "a node that is ready", agent)
-    return found
 
 
 @pytest.fixture
@@ -309,10 +205,7 @@ def test_a_token_that_nobody_knows_is_said_and_another_one_in_its_place_is_enoug
 def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approves_it(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, tmp_path: Path
 ) -> None:
-    token = strings.generate(SystemRandom())
-    api.create(secrets.secret_object(BootstrapToken(token=token.text, groups=[MANUAL], usages=["authentication"]), clock=SystemClock()))
-    agent = make("device-2", token)
-    cluster.kubectl("create", "clusterrolebinding", "manual", "--clusterrole=system:node-bootstrapper", f"--group={MANUAL}")
+    agent = make("device-2", manual_token(api, cluster))
     agent.start()
     [request] = eventually(lambda: requests_of(api, "device-2"), "the request", agent)
     waits = eventually(lambda: agent.status()[1].get("waiting"), "the status", agent)

@@ -153,7 +153,7 @@ class CertificateManager:
         self.view = CertificateView(expires=leaf.not_after, rotates_at=rotates, errors=self.view.errors)
         if ahead:
             way = "ahead of" if ahead > timedelta(0) else "behind"
-            trouble = f"the clock of this machine is about {_rounded(abs(ahead))} {way} that of the cluster: set it"
+            trouble = f"the clock of this machine is about {certificates.span(abs(ahead))} {way} that of the cluster: set it"
             self.view = replace(self.view, trouble=trouble, reason="wrong-clock")
             _log.warning("node %s: %s", self._node_name, trouble)
 
@@ -324,12 +324,6 @@ class CertificateManager:
         reason = self.view.reason if isinstance(error, WaitTimeout) else reason_of(error)
         self.view = replace(self.view, trouble=trouble, reason=reason, errors=self.view.errors + 1)
         _log.info("node %s has no new certificate yet: %s", self._node_name, error)
-
-
-def _rounded(span: timedelta) -> str:
-    minutes = round(span.total_seconds() / 60)
-    hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest} min" if hours else f"{rest} min"
 
 
 def reason_of(error: KubewrightError) -> str:

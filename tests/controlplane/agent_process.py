@@ -1,0 +1,176 @@
+"""`agent run` as a process on a real API server: starting and ending it, what it says, and the way to the API server, which can be cut."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_cluster import AgentCluster
+
+from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.status.setters import find, is_true
+from kubewright.apis.kubeadm.types import BootstrapToken
+from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.base import yaml
+from kubewright.base.clock import SystemClock, rfc3339
+from kubewright.base.errors import NotFound
+from kubewright.base.randomness import SystemRandom
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
+from kubewright.pki import csr
+from kubewright.pki.certificates import Pair, pair_of
+from kubewright.tokens import secrets, strings
+from kubewright.tokens.strings import BootstrapTokenString
+from loopback import free_address
+
+GRACE = "12s"
+DROP_IN = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+nodeLeaseDurationSeconds: 8
+"""
+"""So short that nobody has to wait long until a node that is silent is noticed."""
+MANUAL = "system:bootstrappers:manual"
+"""A group whose requests nobody approves by himself."""
+
+
+class Agent:
+    """One `agent run`, started and ended as often as a test likes; everything of it is below one directory."""
+
+    def __init__(
+        self, place: Path, cluster: AgentCluster, name: str, token: BootstrapTokenString, *, server: str = "", settings: str = DROP_IN
+    ) -> None:
+        """Keep the arguments. `server` is where it is told that the API server is, `settings` its KubeletConfiguration."""
+        self.place, self.name, self._cluster = place, name, cluster
+        self._server = server or cluster.url
+        self._process: subprocess.Popen[bytes] | None = None
+        self.health = free_address((10248, 10250))
+        self.invite(token)
+        (place / "conf.d").mkdir()
+        (place / "conf.d" / "10-lease.conf").write_text(settings)
+
+    def invite(self, token: BootstrapTokenString) -> None:
+        """Write a token into the file of bootstrap credentials."""
+        document = kubeconfig_document(
+            server=self._server, cluster_name="c", user="u", credentials=BearerToken(token=token.text), ca_pem=self._cluster.ca_pem
+        )
+        (self.place / "bootstrap.conf").write_text(yaml.dump(document))
+        (self.place / "bootstrap.conf").chmod(0o600)
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def keep(self, pair: Pair) -> None:
+        """Put a certificate where it would have put its own."""
+        store = FileCredentialStore(self.place / "root" / "pki", self.place / "kubelet.conf", clock=SystemClock())
+        (self.place / "root" / "pki").mkdir(parents=True)
+        store.keep_pair(pair)
+        store.keep_cluster(Access(server=self._server, ca_pem=self._cluster.ca_pem))
+
+    def start(self, *flags: str, env: Mapping[str, str] | None = None) -> None:
+        argv = [
+            *(sys.executable, "-m", "kubewright", "agent", "run", f"--kubeconfig={self.place / 'kubelet.conf'}"),
+            *(f"--bootstrap-kubeconfig={self.place / 'bootstrap.conf'}", f"--root-dir={self.place / 'root'}"),
+            f"--config-dir={self.place / 'conf.d'}",
+            *(f"--hostname-override={self.name}", f"--healthz-bind-address={self.health}", f"--address={self.health}"),
+            *("--rotate-certificates", *flags),
+        ]
+        with (self.place / "log").open("ab") as log:
+            self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **(env or {})})
+
+    def send(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self._process is not None
+        process, self._process = self._process, None
+        process.send_signal(number)
+        return process.wait(30)
+
+    def has_ended(self) -> bool:
+        return self._process is not None and self._process.poll() is not None
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "kubewright", "agent", *words, f"--root-dir={self.place / 'root'}"]
+        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+
+    def status(self) -> tuple[int, dict[str, Any]]:
+        done = self.call("status", "-o", "json")
+        return done.returncode, json.loads(done.stdout) if done.stdout else {}
+
+    def log(self) -> str:
+        return (self.place / "log").read_text()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.end(signal.SIGKILL)
+
+
+def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: float = 60) -> Any:
+    end = time.monotonic() + within
+    while time.monotonic() < end:
+        with suppress(NotFound):
+            if found := look():
+                return found
+        time.sleep(0.05)
+    pytest.fail(f"{what} did not come:\n{agent.log()[-3000:]}")
+
+
+def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:
+    """The requests for a node's certificate, whoever sent them."""
+    rows = api.list(CERTIFICATE_SIGNING_REQUEST)
+    asked = [csr.parse(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
+    return [row for row, user in zip(rows, asked, strict=True) if user == csr.node_user(name)]
+
+
+def ready_node(api: KubeClient, agent: Agent) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        node = api.get(NODE, agent.name)
+        return node if is_true(node, "Ready") else None
+
+    found: dict[str, Any] = eventually(look, "a node that is ready", agent)
+    return found
+
+
+def manual_token(api: KubeClient, cluster: AgentCluster, *, expires: datetime | None = None) -> BootstrapTokenString:
+    """Make a token whose requests nobody approves by himself."""
+    found = strings.generate(SystemRandom())
+    row = BootstrapToken(token=found.text, groups=[MANUAL], usages=["authentication"], expires=rfc3339(expires) if expires else "")
+    api.create(secrets.secret_object(row, clock=SystemClock()))
+    cluster.kubectl("create", "clusterrolebinding", "manual", "--clusterrole=system:node-bootstrapper", f"--group={MANUAL}", check=False)
+    return found
+
+
+def issued_pair(cluster: AgentCluster, name: str, *, seconds: float) -> Pair:
+    """Issue a node's certificate that ends so soon."""
+    now = datetime.now(UTC)
+    leaf = cluster.authority.issue_cert(
+        "node.example",
+        common_name=csr.node_user(name),
+        organization_name=csr.NODES,
+        not_before=now,
+        not_after=now + timedelta(seconds=seconds),
+    )
+    pem = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+    return pair_of(pem, leaf.private_key_pem.bytes(), source="the test")
+
+
+def condition(api: KubeClient, name: str, kind: str = "Ready") -> dict[str, Any]:
+    with suppress(NotFound):
+        return find(api.get(NODE, name)["status"]["conditions"], kind) or {}
+    return {}

@@ -1,0 +1,193 @@
+"""Faults while `agent run` works, against a real API server and kube-controller-manager: the same process gets well again, and says what it waits for.
+
+What takes longer than a test may is in virtual time (tests/unit/agent/test_agent_faults.py) and in `make soak-agent`.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from agent_cluster import AgentCluster, agent_cluster
+from agent_process import GRACE, Agent, condition, eventually, issued_pair, manual_token, ready_node, requests_of
+from relays import Relay
+
+from kubewright.kube.client import KubeClient
+from kubewright.kube.resources import LEASE, SECRET
+
+SHIM: Final = Path(__file__).parents[1] / "machines" / "clock_shift.c"
+SETTINGS: Final = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentCluster]:
+    with agent_cluster(tmp_path_factory.mktemp("agent-faults"), grace=GRACE) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def api(cluster: AgentCluster) -> Iterator[KubeClient]:
+    client = KubeClient(cluster.access())
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def relay(cluster: AgentCluster) -> Iterator[Relay]:
+    made = Relay(cluster.url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def make(cluster: AgentCluster, tmp_path: Path) -> Iterator[Callable[..., Agent]]:
+    made: list[Agent] = []
+
+    def make(name: str, **given: Any) -> Agent:
+        place = tmp_path / name
+        place.mkdir()
+        made.append(Agent(place, cluster, name, given.pop("token", cluster.token), **given))
+        return made[-1]
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+def trouble(agent: Agent, words: str) -> Callable[[], bool]:
+    return lambda: words in agent.status()[1].get("trouble", "")
+
+
+def through(relay: Relay) -> str:
+    return f"https://127.0.0.1:{relay.port}"
+
+
+def test_a_token_that_goes_while_its_request_is_open_is_said_and_another_one_finds_the_request(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, relay: Relay
+) -> None:
+    """One that is deleted, and one that expires."""
+    ends = datetime.now(UTC) + timedelta(seconds=8)
+    tokens = {"deleted-1": manual_token(api, cluster), "expired-1": manual_token(api, cluster, expires=ends)}
+    agents = [make(name, token=token, server=through(relay)) for name, token in tokens.items()]
+    for agent in agents:
+        agent.start()
+    first = {agent.name: eventually(lambda agent=agent: requests_of(api, agent.name), "the request", agent) for agent in agents}
+    for agent in agents:
+        eventually(lambda agent=agent: agent.status()[1].get("waiting"), "the wait", agent)
+    api.delete(SECRET, f"bootstrap-token-{tokens['deleted-1'].id}", "kube-system")
+
+    def refused() -> bool:
+        relay.cut()  # as the API server does with each watch after some minutes; it knows a token for ten seconds more
+        time.sleep(1)
+        return all(trouble(agent, "Unauthorized")() for agent in agents)
+
+    eventually(refused, "the refusals", agents[0])
+    for agent in agents:
+        agent.invite(manual_token(api, cluster))
+    for agent in agents:
+        eventually(lambda agent=agent: agent.status()[1]["trouble"] == "" and agent.status()[1]["waiting"], "another wait", agent)
+        [request] = requests_of(api, agent.name)
+        assert request["metadata"]["uid"] == first[agent.name][0]["metadata"]["uid"]
+        cluster.kubectl("certificate", "approve", request["metadata"]["name"])
+    for agent in agents:
+        ready_node(api, agent)
+        assert len(requests_of(api, agent.name)) == 1
+
+
+def test_a_certificate_that_ends_while_the_api_server_is_away_is_replaced_with_the_token(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, relay: Relay
+) -> None:
+    """Of a node that is registered, and of one that never could."""
+    agents = [make(name, server=through(relay)) for name in ("ended-1", "ended-2")]
+    ends = time.monotonic() + 15
+    for agent in agents:
+        agent.keep(issued_pair(cluster, agent.name, seconds=15))
+    agents[0].start()
+    ready_node(api, agents[0])
+    relay.cut(shut=True)
+    agents[1].start()
+    for agent in agents:
+        eventually(trouble(agent, "127.0.0.1"), "the trouble", agent)
+    eventually(lambda: time.monotonic() > ends + 1, "the end of the certificates", agents[1])
+    assert [requests_of(api, agent.name) for agent in agents] == [[], []]
+    moved = datetime.now(UTC) - timedelta(seconds=1)
+    relay.open()
+    for agent in agents:
+
+        def reported(agent: Agent = agent) -> bool:
+            row = condition(api, agent.name)
+            return row.get("status") == "True" and datetime.fromisoformat(row["lastHeartbeatTime"]) > moved
+
+        eventually(reported, "another heartbeat", agent)
+        assert len(requests_of(api, agent.name)) == 1
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("clock") / "clock_shift.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", made, SHIM, "-ldl"], check=True)
+    return made
+
+
+HEARD: Final = {
+    "lease-only": "nodeLeaseDurationSeconds: 8\nnodeStatusReportFrequency: 1h\n",
+    "status-only": "nodeLeaseDurationSeconds: 3600\nnodeStatusUpdateFrequency: 2s\n",
+    "wrong-clock": "nodeLeaseDurationSeconds: 8\nnodeStatusReportFrequency: 1h\n",
+}
+"""Nodes that the node lifecycle controller hears of in one way: none of them is missed."""
+MISSED: Final = {
+    "neither": "nodeLeaseDurationSeconds: 3600\nnodeStatusReportFrequency: 1h\n",
+    "refused": "nodeLeaseDurationSeconds: 8\n",
+    "unanswered": "nodeLeaseDurationSeconds: 8\n",
+}
+
+
+def test_only_a_node_of_which_nothing_is_heard_is_missed_and_it_is_ready_at_once_when_it_is_heard_of(
+    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, shim: Path, tmp_path: Path
+) -> None:
+    """Leases alone, status alone, a clock that jumps two hours and back; against silence, refused connections, and those in which nothing comes."""
+    relays = {name: Relay(cluster.url) for name in ("refused", "unanswered")}
+    servers = {name: through(relay) for name, relay in relays.items()}
+    shift = tmp_path / "shift"
+    shift.write_text("7200")
+    agents = {name: make(name, server=servers.get(name, ""), settings=SETTINGS + rows) for name, rows in {**HEARD, **MISSED}.items()}
+    for agent in agents.values():
+        agent.start(env={"LD_PRELOAD": str(shim), "CLOCK_SHIFT_FILE": str(shift)} if agent.name == "wrong-clock" else None)
+    uids = {agent.name: ready_node(api, agent)["metadata"]["uid"] for agent in agents.values()}
+    ahead = _renewed(api, "wrong-clock")
+    assert ahead > datetime.now(UTC) + timedelta(hours=1)
+
+    shift.write_text("-7200")
+    relays["refused"].cut(shut=True)
+    relays["unanswered"].swallow()
+    for name in MISSED:
+        eventually(lambda name=name: condition(api, name)["status"] == "Unknown", "the Node to be missed", agents[name])
+    missed = condition(api, "neither")
+    assert (missed["reason"], missed["message"]) == ("NodeStatusUnknown", "Kubelet stopped posting node status.")
+    for name, server in servers.items():
+        eventually(trouble(agents[name], server.partition("//")[2]), "the trouble", agents[name])
+    assert {name: condition(api, name)["status"] for name in HEARD} == dict.fromkeys(HEARD, "True")
+    assert ahead < _renewed(api, "wrong-clock") < ahead + timedelta(seconds=1)
+
+    for relay in relays.values():
+        relay.open()
+    agents["neither"].end(signal.SIGKILL)
+    agents["neither"].start()
+    for agent in agents.values():
+        node = ready_node(api, agent)
+        assert node["metadata"]["uid"] == uids[agent.name]
+        assert {row["status"] for row in node["status"]["conditions"] if row["type"] != "Ready"} == {"False"}
+        eventually(lambda agent=agent: agent.status()[1]["trouble"] == "", "no trouble", agent)
+        assert len(requests_of(api, agent.name)) == 1
+    for relay in relays.values():
+        relay.close()
+
+
+def _renewed(api: KubeClient, name: str) -> datetime:
+    return datetime.fromisoformat(api.get(LEASE, name, "kube-node-lease")["spec"]["renewTime"])
