@@ -234,7 +234,8 @@ class NodeAgent:
 
     def _begin_events(self) -> None:
         seams = self._seams
-        self._recorder = EventRecorder(self._api(), component="kubelet", instance=self.name, clock=seams.clock, random=seams.random)
+        who = {"component": "kubelet", "instance": self.name, "host": self.name}
+        self._recorder = EventRecorder(self._api(), **who, clock=seams.clock, random=seams.random)
         self._tasks.start(self._recorder.run())
         self._tell(starting())
 

@@ -29,15 +29,16 @@ _DEFAULT: Final = "default"
 
 
 class EventRecorder:
-    """Sends events as one component. `instance` tells the processes of a component apart.
+    """Sends events as one component. `instance` tells the processes of a component apart; `host` is the machine, for components that tell of one.
 
     made ── event() ──> waiting ── run() ──> sent, or dropped
     """
 
-    def __init__(self, api: AsyncKubeAPI, *, component: str, instance: str, clock: Clock, random: Random) -> None:
+    def __init__(self, api: AsyncKubeAPI, *, component: str, instance: str, clock: Clock, random: Random, host: str = "") -> None:
         self._api = api
         self._component = component
         self._instance = instance
+        self._source = {"component": component, **({"host": host} if host else {})}
         self._clock = clock
         self._random = random
         self._bucket: TokenBucket[str] = TokenBucket(rate=RATE, burst=_BURST)
@@ -75,14 +76,12 @@ class EventRecorder:
                 "apiVersion": about.get("apiVersion"),
                 "kind": about.get("kind"),
                 "name": name,
-                **({"namespace": found["namespace"]} if found.get("namespace") else {}),
-                "uid": found.get("uid"),
-                "resourceVersion": found.get("resourceVersion"),
+                **{key: found[key] for key in ("namespace", "uid", "resourceVersion") if found.get(key)},
             },
             "type": kind,
             "reason": reason,
             "message": message[:_LONGEST],
-            "source": {"component": self._component},
+            "source": dict(self._source),
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
             "firstTimestamp": now,

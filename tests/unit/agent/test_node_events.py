@@ -71,7 +71,8 @@ async def test_an_agent_tells_of_its_start_and_of_flips_and_others_do_not():
             await agent.ready.wait()
         sent = [call.body for call in api.made("create", "events")]
         assert len(sent) == count
-        assert {one["involvedObject"]["name"] for one in sent} == ({"node-1"} if events else set())
+        assert [one["involvedObject"] for one in sent] == [{"apiVersion": "v1", "kind": "Node", "name": "node-1"}] * count
+        assert [one["source"] for one in sent] == [{"component": "kubelet", "host": "node-1"}] * count
 
 
 def test_a_node_that_is_cordoned_is_told_once_each_way():

@@ -82,6 +82,15 @@ def test_quantities_are_compared_by_value_and_missing_maps_equal_empty_ones():
     assert report.status_changed(old["status"], new["status"])
 
 
+def test_what_the_api_writes_for_nothing_is_no_change():
+    handlers = [{"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}}]
+    ours = {"images": [{"names": [], "sizeBytes": 0}], "runtimeHandlers": [{"features": {"recursiveReadOnlyMounts": True}}]}
+    theirs = {"images": [{"names": None}], "runtimeHandlers": handlers, "volumesInUse": None}
+    assert not report.status_changed(theirs, ours)
+    assert report.status_changed(theirs, {**ours, "runtimeHandlers": [{"name": "runc", "features": {"recursiveReadOnlyMounts": True}}]})
+    assert report.status_changed(theirs, {**ours, "images": [{"names": ["a"]}]})
+
+
 def test_conditions_of_others_are_not_part_of_the_patch():
     old = ready_node()
     old["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False", "lastHeartbeatTime": NOW})

@@ -48,7 +48,7 @@ EXPECTED: dict[str, tuple[Any, Any]] = {
     "runtime handlers": (
         lambda found: found["runtimeHandlers"],
         [
-            {"features": {"recursiveReadOnlyMounts": False, "userNamespaces": True}},
+            {"name": "", "features": {"recursiveReadOnlyMounts": False, "userNamespaces": True}},
             {"name": "runc", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
         ],
     ),
@@ -97,6 +97,11 @@ def test_a_setter_that_fails_is_told_and_ends_no_other():
 @pytest.mark.parametrize(("most", "count"), [(-1, 3), (0, 0), (2, 2)])
 def test_so_many_images_are_listed(most, count):
     assert len(status(max_images=most).get("images", ())) == count
+
+
+def test_an_image_without_names_and_size_is_written_as_the_api_gives_it_back():
+    found = status(Snapshot(images=(Image(id="sha256:1", size=0),)))
+    assert found["images"] == [{"names": None}]
 
 
 def test_an_image_has_five_names_at_most():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubewright.agent.seams import Timings
@@ -55,13 +55,17 @@ def metadata_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def _settled_conditions(status: Mapping[str, Any]) -> list[str]:
     conditions = status.get("conditions") or ()
-    return sorted(json.dumps(_without(condition, ("lastHeartbeatTime",)), sort_keys=True) for condition in conditions)
+    return sorted(json.dumps(_settled({**row, "lastHeartbeatTime": None}), sort_keys=True) for row in conditions)
 
 
 def _others(status: Mapping[str, Any]) -> Object:
-    """Everything but conditions and amounts; nil and empty are the same."""
-    return {key: value for key, value in status.items() if value and key not in ("conditions", *_AMOUNTS)}
+    """Everything but conditions and amounts."""
+    found: Object = _settled({key: value for key, value in status.items() if key not in ("conditions", *_AMOUNTS)})
+    return found
 
 
-def _without(value: Mapping[str, Any], keys: Sequence[str]) -> Object:
-    return {key: item for key, item in value.items() if key not in keys}
+def _settled(value: Any) -> Any:
+    """Return a value without what says nothing: Go's zero values are left out of some fields and written in others, and mean the same."""
+    if isinstance(value, Mapping):
+        return {key: item for key, found in value.items() if (item := _settled(found))}
+    return [_settled(item) for item in value] if isinstance(value, list) else value

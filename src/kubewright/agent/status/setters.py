@@ -263,7 +263,8 @@ def set_images(draft: Draft) -> None:
 
 
 def _image(image: Image) -> Object:
-    return {"names": [*image.digests, *image.tags][:_MOST_NAMES], "sizeBytes": image.size}
+    names = [*image.digests, *image.tags][:_MOST_NAMES]
+    return {"names": names or None, **({"sizeBytes": image.size} if image.size else {})}
 
 
 def set_runtime_handlers(draft: Draft) -> None:
@@ -274,7 +275,7 @@ def set_runtime_handlers(draft: Draft) -> None:
 
 def _handler(handler: RuntimeHandler) -> Object:
     features = {"recursiveReadOnlyMounts": handler.recursive_read_only_mounts, "userNamespaces": handler.user_namespaces}
-    return {**({"name": handler.name} if handler.name else {}), "features": features}
+    return {"name": handler.name, "features": features}
 
 
 def set_features(draft: Draft) -> None:
