@@ -222,8 +222,15 @@ def test_reserved_cores_are_all_of_the_cpu_that_is_reserved():
 
 
 def test_where_only_the_update_is_configured_status_is_sent_as_often():
-    assert chosen("nodeStatusUpdateFrequency: 20s").timings.status_report == 20
+    for text in ("nodeStatusUpdateFrequency: 20s", "nodeStatusUpdateFrequency: 20s\nnodeStatusReportFrequency: 0s"):
+        assert chosen(text).timings.status_report == 20
     assert chosen().timings.status_report == 300
+
+
+def test_a_flag_for_the_update_alone_leaves_the_report_as_it_is():
+    """The kubelet sets defaults when it has read its file, and flags after that."""
+    found = chosen(node_status_update_frequency="20s").timings
+    assert (found.status_update, found.status_report) == (20, 300)
 
 
 def test_the_machine_becomes_the_profile_of_the_node():

@@ -192,13 +192,13 @@ def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) 
 
 
 def _timings(kubelet: Mapping[str, Any]) -> Timings:
-    """Return the kubelet's intervals with those that are configured. Where only the update is, status is sent as often as it is computed."""
+    """Return the kubelet's intervals with those that are configured."""
     update, report = (kubelet[f"nodeStatus{word}Frequency"].seconds for word in ("Update", "Report"))
     default = Timings()
     return replace(
         default,
         status_update=update or default.status_update,
-        status_report=report or update or default.status_report,
+        status_report=report or default.status_report,
         lease_duration=kubelet["nodeLeaseDurationSeconds"] or default.lease_duration,
     )
 

@@ -44,6 +44,9 @@ def read(documents: Sequence[Document], flags: Mapping[str, object]) -> Configur
     merged: dict[str, Any] = {}
     for document in documents:
         merged = _merged(merged, _content(document))
+    update, report = (f"nodeStatus{word}Frequency" for word in ("Update", "Report"))
+    if _is_set(merged.get(update)) and not _is_set(merged.get(report)):
+        merged[report] = merged[update]  # as the kubelet's defaults have it, which come after its files and before its flags
     given = [_BY_NAME[name] for name in flags if name in _BY_NAME]
     for flag in given:
         if flag.field and not reason_ignored(flag):
@@ -114,11 +117,15 @@ def _amount_problem(text: str) -> str:
         return str(error)
 
 
+def _is_set(value: object) -> bool:
+    return value not in (None, "", 0, False, [], {}, "0s")
+
+
 def _notes(merged: Mapping[str, Any], given: Iterable[KubeletFlag]) -> Iterator[str]:
     """Say what is ignored, one line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for name, value in merged.items():
-        if name in fields.IGNORED and value not in (None, "", 0, False, [], {}, "0s"):
+        if name in fields.IGNORED and _is_set(value):
             by_reason.setdefault(fields.IGNORED[name], []).append(name)
     for flag in given:
         if reason := reason_ignored(flag):
