@@ -7,30 +7,21 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubectl, kubewright, write
+from agent_bed import UNIT, Wire, Worker, all_differences, spoken, unlike
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubewright, write
 from testbed.bed import Bed, Parts
-from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
-from kubewright.agent.status.setters import find
 from kubewright.pki import csr
 
-ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
-UNIT = "kubewright-agent"
 PAGE = (Path(__file__).parents[2] / "docs" / "compat" / "kubelet.md").read_text()
-MOVES: Final = re.compile(
-    r"metadata\.(?:uid|resourceVersion|creationTimestamp|managedFields)(?:$|\.|\[)"
-    r"|metadata\.ownerReferences$|spec\.podCIDRs?$|.*\.(?:lastHeartbeatTime|lastTransitionTime|renewTime)$"
-)
-"""Fields that differ between two runs of the same program. Owners are compared apart."""
 MADE: Final = {"spec.taints", "status.declaredFeatures"}
 """What differs in a Node that the agent makes."""
 TAKEN: Final = {"status.declaredFeatures"}
@@ -44,59 +35,6 @@ EXTRA: Final = (
     f"--eviction-soft-grace-period={','.join(f'{signal}=8h' for signal in SOFT)}",
 )
 """Flags of a second run, under which everything is scarce: soft thresholds count at once, and evict nothing for hours."""
-
-
-class Worker:
-    """A machine that has joined, and on which kubelet and agent run by turns. `flags` are what its kubelet was started with."""
-
-    def __init__(self, one: Machine, machine: Machine) -> None:
-        self.one, self.machine, self.name = one, machine, machine.name
-        line = machine.run("sh", "-c", "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID kubelet)/cmdline").out
-        self.flags = line.split("\n")[1:-1]
-
-    def kubelet(self, *extra: str) -> None:
-        write(self.machine, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS='{' '.join(extra)}'\n")
-        self.machine.run("systemctl", "start", "kubelet")
-
-    def agent(self, *extra: str) -> None:
-        settings = [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
-        run = (f"--unit={UNIT}", "--property=Type=notify", *settings, PYTHON, "-m", "kubewright", "agent", "run", *self.flags, *extra)
-        self.machine.run("systemd-run", *run)
-
-    def end(self) -> None:
-        """End whichever of them runs."""
-        self.machine.run("systemctl", "stop", "kubelet", f"{UNIT}.service", check=False)
-
-    def get(self, kind: str) -> dict[str, Any]:
-        where = ("-n", "kube-node-lease") if kind == "lease" else ()
-        return kubectl(self.one, *where, "get", kind, self.name)
-
-    def objects(self) -> dict[str, Any]:
-        found = {kind: self.get(kind) for kind in ("node", "lease", "csinode")}
-        assert all(found.values()), found
-        return found
-
-    def forget(self) -> None:
-        """Delete what a kubelet makes, while none runs."""
-        self.one.run("kubectl", "delete", "node", self.name, env=ADMIN)
-        self.one.run("kubectl", "-n", "kube-node-lease", "delete", "lease", self.name, "--ignore-not-found", env=ADMIN)
-        eventually(lambda: not self.get("csinode"), "the CSINode to go with its Node")
-
-    def condition(self, kind: str) -> dict[str, Any]:
-        return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}
-
-    def ready(self, *, since: str = "", status: str = "True") -> None:
-        """Wait until the Node is ready, or is not, by a heartbeat after a moment, and has its other objects."""
-
-        def is_so() -> bool:
-            row = self.condition("Ready")
-            return row.get("status") == status and row["lastHeartbeatTime"] > since
-
-        eventually(is_so, f"Ready to be {status} on {self.name}: {self.said()}")
-        eventually(lambda: bool(self.get("lease") and self.get("csinode")), "its Lease and CSINode")
-
-    def said(self) -> str:
-        return self.machine.run("journalctl", "-u", UNIT, "-n", "30", "--no-pager", check=False).out
 
 
 @pytest.fixture(scope="module")
@@ -115,22 +53,6 @@ def workers(parts: Parts) -> Iterator[tuple[Worker, Worker]]:
         yield found[0], found[1]
 
 
-def differences(left: Any, right: Any, path: str = "") -> set[str]:
-    """Return the paths that differ; entries of lists of conditions and addresses by their type."""
-    if MOVES.match(path):
-        return set()
-    if isinstance(left, list) and isinstance(right, list) and all(isinstance(row, dict) and "type" in row for row in (*left, *right)):
-        left, right = ({f"{row['type']}:{row.get('address', '')}": row for row in rows} for rows in (left, right))
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        below = (differences(left.get(name), right.get(name), f"{path}.{name}" if path else name) for name in {*left, *right})
-        return set().union(*below)
-    return set() if left == right else {path}
-
-
-def all_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, set[str]]:
-    return {kind: found for kind in left if (found := differences(left[kind], right[kind]))}
-
-
 def owned(objects: Mapping[str, Any]) -> list[dict[str, str]]:
     """The owners of Lease and CSINode, which have to be this Node."""
     expected = {"apiVersion": "v1", "kind": "Node", "name": "two", "uid": objects["node"]["metadata"]["uid"]}
@@ -143,6 +65,9 @@ def test_every_difference_is_written_down() -> None:
     table = PAGE.partition("## agent run: different, on purpose")[2]
     for path in MADE | TAKEN:
         assert f"`{path}`" in table, path
+    wire = PAGE.partition("## agent run: on the wire")[2]
+    for line in WIRE:
+        assert f"`{line.rpartition(': ')[2]}`" in wire, line
 
 
 def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> None:
@@ -161,28 +86,142 @@ def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> 
     assert all_differences(kubelets, two.objects()) == {}
 
 
-@pytest.mark.parametrize("extra", [(), EXTRA], ids=["same-flags", "scarce"])
-def test_a_node_that_the_agent_makes_is_the_kubelets(workers: tuple[Worker, Worker], extra: tuple[str, ...]) -> None:
+@pytest.fixture
+def addressed(workers: tuple[Worker, Worker]) -> Iterator[None]:
+    """The machine has an address of IPv6 too, and some huge pages."""
+    machine = workers[0].machine
+    machine.run("ip", "-6", "address", "add", f"{SIXTH}/64", "dev", "eth0", "nodad")
+    before = machine.run("sysctl", "-n", "vm.nr_hugepages").out.strip()
+    machine.run("sysctl", "-qw", "vm.nr_hugepages=8")  # of the whole host: 16 MiB
+    yield
+    machine.run("sysctl", "-qw", f"vm.nr_hugepages={before}")
+    machine.run("ip", "-6", "address", "del", f"{SIXTH}/64", "dev", "eth0")
+
+
+SIXTH: Final = "fd00:31::12"
+CASES: Final = {
+    "same-flags": (),
+    "scarce": EXTRA,
+    "dual-stack": (f"--node-ip={{own}},{SIXTH}",),
+    "another-machines-address": ("--node-ip=fd00:31::99",),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("addressed")
+def test_a_node_that_the_agent_makes_is_the_kubelets(workers: tuple[Worker, Worker], case: str) -> None:
     two, _ = workers
+    extra = tuple(flag.format(own=two.machine.address) for flag in CASES[case])
     found = []
     for start in (two.agent, two.kubelet):
         two.end()
         two.forget()
         start(*extra)
         two.ready()
-        if extra:
+        if case == "scarce":
             eventually(lambda: all(two.condition(kind).get("status") == "True" for kind in PRESSURES), f"pressure: {two.said()}")
         found.append(two.objects())
     assert all_differences(found[1], found[0]) == {"node": MADE}
     for objects in found:
         owned(objects)
-    if extra:
-        node = found[0]["node"]
+    node = found[0]["node"]
+    assert node["status"]["capacity"]["hugepages-2Mi"] == "16Mi"
+    told = [row["address"] for row in node["status"].get("addresses", ()) if row["type"] == "InternalIP"]
+    own = two.machine.address
+    assert told == {"dual-stack": [own, SIXTH], "another-machines-address": []}.get(case, [own])
+    if case == "scarce":
         assert (node["spec"]["providerID"], node["status"]["capacity"]["pods"], len(node["status"]["images"])) == ("test://two", "33", 2)
         assert {taint["key"] for taint in node["spec"]["taints"]} >= {"example.com/own", "kubewright.dev/no-pods"}
 
 
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+WIRE: Final = {
+    *(
+        f"+ {what}: ?fieldManager"
+        for what in ("POST /certificatesigningrequests", "POST /nodes", "PATCH /nodes/two/status", "POST /csinodes")
+    ),
+    *(f"+ {what}: ?fieldManager" for what in ("POST /namespaces/default/events", "POST /namespaces/kube-node-lease/leases")),
+    "+ PUT /namespaces/kube-node-lease/leases/two: ?fieldManager",
+    *(f"- {what}: ?timeout" for what in ("PATCH /nodes/two/status", "POST /namespaces/kube-node-lease/leases")),
+    "- PUT /namespaces/kube-node-lease/leases/two: ?timeout",
+    *(f"+ POST /nodes: spec.taints[].{key}" for key in ("key", "value", "effect")),
+    *("- POST /nodes: spec", "- POST /nodes: status.declaredFeatures[]"),
+    *("+ POST /certificatesigningrequests: metadata.name", "- POST /certificatesigningrequests: metadata.generateName"),
+    "- POST /certificatesigningrequests: status",
+    "- PATCH /nodes/two/status: status.$setElementOrder/conditions[].type",
+    "- POST /namespaces/default/events: eventTime",
+}
+"""How the writes of a node that joins differ, where both speak JSON: `-` only the kubelet says it, `+` only the agent."""
+
+
+def test_what_a_node_writes_is_what_a_kubelet_writes(workers: tuple[Worker, Worker]) -> None:
+    """From the request for a certificate to the second renewal of the lease."""
+    two, _ = workers
+    wire = Wire(two.one)
+    said: list[dict[str, set[str]]] = []
+
+    def is_whole() -> bool:
+        found = spoken(wire.rows())
+        reported = "status.conditions[].lastHeartbeatTime" in found.get("PATCH /nodes/two/status", ())
+        return reported and "PUT /namespaces/kube-node-lease/leases/two" in found
+
+    for start, flags in ((two.kubelet, ["--kube-api-content-type=application/json"]), (two.agent, [])):
+        wire.bootstrap(two)
+        start(*flags)
+        two.ready()
+        eventually(is_whole, f"a report and a renewal: {two.said()}")
+        said.append(spoken(wire.rows()))
+    assert unlike(*said) == WIRE
+    statuses = [row for row in wire.rows() if row["method"] == "PATCH" and row["path"].startswith("/api/v1/nodes/two/status")]
+    bodies = [json.loads(row["body"]).get("status", {}).keys() for row in statuses[1:]]  # the first may have had to correct something
+    assert {tuple(body) for body in bodies} == {("conditions",)}
+    two.end()
+    two.kubelet()
+    eventually(lambda: any(row["type"] == PROTOBUF for row in wire.rows()), "a write in protobuf")
+    wire.end(two)
+
+
+SMALL: Final = ("--root-dir=/var/lib/small", "--cert-dir=/var/lib/kubelet/pki", "--eviction-pressure-transition-period=5s")
+
+
+def test_a_disk_that_is_full_shows_alike_at_the_same_time(workers: tuple[Worker, Worker]) -> None:
+    """A small file system, which kubelet and agent have for the node's."""
+    for worker, start in zip(workers, (workers[0].kubelet, workers[1].agent), strict=True):
+        worker.machine.run("sh", "-c", "mkdir -p /var/lib/small && mount -t tmpfs -o size=64m tmpfs /var/lib/small")
+        worker.end()
+        start(*SMALL)
+    for worker in workers:
+        eventually(lambda worker=worker: worker.get("node")["status"]["capacity"]["ephemeral-storage"] == "64Mi", "the small disk")
+        worker.ready()
+    for command, status in (("head -c 62000000 /dev/zero > /var/lib/small/big", "True"), ("rm /var/lib/small/big", "False")):
+        for worker in workers:
+            worker.machine.run("sh", "-c", command)
+        seconds = shown([(worker, "DiskPressure", status) for worker in workers])
+        rows = [worker.condition("DiskPressure") for worker in workers]
+        assert [row["message"] for row in rows] == [f"kubelet has {'' if status == 'True' else 'no '}disk pressure"] * 2
+        assert seconds["three"] < seconds["two"] + 12  # a round of the kubelet's
+    first, second = (worker.get("node")["status"] for worker in workers)
+    assert [first[name] for name in ("capacity", "allocatable")] == [second[name] for name in ("capacity", "allocatable")]
+    for worker in workers:
+        worker.end()
+        worker.machine.run("sh", "-c", "umount -R /var/lib/small", check=False)
+
+
+def shown(wanted: list[tuple[Worker, str, str]]) -> dict[str, float]:
+    """Wait until conditions have a status; returns after how many seconds which machine's had it."""
+    begun, seconds = time.monotonic(), dict[str, float]()
+
+    def all_are() -> bool:
+        for worker, kind, status in wanted:
+            if worker.condition(kind).get("status") == status:
+                seconds.setdefault(worker.name, time.monotonic() - begun)
+        return len(seconds) == len(wanted)
+
+    eventually(all_are, f"{wanted[0][1]} to be {wanted[0][2]}")
+    return seconds
 
 
 def test_a_runtime_that_is_stopped_and_started_shows_alike_at_the_same_time(workers: tuple[Worker, Worker]) -> None:
@@ -195,25 +234,13 @@ def test_a_runtime_that_is_stopped_and_started_shows_alike_at_the_same_time(work
         worker.ready()
     for worker in workers:
         worker.machine.run("systemctl", "stop", "containerd")
-    seconds: dict[str, float] = {}
-    begun = time.monotonic()
-
-    def all_are(status: str) -> Callable[[], bool]:
-        def look() -> bool:
-            for worker in workers:
-                if worker.condition("Ready").get("status") == status:
-                    seconds.setdefault(f"{worker.name} {status}", time.monotonic() - begun)
-            return all(f"{worker.name} {status}" in seconds for worker in workers)
-
-        return look
-
-    eventually(all_are("False"), "both to be not ready")
+    fell = shown([(worker, "Ready", "False") for worker in workers])
     assert [worker.condition("Ready")["message"] for worker in workers] == ["container runtime is down"] * 2
     for worker in workers:
         worker.machine.run("systemctl", "start", "containerd")
-    eventually(all_are("True"), "both to be ready")
-    assert seconds["three False"] < seconds["two False"] + 12  # a round of the kubelet's
-    assert seconds["three True"] < seconds["two True"] + 12
+    rose = shown([(worker, "Ready", "True") for worker in workers])
+    assert fell["three"] < fell["two"] + 12  # a round of the kubelet's
+    assert rose["three"] < rose["two"] + 12
 
 
 def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, Worker]) -> None:

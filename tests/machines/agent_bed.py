@@ -1,0 +1,168 @@
+"""Kubelet and agent by turns on one machine: starting either with the same flags and files, and comparing what became of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from machine_kit import ENVIRONMENT, eventually, kubectl, kubewright, write
+from testbed.machine import Machine
+from testbed.sharing import PYTHON
+
+from kubewright.agent.status.setters import find
+
+ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
+UNIT = "kubewright-agent"
+SETTINGS: Final = "/var/lib/kubelet/config.yaml"
+BOOTSTRAP: Final = "/etc/kubernetes/bootstrap-kubelet.conf"
+MOVES: Final = re.compile(
+    r"metadata\.(?:uid|resourceVersion|creationTimestamp|managedFields)(?:$|\.|\[)"
+    r"|metadata\.ownerReferences$|spec\.podCIDRs?$|.*\.(?:lastHeartbeatTime|lastTransitionTime|renewTime)$"
+)
+"""Fields that differ between two runs of the same program. Owners are compared apart."""
+
+
+class Worker:
+    """A machine that has joined, and on which kubelet and agent run by turns. `flags` are what its kubelet was started with."""
+
+    def __init__(self, one: Machine, machine: Machine) -> None:
+        self.one, self.machine, self.name = one, machine, machine.name
+        line = machine.run("sh", "-c", "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID kubelet)/cmdline").out
+        self.flags = line.split("\n")[1:-1]
+
+    def kubelet(self, *extra: str) -> None:
+        write(self.machine, "/etc/default/kubelet", f"KUBELET_EXTRA_ARGS='{' '.join(extra)}'\n")
+        self.machine.run("systemctl", "start", "kubelet")
+
+    def agent(self, *extra: str) -> None:
+        settings = [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
+        run = (f"--unit={UNIT}", "--property=Type=notify", *settings, PYTHON, "-m", "kubewright", "agent", "run", *self.flags, *extra)
+        self.machine.run("systemd-run", *run)
+
+    def end(self) -> None:
+        """End whichever of them runs."""
+        self.machine.run("systemctl", "stop", "kubelet", f"{UNIT}.service", check=False)
+
+    def get(self, kind: str) -> dict[str, Any]:
+        where = ("-n", "kube-node-lease") if kind == "lease" else ()
+        return kubectl(self.one, *where, "get", kind, self.name)
+
+    def objects(self) -> dict[str, Any]:
+        found = {kind: self.get(kind) for kind in ("node", "lease", "csinode")}
+        assert all(found.values()), found
+        return found
+
+    def forget(self) -> None:
+        """Delete what a kubelet makes, while none runs."""
+        self.one.run("kubectl", "delete", "node", self.name, env=ADMIN)
+        self.one.run("kubectl", "-n", "kube-node-lease", "delete", "lease", self.name, "--ignore-not-found", env=ADMIN)
+        eventually(lambda: not self.get("csinode"), "the CSINode to go with its Node")
+
+    def condition(self, kind: str) -> dict[str, Any]:
+        return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}
+
+    def ready(self, *, since: str = "", status: str = "True") -> None:
+        """Wait until the Node is ready, or is not, by a heartbeat after a moment, and has its other objects."""
+
+        def is_so() -> bool:
+            row = self.condition("Ready")
+            return row.get("status") == status and row["lastHeartbeatTime"] > since
+
+        eventually(is_so, f"Ready to be {status} on {self.name}: {self.said()}")
+        eventually(lambda: bool(self.get("lease") and self.get("csinode")), "its Lease and CSINode")
+
+    def said(self) -> str:
+        return self.machine.run("journalctl", "-u", UNIT, "-n", "30", "--no-pager", check=False).out
+
+
+def differences(left: Any, right: Any, path: str = "") -> set[str]:
+    """Return the paths that differ; entries of lists of conditions and addresses by their type."""
+    if MOVES.match(path):
+        return set()
+    if isinstance(left, list) and isinstance(right, list) and all(isinstance(row, dict) and "type" in row for row in (*left, *right)):
+        left, right = ({f"{row['type']}:{row.get('address', '')}": row for row in rows} for rows in (left, right))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        below = (differences(left.get(name), right.get(name), f"{path}.{name}" if path else name) for name in {*left, *right})
+        return set().union(*below)
+    return set() if left == right else {path}
+
+
+def all_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, set[str]]:
+    return {kind: found for kind in left if (found := differences(left[kind], right[kind]))}
+
+
+class Wire:
+    """A proxy before the API server of a machine, and what a worker sent through it."""
+
+    PORT: Final = 7443
+    FILE: Final = "/root/wire.jsonl"
+
+    def __init__(self, one: Machine) -> None:
+        self._one = one
+        write(one, "/root/recording_proxy.py", Path(__file__).with_name("recording_proxy.py").read_text())
+        one.run("systemd-run", "--unit=wire", "/usr/bin/python3", "/root/recording_proxy.py", str(self.PORT), self.FILE)
+
+    def bootstrap(self, worker: Worker) -> None:
+        """Have a machine join anew through the proxy, whatever is started there, and send its status every three seconds."""
+        worker.end()
+        worker.forget()
+        worker.machine.run("sh", "-c", "rm -f /var/lib/kubelet/pki/kubelet-client* /etc/kubernetes/kubelet.conf")
+        conf = kubewright(self._one, "token", "create", "--print-bootstrap-kubeconfig").out
+        write(worker.machine, BOOTSTRAP, conf.replace(":6443", f":{self.PORT}"))
+        worker.machine.run("sed", "-i", r"s/^\(nodeStatus.*Frequency:\).*/\1 3s/", SETTINGS)
+        self._one.run("sh", "-c", f": > {self.FILE}")
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return every request since `bootstrap`."""
+        return [json.loads(line) for line in self._one.run("cat", self.FILE).out.splitlines()]
+
+    def end(self, worker: Worker) -> None:
+        """End it; the machine asks the API server itself from now on."""
+        worker.end()
+        worker.machine.run("sed", "-i", r"s/^\(nodeStatus.*Frequency:\).*/\1 0s/", SETTINGS)
+        worker.machine.run("sh", "-c", f"sed -i s/:{self.PORT}/:6443/ {BOOTSTRAP} /etc/kubernetes/kubelet.conf")
+        self._one.run("systemctl", "stop", "wire", check=False)
+
+
+SPOKEN: Final = (
+    *("/certificatesigningrequests", "/nodes", "/nodes/two/status", "/namespaces/kube-node-lease/leases"),
+    *("/namespaces/kube-node-lease/leases/two", "/csinodes", "/namespaces/default/events"),
+)
+"""What is compared: the writes of a node about itself."""
+
+
+def spoken(rows: list[dict[str, str]]) -> dict[str, set[str]]:
+    """Return what was said of each kind of write: `METHOD /path` to content types, parameters and the keys of the bodies."""
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        path, _, query = row["path"].partition("?")
+        what = re.sub(r"^/(?:api|apis/[^/]+)/v1(?=/)", "", path)
+        if row["method"] == "GET" or what not in SPOKEN:
+            continue
+        said = found.setdefault(f"{row['method']} {what}", set())
+        said |= {f"type {row['type']}", *(f"?{pair.partition('=')[0]}" for pair in query.split("&") if pair)}
+        if "json" in row["type"]:
+            said |= _keys(json.loads(row["body"]))
+    return found
+
+
+def _keys(value: Any, path: str = "") -> set[str]:
+    if isinstance(value, list):
+        return set().union(*(_keys(item, f"{path}[]") for item in value))
+    if isinstance(value, Mapping) and value and not path.endswith(("labels", "annotations", "capacity", "allocatable", "managedFields[]")):
+        return set().union(*(_keys(item, f"{path}.{key}" if path else key) for key, item in value.items()))
+    return {path} if path else set()
+
+
+def unlike(kubelets: Mapping[str, set[str]], ours: Mapping[str, set[str]]) -> set[str]:
+    """Return what only one of them says: `-` the kubelet, `+` the agent."""
+    return {
+        f"{mark} {what}: {word}"
+        for what in {*kubelets, *ours}
+        for mark, mine, other in (("-", kubelets, ours), ("+", ours, kubelets))
+        for word in mine.get(what, set()) - other.get(what, set())
+        if not word.endswith("lastTransitionTime")  # of a flip within one second it is the same
+    }
