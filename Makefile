@@ -30,7 +30,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE)
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines test-compat lint format bench soak soak-controllers soak-hub fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines test-compat lint format bench soak soak-controllers soak-hub soak-agent fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -125,6 +125,10 @@ soak-controllers: $(VENV)/.test ## Stop and kill controllers, cut them off, floo
 soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, 5,000 hostile requests; write docs/soak-hub.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/enrollment $(BIN)/python -m tests.soak.hub $(ARGS)
+
+soak-agent: $(VENV)/.test ## Node agents with certificates of minutes through half an hour of faults, with either controllers; write docs/soak-agent.md
+	$(BIN)/kubewright binaries fetch
+	PYTHONPATH=tests:tests/controlplane:tests/unit/host $(BIN)/python -m tests.soak.agent $(ARGS)
 
 fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures go to build/fuzz
 	$(BIN)/kubewright binaries fetch kubeadm

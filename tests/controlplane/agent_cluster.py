@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -38,6 +39,7 @@ from loopback import free_address
 
 RBAC = "rbac.authorization.k8s.io"
 BOOTSTRAPPERS = "system:bootstrappers:kubeadm:default-node-token"
+_OF_OURS = "-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"
 BINDINGS = (
     ("kubeadm:cluster-admins", "cluster-admin", "kubeadm:cluster-admins"),
     ("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", BOOTSTRAPPERS),
@@ -112,8 +114,10 @@ class AgentCluster:
 
 
 @contextlib.contextmanager
-def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool = False, grace: str = "50s") -> Iterator[AgentCluster]:
-    """Start everything, wait until nodes can join, and end everything."""
+def agent_cluster(
+    place: Path, *, signing_duration: str = "8760h", audit: bool = False, grace: str = "50s", own: bool = False
+) -> Iterator[AgentCluster]:
+    """Start everything, wait until nodes can join, and end everything. `own`: requests are approved and signed by our controllers."""
     authority, address = trustme.CA(), free_address((2379, 2380, 6443, 10250, 10257, 10259))
     cluster = AgentCluster(place, address, authority)
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
@@ -128,7 +132,9 @@ def agent_cluster(place: Path, *, signing_duration: str = "8760h", audit: bool =
     try:
         start_api(cluster, audit=audit)
         grant(cluster)
-        start_controllers(cluster, signing_duration, grace)
+        start_controllers(cluster, signing_duration, grace, left_out=_OF_OURS if own else "")
+        if own:
+            start_own_controllers(cluster, signing_duration)
         wait_for(lambda: b"jws-kubeconfig" in _get(cluster, "/api/v1/namespaces/kube-public/configmaps/cluster-info"), cluster)
         wait_for(lambda: b'"default"' in _get(cluster, "/api/v1/namespaces/default/serviceaccounts/default"), cluster)
         yield cluster
@@ -200,14 +206,26 @@ def binding(kind: str, name: str, *, role: dict[str, str], subject: dict[str, st
     }
 
 
-def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str) -> None:
+def start_own_controllers(cluster: AgentCluster, signing_duration: str) -> None:
+    place = cluster.place
+    argv = [
+        *(sys.executable, "-m", "kubewright", "controllers", "run", f"--kubeconfig={cluster.kubeconfig('kubernetes-admin')}"),
+        *(f"--cluster-signing-cert-file={place / 'ca.crt'}", f"--cluster-signing-key-file={place / 'ca.key'}"),
+        *(f"--cluster-signing-duration={signing_duration}", "--leader-elect=false", "--secure-port=0"),
+        "--controllers=*,bootstrapsigner,tokencleaner",
+    ]
+    with (place / "kubewright.log").open("ab") as log:
+        cluster.processes.append(subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=_die_with_parent))  # noqa: PLW1509
+
+
+def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str, *, left_out: str = "") -> None:
     place, address = cluster.place, cluster.address
     manager = cluster.kubeconfig("system:kube-controller-manager")
     start(
         cluster,
         "kube-controller-manager",
         *(f"--kubeconfig={manager}", f"--authentication-kubeconfig={manager}", f"--authorization-kubeconfig={manager}"),
-        *("--controllers=*,bootstrapsigner,tokencleaner", "--leader-elect=false", f"--bind-address={address}"),
+        *(f"--controllers=*,{left_out or 'bootstrapsigner,tokencleaner'}", "--leader-elect=false", f"--bind-address={address}"),
         *(
             "--allocate-node-cidrs=true",
             "--cluster-cidr=10.128.0.0/9",

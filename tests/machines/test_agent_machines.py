@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from agent_bed import UNIT, Wire, Worker, all_differences, spoken, unlike
+from agent_bed import ADMIN, UNIT, Wire, Worker, all_differences, spoken, unlike
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.sharing import PYTHON

@@ -60,7 +60,12 @@ class AgentDaemon:
         self._started = self._seams.clock.now()
         self._lock = Lock(options.root / _LOCK, doing=f"agent of node {options.name}")
         self._registry = Registry()
-        telemetry.follow(self._registry, lambda: self.agent.view() if self.agent is not None else None, clock=self._seams.clock)
+        telemetry.follow(
+            self._registry,
+            lambda: self.agent.view() if self.agent is not None else None,
+            clock=self._seams.clock,
+            tasks=lambda: len(asyncio.all_tasks()),
+        )
         self._api = self._kubelet_api()
         self._reload = asyncio.Event()
         self._stopped = False

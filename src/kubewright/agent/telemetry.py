@@ -38,8 +38,8 @@ def routes(unhealthy: Callable[[], str], registry: Registry) -> list[Route]:
     return [Route(method="GET", pattern="/healthz", handler=health), Route(method="GET", pattern="/metrics", handler=metrics)]
 
 
-def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Clock) -> None:
-    """Have the registry show how an agent is whenever it is read; None before there is one."""
+def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Clock, tasks: Callable[[], float] = lambda: 0.0) -> None:
+    """Have the registry show how an agent is whenever it is read; None before there is one. `tasks` counts those of its process."""
 
     def seen(value: Callable[[NodeView], float]) -> Callable[[], float]:
         def look() -> float:
@@ -54,6 +54,7 @@ def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Cl
     for reason in REASONS:
         waits.follow(seen(partial(_waits, reason, lambda node: node.certificate)), "client", reason)
         waits.follow(seen(partial(_waits, reason, _serving)), "server", reason)
+    registry.gauge("kubewright_agent_tasks", "Tasks in the process.").follow(tasks)
     phases = registry.gauge("kubewright_agent_phase", "1 for the phase that the agent is in.", labels=("phase",))
     for phase in NodePhase:
         phases.follow(seen(partial(_is_in, phase)), phase.value)
