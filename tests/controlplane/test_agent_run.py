@@ -25,6 +25,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import CSI_NODE, EVENT, LEASE, NODE
+from kubewright.pki import csr
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
 

@@ -16,6 +16,7 @@ import pytest
 from agent_bed import ADMIN, UNIT, Wire, Worker, all_differences, spoken, unlike
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubewright, write
 from testbed.bed import Bed, Parts
+from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
 from kubewright.pki import csr
