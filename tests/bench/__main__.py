@@ -21,6 +21,7 @@ from tests.bench import (
     drawing,
     files,
     hub,
+    machines_agent,
     machines_init,
     machines_join,
     machines_timeline,
@@ -52,6 +53,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "nodes": Benchmark(run=many_nodes.run, rounds=5),
     "controllers": Benchmark(run=controllers.run, rounds=6, by_default=False),
     "hub": Benchmark(run=hub.run, rounds=5, by_default=False),
+    "agent": Benchmark(run=machines_agent.run, rounds=6, by_default=False),
     "cold-build": Benchmark(run=cold_build.run, rounds=1, by_default=False),
     "machines-init": Benchmark(run=machines_init.run, rounds=10, by_default=False),
     "machines-join": Benchmark(run=machines_join.worker, rounds=10, by_default=False),
@@ -85,7 +87,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but controllers, hub, cold-build and machines",
+        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but controllers, agent, hub, cold-build and machines",
     )
     parser.add_argument("--rounds", "--runs", type=int, default=0, help="rounds of each benchmark (default: its own number)")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of performance.md and performance/ (default: docs)")
