@@ -17,9 +17,10 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from dataclasses import field as made
 from pathlib import Path
 from typing import Final
 
@@ -38,6 +39,10 @@ class Table:
     words: bool = False
     names: bool = False
     """Also names of rows, such as CONFIG, in `flags=(...)`."""
+    pairs: bool = False
+    """Also tuples of two texts, from which rows are made."""
+    assigned: Mapping[str, str] = made(default_factory=dict)
+    """Also what is assigned to names: the `words` or the `lines` of its texts, or the `entries` of a map."""
 
 
 _ROWS: Final = tuple(sorted(f"cli/{path.name}" for path in (PACKAGE / "cli").glob("*_rows.py")))
@@ -52,6 +57,7 @@ _TREE: Final = (
     "tests/unit/cli",
 )
 _INIT_CASES: Final = "tests/compat/test_init_cases.py"
+_KUBELET_FIELDS: Final = "tests/unit/agent/test_kubelet_configuration.py"
 _STATIC_PODS: Final = ("manifests/static_pods.py",)
 TABLES: Final = {
     "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "Phase"}), _TREE),
@@ -59,7 +65,21 @@ TABLES: Final = {
     "kubelet-flags": Table(
         ("agent/configuration/flags.py",),
         frozenset({"KubeletFlag"}),
-        ("tests/unit/agent/test_kubelet_configuration.py", "tests/compat/test_kubelet_flags.py"),
+        (_KUBELET_FIELDS, "tests/unit/cli/test_own_commands.py", "tests/compat/test_kubelet_flags.py"),
+        pairs=True,
+        assigned={"_FIELDS": "lines"},
+    ),
+    "kubelet-fields": Table(
+        ("agent/configuration/fields.py",),
+        frozenset(),
+        (_KUBELET_FIELDS,),
+        assigned={"_HONOURED": "words", "IGNORED": "words", "REFUSED": "entries"},
+    ),
+    "setters": Table(
+        ("agent/status/setters.py",),
+        frozenset({"Pressure"}),
+        ("tests/unit/agent/test_node_setters.py", "tests/unit/agent/test_node_status.py"),
+        assigned={"SETTERS": "entries"},
     ),
     "certificates": Table(
         ("pki/table.py",),
@@ -119,6 +139,12 @@ class Rows(ast.NodeVisitor):
             for index, child in enumerate(node.value.elts):
                 if isinstance(child, ast.Name | ast.Starred):
                     self.found.append((f"{child.lineno}: {ast.unparse(child)}", node.value, "elts", index, ""))
+        if self._table.pairs and isinstance(node, ast.Tuple):
+            for index, child in enumerate(node.elts):
+                if isinstance(child, ast.Tuple) and len(child.elts) == 2 and all(isinstance(one, ast.Constant) for one in child.elts):
+                    self.found.append((f"{child.lineno}: {ast.unparse(child)}", node, "elts", index, ""))
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _target(node) in self._table.assigned:
+            self._take_assigned(node, self._table.assigned[_target(node)])
         if self._table.words and isinstance(node, ast.Assign | ast.keyword) and _holds_flags(node):
             for text in ast.walk(node.value):
                 if isinstance(text, ast.Constant):
@@ -126,10 +152,32 @@ class Rows(ast.NodeVisitor):
                         self.found.append((f"{text.lineno}: {_target(node)} {word}", text, "value", index, word))
         super().generic_visit(node)
 
+    def _take_assigned(self, node: ast.Assign | ast.AnnAssign, kind: str) -> None:
+        if kind == "entries":
+            assert isinstance(node.value, ast.Dict)
+            keys = [ast.unparse(key) for key in node.value.keys if key is not None]
+            self.found += [(f"{node.lineno}: {_target(node)} {key}", node.value, "entries", index, "") for index, key in enumerate(keys)]
+            return
+        assert node.value is not None
+        kept = {key for one in ast.walk(node.value) if isinstance(one, ast.Dict) for key in one.keys}
+        for text in ast.walk(node.value):
+            if isinstance(text, ast.Constant) and isinstance(text.value, str) and text not in kept:
+                pieces = text.value.split() if kind == "words" else text.value.strip().splitlines()
+                self.found += [
+                    (f"{text.lineno}: {_target(node)} {piece}", text, "value", index, piece) for index, piece in enumerate(pieces)
+                ]
+
     def drop(self, number: int) -> None:
         _, node, field, index, word = self.found[number]
+        if field == "entries":
+            assert isinstance(node, ast.Dict)
+            del node.keys[index], node.values[index]
+            return
         value = getattr(node, field)
-        if word:
+        if word and "\n" in value and " " in word:  # a line of several words
+            lines = value.strip().splitlines()
+            setattr(node, field, "\n".join(lines[:index] + lines[index + 1 :]))
+        elif word:
             words = value.split()
             setattr(node, field, f" {' '.join(words[:index] + words[index + 1 :])} ")
         else:
@@ -145,8 +193,10 @@ def _label(call: ast.Call) -> str:
     return f"{call.lineno}: {_name(call.func)} {texts[0] if texts else ''}"
 
 
-def _target(node: ast.Assign | ast.keyword) -> str:
-    return ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else str(node.arg)
+def _target(node: ast.Assign | ast.AnnAssign | ast.keyword) -> str:
+    if isinstance(node, ast.keyword):
+        return str(node.arg)
+    return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
 
 
 def _holds_flags(node: ast.Assign | ast.keyword) -> bool:

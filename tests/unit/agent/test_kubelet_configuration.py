@@ -260,6 +260,7 @@ def test_what_a_kubelet_has_no_flag_for():
     found = chosen(own={"certificate_lifetime": 600.0, "exit_without_certificate": 300.0})
     assert (found.timings.certificate_lifetime, found.exit_after) == (600, 300)
     assert (chosen().timings.certificate_lifetime, chosen().exit_after) == (None, 0)
+    assert [flag.name for flag in flags.OURS] == ["certificate-lifetime", "exit-without-certificate"]
     assert {flag.name for flag in flags.OURS} & {flag.name for flag in flags.FLAGS} == set()
 
 
