@@ -306,3 +306,16 @@ def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_wit
     assert asked[0] == asked[1]
     two.end()
     two.kubelet()
+
+
+def test_a_machine_that_shuts_down_says_so_before_it_goes(workers: tuple[Worker, Worker]) -> None:
+    two, _ = workers
+    two.end()
+    moved = two.condition("Ready")["lastHeartbeatTime"]
+    two.agent()
+    two.ready(since=moved)
+    two.machine.run("systemctl", "poweroff", check=False)
+    eventually(lambda: two.condition("Ready").get("status") == "False", "its last words")
+    assert two.condition("Ready")["message"] == "node is shutting down"
+    told = json.loads(two.one.run("kubectl", "get", "events", "-o", "json", "--field-selector=reason=Shutdown", env=ADMIN).out)["items"]
+    assert [row["involvedObject"]["name"] for row in told] == ["two"]

@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 RUNS_NOTHING: Final = SimulationRules(plays=False)
 _LOCK: Final = "kubewright-agent.lock"
+_LAST_WORDS: Final = 5.0
+"""Seconds that the report of a shutdown may take: the machine waits for us."""
 _FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
 """Options that a reload cannot change: they are what this process is."""
 
@@ -160,6 +162,10 @@ class AgentDaemon:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()  # an agent ends by an error only, which is ours then
+        except asyncio.CancelledError:
+            if await asyncio.to_thread(host.is_shutting_down):
+                await self.agent.tell_shutdown(within=_LAST_WORDS)
+            raise
         finally:
             for task in tasks:
                 task.cancel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
 from kubewright.agent import csi_node
 from kubewright.agent.certificates.bootstrap import Bootstrap
@@ -20,7 +20,7 @@ from kubewright.agent.pods.provider import PodLife, PodProvider, ProvidedPods
 from kubewright.agent.pods.simulated import SimulatedPods
 from kubewright.agent.rounds import Rounds, Tasks
 from kubewright.agent.seams import Duties, Seams, Timings
-from kubewright.agent.status.events import NodeEvent, starting
+from kubewright.agent.status.events import NodeEvent, shutting_down, starting
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
@@ -169,6 +169,18 @@ class NodeAgent:
         if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and self.facts.needs_pod_range and not self._node_status.pod_cidrs:
             return "waits for kube-controller-manager to give it a range of pod addresses"
         return f"is in the phase {self._phase.value}"
+
+    async def tell_shutdown(self, *, within: float) -> None:
+        """Say that the machine shuts down, in Ready and in an event; gives up after so many seconds. Nothing before it is a node."""
+        if self._node_status.node is None:
+            return
+        self._tell(shutting_down())
+        self._node_status.shut_down()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._node_status.round()
+                if self._recorder is not None:
+                    await self._recorder.settled()
 
     async def require_certificate(self, *, within: float) -> None:
         """Watch that there is a client certificate; see `NodeIdentity.require_certificate`."""

@@ -16,6 +16,7 @@ from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound, Unauthorized
+from kubewright.base.records import replace
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
@@ -80,7 +81,7 @@ class NodeStatusManager:
         self.is_new = False
         """Whether registration created the Node, rather than find it."""
         self.trouble = ""
-        self._cordoned = False
+        self._cordoned = self._shutting_down = False
         self._storage = ""
         self.failures: dict[str, str] = {}
         """The setters that failed when the status was computed last, and why."""
@@ -106,6 +107,10 @@ class NodeStatusManager:
     def storage(self, trouble: str) -> None:
         self._fresh = self._fresh and trouble == self._storage
         self._storage = trouble
+
+    def shut_down(self) -> None:
+        """Note that the machine shuts down: from now on its Node is not ready."""
+        self._shutting_down, self._fresh = True, False
 
     async def register(self) -> None:
         """Create the Node, or correct the one that is there; tries until that works. Where others make it, wait until it is there."""
@@ -210,8 +215,11 @@ class NodeStatusManager:
     def _computed(self, old: Object) -> tuple[Object, bool]:
         """Return the Node as it should be now, and whether that differs in more than heartbeats."""
         self._computed_from, self.failures = self._source.snapshot, {}
-        new = compute(old, self._facts, now=self._now(), snapshot=self._computed_from, storage=self._storage, failed=self._setter_failed)
+        new = compute(old, self._facts, now=self._now(), snapshot=self._seen(), storage=self._storage, failed=self._setter_failed)
         return new, metadata_changed(old, new) or status_changed(old["status"], new["status"])
+
+    def _seen(self) -> Snapshot:
+        return replace(self._source.snapshot, shutting_down=True) if self._shutting_down else self._source.snapshot
 
     async def _send(self, old: Object, new: Object) -> Object:
         return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")

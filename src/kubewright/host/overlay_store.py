@@ -242,6 +242,9 @@ class PlannedServices:
         found = self._planned.get(name) or self._base.service(name)
         return replace(found, stale=False) if found is not None and self._reloaded else found
 
+    def is_stopping(self) -> bool:
+        return self._base.is_shutting_down()
+
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
         return self._base.service_lines(name, count=count)
 

@@ -61,6 +61,10 @@ class Host(FileReader, Protocol):
         """Read: return the state of a service, None if nothing is known about it."""
         ...
 
+    def is_shutting_down(self) -> bool:
+        """Read: whether its service manager is about to end everything. Never an error."""
+        ...
+
     def service_lines(self, name: str, /, *, count: int) -> list[str]:
         """Read: return the last lines that a service wrote, its latest life only; none where that cannot be told. Never an error."""
         ...
@@ -150,6 +154,10 @@ class Services(Protocol):
 
     def state(self, name: str, /) -> ServiceState | None:
         """Read: return the state of a service, None if there is no such service."""
+        ...
+
+    def is_stopping(self) -> bool:
+        """Read: whether the machine shuts down. Never an error."""
         ...
 
     def last_lines(self, name: str, /, *, count: int) -> list[str]:

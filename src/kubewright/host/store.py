@@ -116,6 +116,9 @@ class StoreHost(ABC):
     def service(self, name: str, /) -> ServiceState | None:
         return None if self._services is None else self._services.state(name)
 
+    def is_shutting_down(self) -> bool:
+        return self._services is not None and self._services.is_stopping()
+
     def service_lines(self, name: str, /, *, count: int) -> list[str]:
         return [] if self._services is None else self._services.last_lines(name, count=count)
 

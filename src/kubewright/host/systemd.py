@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -71,6 +72,11 @@ class Systemd:
         """When the latest life of a unit began: systemd makes a link then. By the clock of files, so that it can be compared with theirs."""
         found = self._files.state(_LIVES / f"invocation:{_file(name)}") if self._files is not None else None
         return found.modified if found is not None else 0.0
+
+    def is_stopping(self) -> bool:
+        with suppress(HostError):
+            return self._commands.run(["systemctl", "is-system-running"], within=ASKED_WITHIN).out.strip() == "stopping"
+        return False
 
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
         """What the journal has of its latest life, systemd's own lines about it included."""

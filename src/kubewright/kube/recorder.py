@@ -60,6 +60,11 @@ class EventRecorder:
                 await self._api.create(body)
             except KubewrightError as error:
                 _log.info("an event is dropped: %s %s: %s", body["reason"], body["message"], error)
+            self._waiting.task_done()
+
+    async def settled(self) -> None:
+        """Wait until all that were to be sent are sent, or dropped."""
+        await self._waiting.join()
 
     def _body(self, about: Mapping[str, Any], *, kind: str, reason: str, message: str) -> Object:
         found = metadata(about)

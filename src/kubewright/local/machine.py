@@ -62,6 +62,9 @@ class _KubeletService:
     def reload(self) -> None:
         """There are no unit files."""
 
+    def is_stopping(self) -> bool:
+        return False
+
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
         return daemon_process.last_lines(self._daemon.log, lines=count) if name == KUBELET else []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from typing import Any
 
@@ -15,6 +16,7 @@ from kubewright.agent import registration
 from kubewright.agent.seams import Duties
 from kubewright.agent.status.events import NodeEvent, events_between, scheduling_event
 from kubewright.agent.status.setters import find
+from kubewright.kube.resources import NODE
 
 SUBJECT = facts(needs_pod_range=False)
 
@@ -81,3 +83,20 @@ def test_a_node_that_is_cordoned_is_told_once_each_way():
     assert scheduling_event(cordoned, was=True) is None
     assert scheduling_event(cordoned, was=False) == NodeEvent("NodeNotSchedulable", "Node n status is now: NodeNotSchedulable")
     assert scheduling_event(node, was=True) == NodeEvent("NodeSchedulable", "Node n status is now: NodeSchedulable")
+
+
+@pytest.mark.looptime
+async def test_a_machine_that_shuts_down_is_not_ready_and_says_why():
+    api = FakeAPI()
+    async with running(agent_of(api, store=joined(now=START), facts=SUBJECT, duties=Duties(events=True))) as agent:
+        await agent.tell_shutdown(within=5.0)  # nothing yet: it is no node
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+        await agent.tell_shutdown(within=5.0)
+        found = find(api.get(NODE, "node-1")["status"]["conditions"], "Ready")
+        assert (found["status"], found["message"]) == ("False", "node is shutting down")
+        told = [call.body["reason"] for call in api.made("create", "events")]
+        assert (told.count("Shutdown"), told.count("NodeNotReady")) == (1, 1)
+        api.fail("patch", "nodes/status")
+        api.fail("create", "events")
+        await asyncio.wait_for(agent.tell_shutdown(within=5.0), 6)

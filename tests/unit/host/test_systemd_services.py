@@ -217,3 +217,19 @@ def test_programs_are_run_with_their_arguments_and_nothing_to_read():
     with pytest.raises(HostError) as caught:
         commands.run(["kubewright-no-such-program"], within=1)
     assert "on PATH" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("said", "stopping"), [("stopping\n", True), ("running\n", False), ("degraded\n", False), ("", False)])
+def test_a_machine_that_shuts_down_is_known_by_what_systemd_says(said, stopping, tmp_path):
+    class Asked:
+        def run(self, argv, /, *, within):
+            assert argv == ["systemctl", "is-system-running"]
+            if not said:
+                raise HostError("no answer")
+            return Ended(code=1, out=said)
+
+    services = Systemd(Asked())
+    assert services.is_stopping() is stopping
+    host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), services=services, environment={})
+    assert host.is_shutting_down() is stopping
+    assert OverlayHost(host).is_shutting_down() is stopping

@@ -25,6 +25,11 @@ def starting() -> NodeEvent:
     return NodeEvent("Starting", "Starting the kubewright agent.")
 
 
+def shutting_down() -> NodeEvent:
+    """Return the event of a machine that shuts down, in the kubelet's words."""
+    return NodeEvent("Shutdown", "Shutdown manager detected shutdown event")
+
+
 def events_between(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[NodeEvent]:
     """Yield the events of a Node that became `new`; without `old` it was made just now.
 
