@@ -147,6 +147,10 @@ def test_a_machine_that_lacks_a_program_of_the_vpn_is_told_before_it_asks(tenant
     assert kubectl(tenant.one, "get", "nodejoinrequest", "four") == {}
 
 
+def _answers(machine: Machine, address: str = "10.64.0.1") -> bool:
+    return machine.run("ping", "-c", "1", "-W", "1", address, check=False).code == 0
+
+
 def _pod(tenant: Tenant, node: str, *command: str) -> str:
     """Run a pod on a node and return its address."""
     spec = {"nodeName": node, "terminationGracePeriodSeconds": 0}
@@ -186,6 +190,22 @@ def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_o
     one.run("kubectl", "delete", "pod", "on-two", "on-four", "--now", env=admin)
 
 
+def test_a_node_reaches_nothing_else_behind_the_hub_whatever_it_says(tenant: Tenant) -> None:
+    one, two, hub = (tenant.bed[name] for name in ("one", "two", "hub"))
+    other = f"{one.address.rpartition('.')[0]}.99"  # answers as the API server's address does, and is not named
+    one.run("ip", "address", "add", f"{other}/24", "dev", "eth0")
+    public = hub.run("wg", "show", INTERFACE, "public-key").out.strip()
+    two.run("wg", "set", "oi-wg", "peer", public, "allowed-ips", f"{VPN},{one.address}/32,{other}/32")
+    two.run("ip", "route", "add", other, "dev", "oi-wg")
+    assert [_answers(two, address) for address in (one.address, other)] == [True, False]
+    hub.run("nft", "delete", "table", "inet", f"kubewright-{INTERFACE}")
+    assert _answers(two, other)  # it is the hub's rules that it was kept back by
+    tenant.hub("token", "create", "a")  # the hub looks again
+    eventually(lambda: not _answers(two, other), "the rules to be repaired")
+    two.run("systemctl", "restart", "oi-wg")
+    eventually(lambda: _answers(two), "the tunnel to be as before")
+
+
 def test_keys_of_the_vpn_are_where_they_belong_and_nowhere_else(tenant: Tenant) -> None:
     two, serving = tenant.bed["two"], tenant.serving
     key, public = two.run("cat", "/etc/oneinfra/wg.key").out.strip(), two.run("wg", "show", "oi-wg", "public-key").out.strip()
@@ -207,16 +227,6 @@ def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> N
     assert "and Ready" in tenant.join(two).out
     eventually(lambda: serving.run("systemctl", "is-active", "hub", check=False).out.strip() == "active", "the hub to come back")
     tenant.require_peers()
-    serving.cut_power()
-    serving.boot()
-    serving.ready()
-    tenant.require_peers()
-    for machine in (two, tenant.bed["three"]):  # they notice that they are not heard, and begin anew
-        eventually(lambda machine=machine: _answers(machine), f"the hub to answer {machine.name} in the VPN")
-
-
-def _answers(machine: Machine) -> bool:
-    return machine.run("ping", "-c", "1", "-W", "1", "10.64.0.1", check=False).code == 0
 
 
 def _pods(tenant: Tenant, node: str) -> int:
@@ -250,6 +260,16 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert "Installing the kubelet v1.36.3" in said
     assert tenant.ready("two")
     assert "/usr/local/bin/kubelet" in two.run("systemctl", "show", "--property=ExecStart", "kubelet").out
+
+
+def test_a_hub_whose_plug_was_pulled_has_its_peers_again(tenant: Tenant) -> None:
+    serving = tenant.serving
+    serving.cut_power()
+    serving.boot()
+    serving.ready()
+    tenant.require_peers()
+    for machine in (tenant.bed["two"], tenant.bed["three"]):  # they notice that they are not heard, and begin anew
+        eventually(lambda machine=machine: _answers(machine), f"the hub to answer {machine.name} in the VPN")
 
 
 def test_the_interface_goes_with_its_cluster(tenant: Tenant) -> None:

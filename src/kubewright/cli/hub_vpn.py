@@ -70,7 +70,7 @@ def warn_of_missing_programs(found: VPN | None) -> None:
         return
     host = machine.host()
     try:
-        tunnels.find_programs(host, host.programs)
+        tunnels.find_programs(host, host.programs, hub=True)
     except HostError as error:
         inputs.warn([f"{error}: {error.remedy}"])
 

@@ -86,7 +86,7 @@ class HubTunnel:
 
     def _ensure(self, peers: tuple[TunnelPeer, ...]) -> list[Change]:
         if self._programs is None:
-            self._programs = tunnels.find_programs(self._host, self._host.programs)
+            self._programs = tunnels.find_programs(self._host, self._host.programs, hub=True)
         return ensure(self._host, self._vpn, self._private_key, peers, found=self._programs)
 
     def _wanted(self) -> tuple[TunnelPeer, ...]:

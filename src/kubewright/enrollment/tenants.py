@@ -327,7 +327,12 @@ class Tenant:
             changed=rfc3339(now),
         )
         event = self._event(
-            "issued", seen.name, request=seen.uid, names=list(record.names), serials=[one.serial for one in made.certificates]
+            "issued",
+            seen.name,
+            request=seen.uid,
+            names=list(record.names),
+            lease=list(lease),
+            serials=[one.serial for one in made.certificates],
         )
         try:
             await self._store.ask(lambda store: store.keep(record, event, digest=seen.digest))

@@ -163,4 +163,12 @@ def peer(record: JoinRecord) -> TunnelPeer | None:
 
 def tunnel(vpn: VPN, private_key: str, peers: Iterable[TunnelPeer]) -> Tunnel:
     """Return the hub's interface."""
-    return Tunnel(name=vpn.interface, private_key=private_key, port=vpn.port, addresses=vpn.hub_addresses, mtu=vpn.mtu, peers=tuple(peers))
+    return Tunnel(
+        name=vpn.interface,
+        private_key=private_key,
+        port=vpn.port,
+        addresses=vpn.hub_addresses,
+        mtu=vpn.mtu,
+        peers=tuple(peers),
+        outside=tuple(network for network in vpn.behind if network not in vpn.networks),
+    )

@@ -134,7 +134,7 @@ class TunnelPeer:
 class Tunnel:
     """A WireGuard interface that has exactly these addresses and peers, is up, and lets its peers reach each other.
 
-    `addresses` have the length of the mask. The device is the kernel's, and made where it is missing; where the kernel has no WireGuard,
+    `addresses` have the length of the mask. `outside` are the networks beside theirs that peers may send to through this machine. The device is the kernel's, and made where it is missing; where the kernel has no WireGuard,
     a service has to have made it before (`manifests.tunnels`).
     """
 
@@ -144,6 +144,7 @@ class Tunnel:
     addresses: tuple[str, ...]
     mtu: int
     peers: tuple[TunnelPeer, ...] = ()
+    outside: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:

@@ -144,8 +144,8 @@ class Tunnels(Protocol):
         """Write: make an interface what it should be, given what it is."""
         ...
 
-    def remove(self, name: str, /) -> None:
-        """Write: remove an interface."""
+    def remove(self, name: str, found: TunnelState, /) -> None:
+        """Write: remove an interface, given what it is."""
         ...
 
 

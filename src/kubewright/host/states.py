@@ -76,7 +76,10 @@ class TunnelPeerState:
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelState:
-    """What a WireGuard interface has. `forwards`: packets go from one peer to another, in both families of its addresses."""
+    """What a WireGuard interface has. `forwards`: packets go from one peer to another, in both families of its addresses.
+
+    `guard` is the mark of the rules that say where its peers may send, '' without any. Rules may outlive the `device`.
+    """
 
     private_key: str = field(repr=False)
     port: int
@@ -84,6 +87,8 @@ class TunnelState:
     mtu: int
     up: bool
     forwards: bool
+    guard: str = ""
+    device: bool = True
     peers: tuple[TunnelPeerState, ...] = ()
 
 

@@ -186,10 +186,10 @@ class StoreHost(ABC):
         return self._tunnels.state(name)
 
     def remove_tunnel(self, name: str, /) -> Change:
-        change = tunnels.decide_removal(self._tunnels.state(name), name)
-        if change:
-            self._tunnels.remove(name)
-        return change
+        found = self._tunnels.state(name)
+        if found is not None:
+            self._tunnels.remove(name, found)
+        return tunnels.decide_removal(found, name)
 
     def _ensure_tunnel(self, desired: Tunnel) -> Change:
         found = self._tunnels.state(desired.name)

@@ -15,6 +15,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
+from kubewright.host import tunnel_guard
 from kubewright.host.desired import Tunnel
 from kubewright.host.programs import Commands, Ended
 from kubewright.host.readers import FileReader, Programs
@@ -25,7 +26,7 @@ _GONE: Final = "does not exist"
 _STDIN: Final = "/dev/stdin"
 _FORWARDING: Final[Mapping[int, str]] = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 DAEMON: Final = "wireguard-go"
-_PACKAGES: Final[Mapping[str, str]] = {"ip": "iproute2", "wg": "wireguard-tools", DAEMON: "wireguard-go"}
+_PACKAGES: Final[Mapping[str, str]] = {"ip": "iproute2", "wg": "wireguard-tools", DAEMON: "wireguard-go", tunnel_guard.PROGRAM: "nftables"}
 
 
 def configuration(desired: Tunnel) -> str:
@@ -75,6 +76,8 @@ def decide(found: TunnelState | None, desired: Tunnel) -> Change:
 
 def _differences(found: TunnelState, desired: Tunnel) -> dict[str, bool]:
     return {
+        "no device": not found.device,
+        "other rules": found.guard != tunnel_guard.mark(desired.name, desired.outside),
         "another key": found.private_key != desired.private_key,
         f"port {found.port}": found.port != desired.port,
         f"addresses {', '.join(sorted(found.addresses)) or 'none'}": found.addresses != frozenset(desired.addresses),
@@ -110,8 +113,10 @@ class TunnelPrograms:
     daemon: PurePosixPath | None = None
 
 
-def find_programs(files: FileReader, programs: Programs) -> TunnelPrograms:
-    """Find what a machine needs for a tunnel. Raises HostError for a program that is missing, naming what brings it."""
+def find_programs(files: FileReader, programs: Programs, *, hub: bool = False) -> TunnelPrograms:
+    """Find what a machine needs for a tunnel, or for being the hub of one. Raises HostError for a program that is missing, naming what brings it."""
+    if hub:
+        _require(programs, tunnel_guard.PROGRAM)
     daemon = None if in_kernel(files) else _require(programs, DAEMON)
     return TunnelPrograms(ip=_require(programs, "ip"), wg=_require(programs, "wg"), daemon=daemon)
 
@@ -138,6 +143,9 @@ def in_kernel(files: FileReader) -> bool:
     return bool(release) and any(b"/wireguard.ko" in content for content in lists)
 
 
+_ONLY_RULES: Final = TunnelState(private_key="", port=0, addresses=frozenset(), mtu=0, up=False, forwards=False, guard="left", device=False)
+
+
 class RealTunnels:
     """The interfaces of this machine. `proc` is where procfs is mounted. Implements `host.seam.Tunnels`."""
 
@@ -149,9 +157,10 @@ class RealTunnels:
     def state(self, name: str, /) -> TunnelState | None:
         if self._programs.path("ip") is None:  # then nobody has made one
             return None
+        guard = self._guard(name)
         told = self._commands.run(("ip", "-json", "address", "show", "dev", name), within=WITHIN)
         if told.code and _GONE in told.err:
-            return None
+            return _ONLY_RULES if guard else None
         dump = ("wg", "show", name, "dump")
         try:
             addresses, mtu, up = read_link(_required(told, ("ip", "address", "show", "dev", name)))
@@ -161,24 +170,40 @@ class RealTunnels:
                 f"the tunnel {name} cannot be read", detail=str(error), remedy=f"see what `wg show {name}` and `ip address` say"
             ) from error
         forwards = all(self._forwards(family) for family in _families(addresses))
-        return TunnelState(private_key=private, port=port, addresses=addresses, mtu=mtu, up=up, forwards=forwards, peers=peers)
+        return TunnelState(private_key=private, port=port, addresses=addresses, mtu=mtu, up=up, forwards=forwards, guard=guard, peers=peers)
+
+    def _guard(self, name: str) -> str:
+        if self._programs.path(tunnel_guard.PROGRAM) is None:
+            return ""
+        listed = self._commands.run((tunnel_guard.PROGRAM, "list", "table", "inet", tunnel_guard.table(name)), within=WITHIN)
+        return "" if listed.code else tunnel_guard.found_mark(listed.out) or "foreign"
 
     def apply(self, desired: Tunnel, found: TunnelState | None, /) -> None:
         name = desired.name
-        if found is None:
+        if found is None or found.guard != tunnel_guard.mark(name, desired.outside):
+            self._run((tunnel_guard.PROGRAM, "-f", _STDIN), text=tunnel_guard.rules(name, desired.outside))
+        known = found if found is not None and found.device else None
+        if known is None:
             self._run(("ip", "link", "add", "dev", name, "type", "wireguard"))
-        self._run(("wg", "syncconf", name, _STDIN), text=configuration(desired))
-        for address in sorted((found.addresses if found is not None else frozenset()) - set(desired.addresses)):
+        if known is None or peer_differences(known, desired) or (known.private_key, known.port) != (desired.private_key, desired.port):
+            self._run(("wg", "syncconf", name, _STDIN), text=configuration(desired))
+        before = known.addresses if known is not None else frozenset()
+        for address in sorted(before - set(desired.addresses)):
             self._run(("ip", "address", "delete", address, "dev", name))
         for address in desired.addresses:
-            self._run(("ip", "address", "replace", address, "dev", name))
-        self._run(("ip", "link", "set", "dev", name, "mtu", str(desired.mtu), "up"))
+            if address not in before:
+                self._run(("ip", "address", "replace", address, "dev", name))
+        if known is None or not known.up or known.mtu != desired.mtu:
+            self._run(("ip", "link", "set", "dev", name, "mtu", str(desired.mtu), "up"))
         for family in _families(desired.addresses):
             if not self._forwards(family):
                 self._forward(family)
 
-    def remove(self, name: str, /) -> None:
-        self._run(("ip", "link", "delete", "dev", name))
+    def remove(self, name: str, found: TunnelState, /) -> None:
+        if found.device:
+            self._run(("ip", "link", "delete", "dev", name))
+        if found.guard:
+            self._run((tunnel_guard.PROGRAM, "delete", "table", "inet", tunnel_guard.table(name)))
 
     def _forwards(self, family: int) -> bool:
         try:
@@ -236,11 +261,12 @@ class PlannedTunnels:
             mtu=desired.mtu,
             up=True,
             forwards=True,
+            guard=tunnel_guard.mark(desired.name, desired.outside),
             peers=tuple(
                 TunnelPeerState(public_key=peer.public_key, networks=frozenset(peer.networks), keepalive=peer.keepalive)
                 for peer in desired.peers
             ),
         )
 
-    def remove(self, name: str, /) -> None:
+    def remove(self, name: str, found: TunnelState, /) -> None:
         self._planned[name] = None

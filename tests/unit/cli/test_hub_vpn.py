@@ -39,7 +39,7 @@ class Commands:
         self._capsys = capsys
         self.programs = directory / "bin"
         self.programs.mkdir()
-        for name in ("ip", "wg", "wireguard-go"):
+        for name in ("ip", "nft", "wg", "wireguard-go"):
             (self.programs / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
             (self.programs / name).chmod(0o755)
         self.host = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(directory)), environment={"PATH": str(self.programs)}))

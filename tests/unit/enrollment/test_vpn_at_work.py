@@ -45,7 +45,7 @@ class Interfaces(OverlayHost):
     def __init__(self, directory: Path) -> None:
         programs = directory / "bin"
         programs.mkdir()
-        for name in ("ip", "wg", "wireguard-go"):
+        for name in ("ip", "nft", "wg", "wireguard-go"):
             (programs / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
             (programs / name).chmod(0o755)
         super().__init__(RealHost(layout=Layout.below(PurePosixPath(directory)), environment={"PATH": str(programs)}))

@@ -16,7 +16,7 @@ from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.host import tunnels
+from kubewright.host import tunnel_guard, tunnels
 from kubewright.host.desired import Tunnel, TunnelPeer
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
@@ -32,7 +32,9 @@ PEERS = tuple(
     TunnelPeer(public_key=wireguard.public_key(wireguard.new_private_key(RANDOM)), networks=(f"10.64.0.{number}/32", f"fd00::{number}/128"))
     for number in (2, 3)
 )
-DESIRED = Tunnel(name="wg-a", private_key=KEY, port=51820, addresses=("10.64.0.1/16", "fd00::1/64"), mtu=1420, peers=PEERS)
+DESIRED = Tunnel(
+    name="wg-a", private_key=KEY, port=51820, addresses=("10.64.0.1/16", "fd00::1/64"), mtu=1420, peers=PEERS, outside=("10.0.0.1/32",)
+)
 FOUND = TunnelState(
     private_key=KEY,
     port=51820,
@@ -40,6 +42,7 @@ FOUND = TunnelState(
     mtu=1420,
     up=True,
     forwards=True,
+    guard=tunnel_guard.mark("wg-a", ("10.0.0.1/32",)),
     peers=tuple(TunnelPeerState(public_key=peer.public_key, networks=frozenset(peer.networks)) for peer in reversed(PEERS)),
 )
 
@@ -66,6 +69,7 @@ class Kernel:
         self.links: dict[str, dict] = {}
         self.dump = ""
         self.refuses = ""
+        self.table = ""
 
     def run(self, argv, /, *, within, text=""):
         self.texts += [text] if text else []
@@ -75,6 +79,8 @@ class Kernel:
         if words[1:3] == ["address", "show"]:
             link = self.links.get(words[4])
             return Ended(code=0, out=json.dumps([{}, link])) if link else Ended(code=1, err=f'Device "{words[4]}" does not exist.')
+        if words[:3] == ["nft", "list", "table"]:
+            return Ended(code=0, out=self.table) if self.table else Ended(code=1, err="No such file or directory")
         if words[:2] == ["wg", "show"]:
             return Ended(code=0, out=self.dump)
         self.done.append(" ".join(words))
@@ -119,6 +125,8 @@ LINK = {
         (replace(FOUND, mtu=1280), DESIRED, Action.UPDATE, "MTU 1280"),
         (replace(FOUND, up=False), DESIRED, Action.UPDATE, "down"),
         (replace(FOUND, forwards=False), DESIRED, Action.UPDATE, "no forwarding"),
+        (replace(FOUND, guard="other"), DESIRED, Action.UPDATE, "other rules"),
+        (replace(FOUND, device=False), DESIRED, Action.UPDATE, "no device"),
         (replace(FOUND, peers=FOUND.peers[:1]), DESIRED, Action.UPDATE, "1 new peer"),
         (FOUND, replace(DESIRED, peers=()), Action.UPDATE, "2 surplus peers"),
         (FOUND, replace(DESIRED, peers=(replace(PEERS[0], networks=("10.64.0.9/32",)), PEERS[1])), Action.UPDATE, "1 changed peer"),
@@ -134,24 +142,70 @@ def test_an_interface_is_changed_only_where_it_differs(found, desired, action, r
 def test_a_new_interface_is_made_and_its_key_goes_over_standard_input(real, kernel, tmp_path):
     real.apply(DESIRED, None)
     assert kernel.done == [
+        "nft -f /dev/stdin",
         "ip link add dev wg-a type wireguard",
         "wg syncconf wg-a /dev/stdin",
         "ip address replace 10.64.0.1/16 dev wg-a",
         "ip address replace fd00::1/64 dev wg-a",
         "ip link set dev wg-a mtu 1420 up",
     ]
-    [text] = kernel.texts
-    assert text == tunnels.configuration(DESIRED)
+    assert kernel.texts == [tunnel_guard.rules("wg-a", ("10.0.0.1/32",)), tunnels.configuration(DESIRED)]
+    text = kernel.texts[1]
     assert text.count("[Peer]") == 2
     assert f"PrivateKey = {KEY}" in text
     for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
         assert (tmp_path / "proc" / "sys" / "net" / name).read_text() == "1\n"
 
 
-def test_an_interface_that_is_there_is_corrected(real, kernel):
-    real.apply(DESIRED, replace(FOUND, addresses=frozenset({"10.9.9.9/24", "10.64.0.1/16"})))
-    assert kernel.done[:2] == ["wg syncconf wg-a /dev/stdin", "ip address delete 10.9.9.9/24 dev wg-a"]
-    assert len(kernel.done) == 5
+@pytest.mark.parametrize(
+    ("found", "commands"),
+    [
+        (
+            {"addresses": frozenset({"10.9.9.9/24", "10.64.0.1/16"})},
+            ["ip address delete 10.9.9.9/24 dev wg-a", "ip address replace fd00::1/64 dev wg-a"],
+        ),
+        ({"up": False}, ["ip link set dev wg-a mtu 1420 up"]),
+        ({"mtu": 1280}, ["ip link set dev wg-a mtu 1420 up"]),
+        ({"peers": ()}, ["wg syncconf wg-a /dev/stdin"]),
+        ({"port": 1}, ["wg syncconf wg-a /dev/stdin"]),
+        ({"private_key": "other"}, ["wg syncconf wg-a /dev/stdin"]),
+        ({"guard": ""}, ["nft -f /dev/stdin"]),
+    ],
+)
+def test_of_an_interface_that_is_there_what_differs_is_corrected(real, kernel, found, commands):
+    real.apply(DESIRED, replace(FOUND, **found))
+    assert kernel.done == commands
+
+
+def test_rules_that_outlive_their_interface_are_known_and_removed(real, kernel):
+    kernel.table = tunnel_guard.rules("wg-a", ())
+    found = real.state("wg-a")
+    assert (found.device, found.up) == (False, False)
+    real.remove("wg-a", found)
+    assert kernel.done == ["nft delete table inet kubewright-wg-a"]
+    kernel.done.clear()
+    real.apply(DESIRED, found)
+    assert kernel.done[:2] == ["nft -f /dev/stdin", "ip link add dev wg-a type wireguard"]
+
+
+def test_an_interface_goes_with_its_rules(real, kernel):
+    real.remove("wg-a", FOUND)
+    assert kernel.done == ["ip link delete dev wg-a", "nft delete table inet kubewright-wg-a"]
+
+
+@given(st.lists(st.ip_addresses().map(lambda address: f"{address}/{address.max_prefixlen}"), max_size=5))
+def test_rules_are_known_again_by_their_mark(outside):
+    text = tunnel_guard.rules("wg-a", outside)
+    assert tunnel_guard.found_mark(text) == tunnel_guard.mark("wg-a", outside)
+    assert text.count(" daddr ") == len(outside)
+    assert tunnel_guard.mark("wg-b", outside) != tunnel_guard.mark("wg-a", outside) != tunnel_guard.mark("wg-a", [*outside, "10.0.0.0/8"])
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines.index("drop") > lines.index("ct state established,related accept") > lines.index('oifname "wg-a" accept')
+
+
+def test_rules_of_somebody_else_have_no_mark(real, kernel):
+    kernel.links["wg-a"], kernel.dump, kernel.table = LINK, dump(), "table inet kubewright-wg-a {\n}\n"
+    assert (tunnel_guard.found_mark(kernel.table), real.state("wg-a").guard) == ("", "foreign")
 
 
 def test_what_is_there_is_read(real, kernel, tmp_path):

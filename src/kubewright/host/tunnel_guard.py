@@ -1,0 +1,52 @@
+"""What the peers of a tunnel may reach of other machines: each other, what is named, and whom they answer. Nothing else of the networks around.
+
+A table of nftables for each interface. Its comment says which rules are in it, so that nobody has to compare rules as `nft` prints them. Pure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Sequence
+from typing import Final
+
+from kubewright.base.patterns import Pattern
+
+PROGRAM: Final = "nft"
+_MARK: Final = Pattern(r'.*comment "kubewright ([0-9a-f]{16})".*', 0)
+_CHAIN: Final = """\
+  chain forward {{
+    type filter hook forward priority filter; policy accept;
+    iifname != "{name}" accept
+    oifname "{name}" accept
+    ct state established,related accept
+{outside}    drop
+  }}
+"""
+
+
+def table(name: str) -> str:
+    """Return the name of an interface's table."""
+    return f"kubewright-{name}"
+
+
+def rules(name: str, outside: Sequence[str]) -> str:
+    """Return what `nft -f` reads: the table as it was goes, and this one comes, in one step. `outside` are networks that peers may reach."""
+    head = f"table inet {table(name)}"
+    return f'{head}\ndelete {head}\n{head} {{\n  comment "kubewright {mark(name, outside)}"\n{_chain(name, outside)}}}\n'
+
+
+def mark(name: str, outside: Sequence[str]) -> str:
+    """Return what tells these rules from others."""
+    return hashlib.sha256(_chain(name, outside).encode()).hexdigest()[:16]
+
+
+def found_mark(listed: str) -> str:
+    """Read the mark of what `nft list table` prints, '' where it has none."""
+    marks = (found[1] for line in listed.splitlines() if (found := _MARK.match(line)) is not None)
+    return next(marks, "")
+
+
+def _chain(name: str, outside: Sequence[str]) -> str:
+    allowed = (f"    {'ip' if ipaddress.ip_network(network).version == 4 else 'ip6'} daddr {network} accept\n" for network in outside)
+    return _CHAIN.format(name=name, outside="".join(allowed))
