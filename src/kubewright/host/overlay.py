@@ -7,6 +7,7 @@ dry run then writes the files of its overlay into kubeadm's dry-run directory, w
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import PurePosixPath
 from signal import Signals
 from typing import TYPE_CHECKING
@@ -22,7 +23,6 @@ from kubewright.host.readers import Network, Programs
 from kubewright.host.seam import ContainerRuntime, Host, PacketFilter, Processes, RuntimeVersion, Services, Tunnels
 from kubewright.host.states import Container, Kind, RuntimeStatus, Sandbox
 from kubewright.host.store import StoreHost
-from kubewright.host.tunnels import PlannedTunnels
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
@@ -43,15 +43,16 @@ class OverlayHost(StoreHost):
         self._changes: list[Change] = []
         self._removed: set[str] = set()
         self.processes: Processes = _QuietProcesses(base.processes)
-        self._planned_tunnels = PlannedTunnels(base)
 
     @property
     def _services(self) -> Services:
         return self._planned_services
 
-    @property
+    @cached_property
     def _tunnels(self) -> Tunnels:
-        return self._planned_tunnels
+        from kubewright.host.tunnels import PlannedTunnels  # few machines have one
+
+        return PlannedTunnels(self._base)
 
     @property
     def facts(self) -> Facts:

@@ -16,7 +16,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
-from kubewright.host import accounts, decisions, mounts, tunnels
+from kubewright.host import accounts, decisions, mounts
 from kubewright.host.decisions import UNITS, roots
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel
 from kubewright.host.paths import checked
@@ -186,12 +186,16 @@ class StoreHost(ABC):
         return self._tunnels.state(name)
 
     def remove_tunnel(self, name: str, /) -> Change:
+        from kubewright.host import tunnels  # few machines have one
+
         found = self._tunnels.state(name)
         if found is not None:
             self._tunnels.remove(name, found)
         return tunnels.decide_removal(found, name)
 
     def _ensure_tunnel(self, desired: Tunnel) -> Change:
+        from kubewright.host import tunnels
+
         found = self._tunnels.state(desired.name)
         change = tunnels.decide(found, desired)
         if change:
