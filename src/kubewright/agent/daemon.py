@@ -189,6 +189,7 @@ class AgentDaemon:
             configuration=_shown(options.kubelet),
             unhealthy=self.unhealthy,
             debugging=options.kubelet_api.debugging,
+            nothing_runs="does not run: this node runs no pods",
         )
         return MachineAPI(
             options.kubelet_api,

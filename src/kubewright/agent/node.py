@@ -11,6 +11,7 @@ from kubewright.agent.certificates.bootstrap import Bootstrap
 from kubewright.agent.certificates.identity import NodeIdentity
 from kubewright.agent.certificates.serving import ServingCertificate, ServingRequests
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
+from kubewright.agent.clocks import ClockWatch
 from kubewright.agent.leases import LeaseController
 from kubewright.agent.node_status import NodeStatusManager
 from kubewright.agent.pods.lifecycle import SimulationRules
@@ -96,6 +97,7 @@ class NodeAgent:
         played = SimulatedPods(host=facts.addresses, rules=rules or SimulationRules(), clock=seams.clock)
         self.pods = self._pod_manager(played if pods is None else ProvidedPods(pods), static_pods)
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
+        self._clock = ClockWatch(self._api, facts.name, clock=seams.clock)
         self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
         self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
 
@@ -200,6 +202,7 @@ class NodeAgent:
             reported_at=self._node_status.reported_at,
             renewed_at=self._lease.renewed_at,
             failures=dict(self._node_status.failures),
+            clock=self._clock.trouble,
         )
 
     async def run(self) -> None:
@@ -221,6 +224,7 @@ class NodeAgent:
             self._certificates.keep_renewed()  # before it registers: that may last longer than the certificate
         if self._duties.events:
             self._begin_events()
+            self._clock.start()
         await self._source.begin()
         self._node_status.storage = csi_node.NOT_YET if self._duties.csi_node else ""
         self._enter(NodePhase.REGISTERING)
@@ -293,7 +297,9 @@ class NodeAgent:
         return self._node_status.node
 
     async def _stop(self) -> None:
-        await asyncio.gather(self._tasks.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop())
+        await asyncio.gather(
+            self._tasks.stop(), self._clock.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop()
+        )
         await self._source.stop()
         if self._serving is not None:
             await self._serving.stop()

@@ -51,6 +51,8 @@ class Contents:
     unhealthy: Callable[[], str] = field(default_factory=lambda: _well)
     """Says why the node is not healthy, '' if it is."""
     debugging: bool = True
+    nothing_runs: str = "is played by kubewright: nothing runs in it"
+    """Said of a pod that nobody runs."""
     """Whether there are logs of containers, and ways into them."""
 
 
@@ -199,7 +201,7 @@ class KubeletServer:
         if container not in _containers(found):
             return _text(404, f'container "{container}" does not exist in pod {_name(request)}')
         if self._logs is None or not lifecycle.is_mirror(found):
-            return _text(400, f"pod {_name(request)} is played by kubewright: nothing runs in it, so it has no logs")
+            return _text(400, f"pod {_name(request)} {self._contents.nothing_runs}, so it has no logs")
         pieces = self._logs.read(found, container, options)
         try:
             first = await anext(pieces, b"")
@@ -215,7 +217,7 @@ class KubeletServer:
         verb = request.path.strip("/").partition("/")[0]
         if lifecycle.is_mirror(found):
             return _text(400, f"pod {_name(request)} runs as a process without a container: {verb} is not possible there")
-        return _text(400, f"pod {_name(request)} is played by kubewright: nothing runs in it, so {verb} is not possible")
+        return _text(400, f"pod {_name(request)} {self._contents.nothing_runs}, so {verb} is not possible")
 
     async def _find(self, request: Request) -> Object | Response:
         """Return the pod that a request names, or that there is none. Who may not ask does not learn which pods there are."""

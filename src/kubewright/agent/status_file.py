@@ -67,6 +67,7 @@ def record(
         "statusReported": _moment(view.reported_at),
         "leaseRenewed": _moment(view.renewed_at),
         "failedSetters": dict(view.failures),
+        "clock": view.clock,
         "missingTaints": list(taints),
         "pods": view.pods,
     }

@@ -48,3 +48,5 @@ class NodeView:
     """When the API accepted a renewal of the lease last."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """The setters that failed when the status was computed last, and why."""
+    clock: str = ""
+    """How far the machine's clock is from the API server's, '' where that is of no matter."""

@@ -143,6 +143,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         ("certificate expires", certificate["expires"]),
         ("certificate rotates", certificate["rotates"]),
         ("waits for", _waits_for(certificate)),
+        ("clock", found.get("clock")),
         ("kubelet API", api and (api["trouble"] or f"port {api['port']}, certificate: {api['certificate']}")),
         ("serving until", serving.get("expires")),
         ("serving rotates", serving.get("rotates")),

@@ -6,16 +6,20 @@ import asyncio
 import copy
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 
 from kubewright.base.errors import AlreadyExists, Conflict, Gone, KubewrightError, NotFound, ServerError
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import Response
 from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access, Identity
 from kubewright.kube.resources import Resource
 
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 Key = tuple[str, str, str]
 _MERGED_BY = {"conditions": "type", "addresses": "type", "podIPs": "ip", "hostIPs": "ip"}
 
@@ -43,6 +47,8 @@ class FakeAPI:
     reactors: list[Callable[[EventType, dict[str, Any]], None]] = field(default_factory=list)
     watchers: list[tuple[Resource, str, asyncio.Queue[WatchEvent | KubewrightError | None]]] = field(default_factory=list)
     version: int = 0
+    ahead: float = 0.0
+    """Seconds by which its clock is ahead of the tests'."""
 
     def connect(self, access: Access) -> FakeClient:
         return FakeClient(self, access)
@@ -190,7 +196,9 @@ class FakeClient(AsyncKubeAPI):
             self._queues.remove(queue)
 
     async def raw(self, method: str, path: str, **_: Any) -> Any:
-        raise NotImplementedError
+        await self._enter(method, path, "")
+        date = START + timedelta(seconds=asyncio.get_running_loop().time() + self.api.ahead)
+        return Response(status=200, headers={"date": format_datetime(date, usegmt=True)}, body=b"{}")
 
     async def set_identity(self, identity: Identity) -> None:
         self.access = self.access.as_identity(identity)

@@ -125,6 +125,21 @@ async def test_a_pod_range_that_comes_later_is_given_to_the_machine():
     assert source.given == ("10.1.0.0/24",)
 
 
+@pytest.mark.parametrize(
+    ("ahead", "words"), [(0.0, ""), (59.0, ""), (125.0, "2 min behind the API server's"), (-7300.0, "2 h ahead of the API server's")]
+)
+async def test_a_clock_that_is_wrong_is_told_until_it_is_set(ahead: float, words: str):
+    api = FakeAPI(ahead=ahead)
+    async with running(made(api, duties=Duties(events=True))) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(1)
+        assert words in agent.view().clock
+        assert bool(agent.view().clock) is bool(words)
+        api.ahead = 0.0
+        await asyncio.sleep(601)
+        assert agent.view().clock == ""
+
+
 async def test_setters_that_failed_are_in_the_view():
     source = Source(address_trouble="no address")
     async with running(made(FakeAPI(), source)) as agent:
