@@ -12,6 +12,7 @@ from typing import Any
 import hub_hostile
 import hub_killing
 import pytest
+import trustme
 from hub_box import WITHOUT_SYSTEMD, WRITTEN, Box
 from hub_process import HubProcess, hub_process
 from local_kit import eventually
@@ -164,6 +165,17 @@ def test_a_key_that_is_not_the_pinned_one_is_not_used(
         box.join()
     with pytest.raises(NotFound):
         holder.get(NODE_JOIN_REQUEST, "new-3")
+
+
+def test_an_api_server_of_another_authority_is_not_asked(
+    tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    box = Box(tmp_path, apiserver, created, "new-5", ca_pem=trustme.CA().cert_pem.bytes().decode())
+    with pytest.raises(APIError, match="certificate"):
+        box.join()
+    assert box.files() == []
+    with pytest.raises(NotFound):
+        holder.get(NODE_JOIN_REQUEST, "new-5")
 
 
 def test_refusals_are_in_the_object_and_reach_our_node(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
+from canary_kit import Arguments, files, journal, seen
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
+GIVEN_BY_US = {"/root/token", "/root/ca.key", "/root/admin.conf", "/root/copy.db"}
+"""What these tests have written, not kubewright."""
 PKI = "/etc/kubernetes/pki"
 VPN, VPN6 = "10.64.0.0/16", "fd00:64::/64"
 INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
@@ -51,6 +55,16 @@ class Tenant:
 
     def hub(self, *words: str, check: bool = True) -> Ended:
         return kubewright(self.serving, "hub", *words, "--config", "/root/hub.yaml", check=check)
+
+    def add(self, *more: str) -> None:
+        """Add the cluster, or change what it asks of nodes."""
+        files = ("--kubeconfig=/root/admin.conf", "--client-ca-cert-file=/root/ca.crt", "--client-ca-key-file=/root/ca.key")
+        self.hub(
+            *("cluster", "add", "a", *files, "--kubelet-config=/root/kubelet.yaml", "--allow-node-names=two,four"),
+            *("--pod-network-cidr=10.244.0.0/16", f"--server=https://{self.one.address}:6443"),
+            *(f"--vpn-cidr={VPN},{VPN6}", f"--vpn-endpoint={self.serving.address}:51820"),
+            *(f"--vpn-server=https://{self.one.address}:6443", *more),
+        )
 
     def join(self, machine: Machine, *more: str, check: bool = True, **environment: str) -> Ended:
         write(machine, "/root/token", self.created["token"])
@@ -92,19 +106,7 @@ def tenant(parts: Parts) -> Iterator[Tenant]:
         command = " ".join(argv("hub", "run", "--config", "/root/hub.yaml"))
         write(serving, "/etc/systemd/system/hub.service", UNIT.format(environment=environment, command=command))
         made = Tenant(bed, {})
-        made.hub(
-            *(
-                "cluster",
-                "add",
-                "a",
-                "--kubeconfig=/root/admin.conf",
-                "--client-ca-cert-file=/root/ca.crt",
-                "--client-ca-key-file=/root/ca.key",
-            ),
-            *("--kubelet-config=/root/kubelet.yaml", "--allow-node-names=two,four", "--pod-network-cidr=10.244.0.0/16"),
-            *(f"--server=https://{one.address}:6443", f"--vpn-cidr={VPN},{VPN6}", f"--vpn-endpoint={serving.address}:51820"),
-            f"--vpn-server=https://{one.address}:6443",
-        )
+        made.add()
         serving.run("systemctl", "daemon-reload")
         serving.run("systemctl", "enable", "--now", "hub")
         yield Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out))
@@ -255,11 +257,68 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert two.run("systemctl", "is-active", "kubelet", check=False).out.strip() != "active"
     events = [row["event"] for row in json.loads(tenant.hub("journal", "-o", "json").out) if row["node"] == "two"]
     assert events == ["issued", "left"]
+
+
+def test_a_worker_waits_for_a_person_while_the_hub_is_restored_from_a_backup(tenant: Tenant) -> None:
+    two, serving = tenant.bed["two"], tenant.serving
+    tenant.add("--approval=human")
+    before = tenant.records()
     two.run("sh", "-c", "mkdir /root/programs && mv $(command -v kubelet) /root/programs")
-    said = tenant.join(two, KUBEWRIGHT_BINARIES_DIR="/root/programs").out
-    assert "Installing the kubelet v1.36.3" in said
+    arguments = Arguments(two)
+    with ThreadPoolExecutor(1) as pool, arguments.watched():
+        joining = pool.submit(tenant.join, two, "-o", "json", KUBEWRIGHT_BINARIES_DIR="/root/programs")
+        eventually(lambda: _waiting(tenant) == ["two"], "the worker to wait for a person")
+        tenant.hub("backup", "/root/copy.db")
+        serving.run("systemctl", "stop", "hub")
+        serving.run("sh", "-c", "rm /var/lib/kubewright/hub/state.db*")
+        tenant.hub("restore", "/root/copy.db")
+        serving.run("systemctl", "start", "hub")
+        assert tenant.records() == before
+        assert tenant.hub("requests", "approve", "a", "two").out == "a two: approved\n"
+        ended = joining.result(600)
+    assert "AwaitingApproval: it waits for a person" in ended.err
+    assert "Installing the kubelet v1.36.3" in ended.err
     assert tenant.ready("two")
     assert "/usr/local/bin/kubelet" in two.run("systemctl", "show", "--property=ExecStart", "kubelet").out
+    tenant.require_peers()
+    canaries = _canaries(tenant)
+    assert seen(" ".join(arguments.found) + ended.out + ended.err, canaries) == set()
+    for machine in (two, serving, tenant.one):
+        assert seen(journal(machine), canaries) == set()
+    kept = [(machine.name, one) for machine in (two, serving) for one in files(machine, canaries)]
+    assert {one.canary for _, one in kept} == set(canaries)  # what is looked for is found
+    assert [(name, one.path) for name, one in kept if not one.private and one.path not in GIVEN_BY_US] == []
+    assert [one.path for name, one in kept if name == "hub" and one.path.endswith((".db", ".db-wal"))] == []
+
+
+def _waiting(tenant: Tenant) -> list[str]:
+    rows = json.loads(tenant.hub("requests", "-o", "json").out)
+    return [row["node"] for row in rows if row["state"] == "AwaitingApproval"]
+
+
+def _canaries(tenant: Tenant) -> dict[str, tuple[str, ...]]:
+    """Return the secrets of this join: the token, the keys that the worker was given, the hub's."""
+    two = tenant.bed["two"]
+    serving_key = two.run("cat", "/etc/oneinfra/kubelet.key").out
+    kubeconfig = two.run("cat", "/etc/oneinfra/kubelet.conf").out
+    data = next(line.split()[1] for line in kubeconfig.splitlines() if "client-key-data" in line)
+    return {
+        "token": (tenant.created["token"].partition(".")[2],),
+        "serving key": (serving_key.splitlines()[2],),
+        "client key": (data[200:280],),
+        "authority": (tenant.serving.run("cat", "/root/ca.key").out.splitlines()[2],),
+        "state key": (tenant.serving.run("cat", "/var/lib/kubewright/hub/state.key").out.strip(),),
+    }
+
+
+def test_a_node_may_change_no_other_node(tenant: Tenant) -> None:
+    two = tenant.bed["two"]
+    mine = {"KUBECONFIG": "/etc/oneinfra/kubelet.conf"}
+    assert two.run("kubectl", "label", "node", "two", "own=1", env=mine).out == "node/two labeled\n"
+    ended = two.run("kubectl", "label", "node", "four", "own=1", env=mine, check=False)
+    assert "Forbidden" in ended.err
+    special = two.run("kubectl", "label", "node", "two", "node-restriction.kubernetes.io/x=1", env=mine, check=False)
+    assert "is not allowed to modify labels" in special.err
 
 
 def test_a_hub_whose_plug_was_pulled_has_its_peers_again(tenant: Tenant) -> None:
