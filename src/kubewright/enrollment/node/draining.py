@@ -36,7 +36,10 @@ def _stays(pod: Mapping[str, Any]) -> bool:
 
 def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator[Change | Waited]:
     """Keep new pods away from a node, then evict its pods and wait until they are gone. Raises WaitTimeout, naming those that are left."""
-    found = api.get(NODE, node)
+    try:
+        found = api.get(NODE, node)
+    except NotFound:  # it has left before, and its pods have gone with it
+        return
     if (found.get("spec") or {}).get("unschedulable"):
         yield Change(target=f"node {node}", action=Action.NONE)
     else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_reset
 from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, CertificateError, NotFound
+from kubewright.base.errors import APIError, CertificateError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.enrollment.node import draining
@@ -84,7 +85,21 @@ class NodeLeaveContext:
 def drain(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
     """Have the pods of this node go elsewhere."""
     ctx.say(f"Evicting the pods of the node {ctx.node}")
-    yield from draining.drain(ctx.api, ctx.node, waiter=ctx.bound.waiter, within=ctx.within or 0.0)
+    with _asking():
+        yield from draining.drain(ctx.api, ctx.node, waiter=ctx.bound.waiter, within=ctx.within or 0.0)
+
+
+@contextmanager
+def _asking() -> Iterator[None]:
+    """Say what helps where the cluster cannot be reached: with the hub's peer for this machine goes its way to an API server behind the VPN."""
+    try:
+        yield
+    except Unreachable as error:
+        raise APIError(
+            str(error),
+            remedy="try again; if the hub has let this machine go before, or is gone itself, leave with `--skip-phases drain,depart`, and see"
+            " that its Node is deleted and its name free: kubewright hub requests forget",
+        ) from error
 
 
 def only_drained(ctx: NodeLeaveContext) -> str | None:
@@ -100,12 +115,18 @@ def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
 
 
 def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
-    """Ask the hub to let this machine go, and wait until it has. Raises WaitTimeout where no hub does."""
+    """Ask the hub to let this machine go, and wait until it has. Raises WaitTimeout where no hub does.
+
+    The kubeconfig goes at once then: where it is not, a run that was broken off asks nobody again.
+    """
     try:
-        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, labels={LEAVING_LABEL: "true"}))
+        with _asking():
+            change = ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, labels={LEAVING_LABEL: "true"}))
     except NotFound:
         ctx.say(f"There is no Node {ctx.node} any more")
+        yield ctx.bound.host.remove(ctx.kubeconfig)
         return
+    yield change
     ctx.say(f"Asked the hub to let the node {ctx.node} go")
     yield ctx.bound.waiter.until(
         lambda: _remains(ctx),
@@ -115,6 +136,7 @@ def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
         at_most=_LONGEST_LOOK,
         remedy="look whether the hub runs; or leave with `--skip-phases depart`, delete the Node, and free the name: kubewright hub requests forget",
     )
+    yield ctx.bound.host.remove(ctx.kubeconfig)
 
 
 def _remains(ctx: NodeLeaveContext) -> str | None:

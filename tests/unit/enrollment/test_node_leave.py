@@ -1,0 +1,74 @@
+"""`node leave` that was broken off after the hub had let the node go: the same command ends well, though nobody answers any more."""
+
+from __future__ import annotations
+
+import pytest
+from hub_kit import CLOCK
+from test_vpn_node import Node, VPNCluster
+
+from kubewright.base.errors import APIError, NotFound, Unreachable
+from kubewright.base.randomness import SeededRandom
+from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle.engine import run
+from kubewright.lifecycle.machine import Machine
+from operation_kit import stand_in_machine
+
+SKIPPED = ("kubelet-stop", "cleanup-node")
+
+
+class LeavingCluster(VPNCluster):
+    """A cluster whose hub deletes the Node at once, after which it can be reached no more where that is said."""
+
+    ends = False
+    gone = False
+
+    def send(self, call):
+        if self.gone and self.ends:
+            raise Unreachable("no usable answer", remedy="check the load of the server")
+        found = super().send(call)
+        if call.verb == "patch" and call.resource == NODE:
+            self.delete(NODE, call.name)
+            self.gone = True
+        return found
+
+
+class LeavingNode(Node):
+    def __init__(self, root) -> None:
+        super().__init__(root)
+        self.cluster = LeavingCluster(ours=True)
+        self.join()
+        self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}})
+
+    def leave(self, *, skip=SKIPPED, drain=None):
+        machine = Machine(at=lambda layout: self.disk, clock=CLOCK, random=SeededRandom(1), layout=self.layout, environment={})
+        reached = stand_in_machine(machine, client=lambda _: self.cluster)
+        return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, reporter=self.reporter)
+
+
+@pytest.fixture
+def node(tmp_path):
+    return LeavingNode(tmp_path)
+
+
+def test_what_has_been_let_go_does_not_ask_again(node):
+    node.leave()
+    with pytest.raises(NotFound):
+        node.cluster.get(NODE, "worker")
+    assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is None
+    node.cluster.ends = True
+    node.leave(drain=5.0)
+
+
+def test_a_node_that_is_gone_has_no_pods_to_evict(node):
+    node.cluster.delete(NODE, "worker")
+    node.leave(drain=5.0)
+    assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is None
+
+
+@pytest.mark.parametrize("drain", [None, 5.0])
+def test_who_cannot_ask_is_told_how_to_leave_all_the_same(node, drain):
+    node.cluster.ends = node.cluster.gone = True
+    with pytest.raises(APIError, match="no usable answer") as told:
+        node.leave(drain=drain)
+    assert "--skip-phases drain,depart" in told.value.remedy
