@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from hub_kit import SERVING_CA, cluster, event, sqlite
 from old_peer import OldNode
 from tenants_kit import LOADED, FakeAPI, TenantClient
+from test_hub_stores import SecretsPlace
 
 from kubewright.apis import node_join_requests
 from kubewright.base.clock import SystemClock
@@ -105,3 +107,26 @@ async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
     clusters.state(lambda store: store.remove_cluster("b", event(cluster="b")))
     await until(lambda: "b" not in clusters.hub._served)
     assert list(clusters.hub._served) == ["a"]
+
+
+async def test_a_management_cluster_that_does_not_answer_for_a_while_ends_nothing(tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="kubewright.enrollment")
+    place, clusters = SecretsPlace(tmp_path), Clusters(tmp_path)
+    with closing(place.open()) as store:
+        store.save_cluster(cluster(**QUICK), event())
+    thread = StoreThread(place.open())
+    hub = Hub(thread, connect=clusters.connect, clock=SystemClock(), random=SeededRandom(1))
+    task = asyncio.create_task(hub.run())
+    try:
+        await until(lambda: not hub.unready)
+        place.api.down = True
+        await until(lambda: any("the state cannot be read" in record.getMessage() for record in caplog.records))
+        clusters.ask("a", "worker")
+        await until(lambda: any("request/worker is tried again" in record.getMessage() for record in caplog.records))
+        place.api.down = False
+        await until(lambda: clusters.answered("a", "worker") == "Issued")
+        assert not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        thread.close()

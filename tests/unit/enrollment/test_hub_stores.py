@@ -11,7 +11,7 @@ import pytest
 from hub_kit import JOIN_KEY, STATE_KEY, cluster, event
 from test_hub_store import RECORD, TOKEN
 
-from kubewright.base.errors import TrustError
+from kubewright.base.errors import ServerError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.secret_rows import CHUNK
@@ -48,14 +48,17 @@ class Killed(BaseException):
 
 
 class Cluster(RecordingKube):
-    """A cluster in memory that may do something before or after a write."""
+    """A cluster in memory that may be down, or do something before or after a write."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.down = False
         self.before: Callable[[Call], None] = lambda _: None
         self.after: Callable[[Call], None] = lambda _: None
 
     def send(self, call: Call, /) -> Object:
+        if self.down:
+            raise ServerError("the API server is not there", code=503)
         if call.verb in {"get", "list"}:
             return super().send(call)
         self.before(call)
