@@ -37,6 +37,15 @@ def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     return any(owner.get("kind") == "Node" and owner.get("uid") == node["metadata"]["uid"] for owner in owners)
 
 
+async def publish_first(api: AsyncKubeAPI, node: Mapping[str, Any]) -> bool:
+    """Create the CSINode of a Node that was made just now, in one try and without a look; `ensure_csi_node` makes good what fails."""
+    try:
+        await api.create(new_csi_node(node))
+    except APIError:
+        return False
+    return True
+
+
 async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Callable[[], Mapping[str, Any]], *, failed: Callable[[str], None]) -> None:
     """Have a CSINode of this Node: keep the one that is there, put a new one in place of another Node's. Tries until that works.
 

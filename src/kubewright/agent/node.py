@@ -231,19 +231,26 @@ class NodeAgent:
         await self._node_status.register()
         self._registered()
         # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
-        # goes first, because the pod range needs a moment.
-        if self._node_status.is_new:
-            await self._lease.begin(self._present_node())
+        # goes before the pod range, which needs a moment, and otherwise after what the node is ready with.
+        published = self._duties.csi_node and self._node_status.is_new and await csi_node.publish_first(self._api(), self._present_node())
+        if published:
+            self._node_status.storage = ""
         if self.facts.needs_pod_range:
+            await self._begin_lease()
             await self._node_status.find_pod_range()
         await self._node_status.round()
+        await self._begin_lease()
         self._status_rounds.start(self._node_status.wait())
         self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start(self._mirrors.run(self._present_node))
-        if self._duties.csi_node:
+        if self._duties.csi_node and not published:
             self._tasks.start(self._publish_csi_node())
         self._source.watch(self._status_rounds.soon)
+
+    async def _begin_lease(self) -> None:
+        if self._node_status.is_new and not self._lease.is_held:
+            await self._lease.begin(self._present_node())
 
     def _registered(self) -> None:
         self._enter(NodePhase.CONNECTING if self.facts.needs_pod_range else NodePhase.NOT_READY)

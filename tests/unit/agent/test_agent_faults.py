@@ -323,3 +323,20 @@ async def test_a_node_that_is_deleted_before_it_has_its_csi_node_gets_one_of_its
         assert is_true(cluster.api.get(NODE, "node-1"), "Ready")
         assert len(cluster.api.made("delete", "csinodes")) == 0
         assert agent.is_ready
+
+
+async def test_a_status_round_tries_five_times_first_from_what_is_known_and_waits_for_the_next():
+    cluster, source = Cluster(), Source()
+    async with running(cluster.agent(source=source)) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(200)
+        cluster.api.fail("patch", "nodes/status", times=7)
+        before = len(cluster.api.calls)
+        source.becomes(pressures=frozenset({"MemoryPressure"}))
+        await asyncio.sleep(5)
+        tried = [call.verb for call in cluster.api.calls[before:] if call.what.startswith("nodes")]
+        assert tried == ["patch", *["get", "patch"] * 4]
+        await asyncio.sleep(10)
+        tried = [call.verb for call in cluster.api.calls[before:] if call.what.startswith("nodes")][len(tried) :]
+        assert tried[:6] == ["get", "patch"] * 3
+        assert is_true(cluster.api.get(NODE, "node-1"), "MemoryPressure")

@@ -276,6 +276,27 @@ async def test_a_runtime_that_comes_back_is_seen_soon_and_an_unchanged_machine_c
     assert observer.snapshot is same
 
 
+async def test_a_runtime_that_is_not_ready_is_asked_ten_times_a_second_for_two_minutes_and_then_as_any_other():
+    runtime, asked = FakeRuntime(), []
+    health = runtime.health
+
+    def counted() -> RuntimeStatus:
+        asked.append(1)
+        return health()
+
+    runtime.broken, runtime.health = True, counted  # type: ignore[method-assign]
+    observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))
+    observer.watch(lambda: None)
+    await asyncio.sleep(119)
+    hasty = len(asked)
+    await asyncio.sleep(2)
+    before = len(asked)
+    await asyncio.sleep(60)
+    await observer.stop()
+    assert 600 <= hasty <= 1200
+    assert 10 <= len(asked) - before <= 13
+
+
 async def test_a_runtime_is_told_a_pod_range_until_it_takes_it_and_not_again():
     runtime = FakeRuntime()
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))

@@ -71,6 +71,7 @@ async def test_an_agent_tells_of_its_start_and_of_flips_and_others_do_not():
         subject = agent_of(api, store=joined(now=START), facts=SUBJECT, duties=Duties(csi_node=True, events=events))
         async with running(subject) as agent:
             await agent.ready.wait()
+            await asyncio.sleep(1)
         sent = [call.body for call in api.made("create", "events")]
         assert len(sent) == count
         assert [one["involvedObject"] for one in sent] == [{"apiVersion": "v1", "kind": "Node", "name": "node-1"}] * count
