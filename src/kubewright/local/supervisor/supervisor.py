@@ -88,6 +88,9 @@ class Supervisor:
         """Adopt what an earlier supervisor left, start what the manifests ask for, and go on watching. Returns without waiting for readiness."""
         runtime = self._runtime
         fresh = not runtime.run.exists()
+        if not self._files.directory.parent.exists():  # of kubeadm's mode, whether init or we are first; our umask would make it private
+            self._files.directory.parent.mkdir(parents=True, exist_ok=True)
+            self._files.directory.parent.chmod(0o755)
         for directory in (self._files.directory, runtime.run, runtime.logs):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not fresh:
