@@ -97,12 +97,15 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
     except KubewrightError as error:
         return _fail(error, scheme=scheme, verbosity=verbosity)
     except KeyboardInterrupt as stop:
-        return _fail(interruption(stop, remedy="run the same command again to go on"), scheme=scheme, verbosity=0)
+        return _stopped(stop, scheme=scheme)
     except BrokenPipeError:
         # The reader of our output has gone, for example `| head`; keep the interpreter from complaining when it flushes.
         sys.stdout = None
         return 141
     except Exception as error:  # the last line of defence: a bug must not look like a traceback
+        if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+            # CPython ran the handler of a second signal while the first one's exception was set, and says so instead of it
+            return _stopped(error.__cause__, scheme=scheme)
         return _bug(error, verbosity=verbosity)
 
 
@@ -150,6 +153,10 @@ def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
     if scheme == KUBEADM:
         return error.exit_code if isinstance(error, Interrupted) else 1
     return max(error.exit_code, 2) if scheme == DIFF else error.exit_code
+
+
+def _stopped(stop: KeyboardInterrupt, *, scheme: str) -> int:
+    return _fail(interruption(stop, remedy="run the same command again to go on"), scheme=scheme, verbosity=0)
 
 
 def _bug(error: Exception, *, verbosity: int) -> int:

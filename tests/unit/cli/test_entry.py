@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import signal
 
 import pytest
 
 import kubewright
 from kubewright.base import events
-from kubewright.base.errors import CheckFailed, Interrupted, Locked, ValidationError
+from kubewright.base.errors import CheckFailed, Interrupted, Locked, Stopped, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.level import KUBERNETES
 from kubewright.cli import main as entry
@@ -85,6 +86,15 @@ def test_an_error_outside_of_the_tree_is_a_bug_without_a_traceback(monkeypatch, 
     assert "Traceback" not in err
     assert entry.main(["-v", "5", "version"]) == 70
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_signal_that_the_interpreter_reports_as_an_error_of_its_own_is_a_signal(monkeypatch, capsys):
+    def fail(_):
+        raise SystemError("a call returned a result with an exception set") from Stopped(signal.SIGHUP)
+
+    monkeypatch.setattr(entry, "imported", lambda _: fail)
+    assert entry.main(["version"]) == 128 + signal.SIGHUP
+    assert capsys.readouterr().err.startswith("error: interrupted by SIGHUP")
 
 
 def test_output_names_the_program_as_it_was_called(monkeypatch, capsys):
