@@ -264,7 +264,7 @@ def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, 
     machine.run("systemctl", "reload", UNIT)
     eventually(lambda: "is reloaded" in three.said(), "the reload")
     assert machine.run("systemctl", "show", "-P", "MainPID", UNIT).out == pid
-    assert "Ready" in machine.run("systemctl", "show", "-P", "StatusText", UNIT).out
+    eventually(lambda: machine.run("systemctl", "show", "-P", "StatusText", UNIT).out == "Ready\n", "Ready where systemd shows it")
     machine.run("rm", "-r", f"/etc/systemd/system/{UNIT}.service.d")
     left = kubewright(machine, "agent", "leave", "-o", "json")
     assert "kubectl delete node three" in left.err
