@@ -21,6 +21,7 @@ BEDS: Final = 2
 LONG: Final = (
     "test_kill_control_plane.py",
     "test_kill_init.py",
+    "test_agent_machines.py",
     "test_interop_machines.py",
     "test_join_control_plane.py",
     "test_reset_machines.py",
