@@ -51,9 +51,9 @@ class Contents:
     unhealthy: Callable[[], str] = field(default_factory=lambda: _well)
     """Says why the node is not healthy, '' if it is."""
     debugging: bool = True
+    """Whether there are logs of containers, and ways into them."""
     nothing_runs: str = "is played by kubewright: nothing runs in it"
     """Said of a pod that nobody runs."""
-    """Whether there are logs of containers, and ways into them."""
 
 
 def _well() -> str:
