@@ -98,11 +98,13 @@ class Exchanges:
             streamed.close()
 
     async def drain(self) -> None:
-        if self._in_flight:
-            self._idle = asyncio.Event()
-            with suppress(TimeoutError):  # what takes longer is cut, as its own time-out would
-                await asyncio.wait_for(self._idle.wait(), DRAIN)
-        await self.close()
+        try:
+            if self._in_flight:
+                self._idle = asyncio.Event()
+                with suppress(TimeoutError):  # what takes longer is cut, as its own time-out would
+                    await asyncio.wait_for(self._idle.wait(), DRAIN)
+        finally:  # nobody knows these connections any more
+            await self.close()
 
     async def close(self) -> None:
         raise NotImplementedError

@@ -317,3 +317,23 @@ def test_draining_lets_requests_finish_and_cuts_streams(
     start = time.monotonic()
     assert loop.run(main) == (200, Reason.CLOSED)
     assert time.monotonic() - start < exchanges.DRAIN
+
+
+def test_who_stops_draining_leaves_no_connection_open(
+    make_server: MakeServer, trusting: ssl.SSLContext, asynchronous: AsyncTransport
+) -> None:
+    server = make_server(lambda _: json_answer({}, delay=1.0))
+
+    async def main() -> Reason:
+        transport = asynchronous(server.url, context=trusting)
+        asking = asyncio.create_task(transport.request("GET", "/slow"))
+        await asyncio.sleep(0.1)
+        draining = asyncio.create_task(transport.drain())
+        await asyncio.sleep(0.1)
+        draining.cancel()
+        with pytest.raises(NoAnswer) as caught:
+            await asking
+        assert draining.cancelled()
+        return caught.value.reason
+
+    assert loop.run(main) is Reason.CLOSED
