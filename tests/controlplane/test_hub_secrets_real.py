@@ -150,7 +150,9 @@ def test_a_cluster_of_oneinfras_is_imported_and_its_nodes_go_on(hub: HubProcess,
     authority = (management.ca_pem.decode(), management.authority.private_key_pem.bytes().decode())
     pair = dict(zip(("certificate", "privateKey"), authority, strict=True))
     changes = {f"spec__certificateAuthorities__{name}": pair for name in ("apiServerClient", "kubelet", "kubeletClient")}
-    found = manifest("old", spec__apiServer__ca=pair, status__apiServerEndpoint=management.url, **changes)
+    # other tests share the API server: kubeadm's reference has the token abcdef
+    tokens = {"spec__joinTokens": ["hubold.0123456789abcdef", "hubtwo.0123456789abcdef"], "status__joinTokens": ["hubold.0123456789abcdef"]}
+    found = manifest("old", spec__apiServer__ca=pair, status__apiServerEndpoint=management.url, **tokens, **changes)
     (hub.place / "old.yaml").write_text(yaml.dump(found))
     [row] = hub.data("import", str(hub.place / "old.yaml"))
     assert (row["name"], row["tokens"]) == ("old", 2)
