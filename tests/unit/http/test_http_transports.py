@@ -319,13 +319,11 @@ def test_draining_lets_requests_finish_and_cuts_streams(
     assert time.monotonic() - start < exchanges.DRAIN
 
 
-def test_who_stops_draining_leaves_no_connection_open(
-    make_server: MakeServer, trusting: ssl.SSLContext, asynchronous: AsyncTransport
-) -> None:
+def test_who_stops_draining_leaves_no_connection_open(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(lambda _: json_answer({}, delay=1.0))
 
     async def main() -> Reason:
-        transport = asynchronous(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
         asking = asyncio.create_task(transport.request("GET", "/slow"))
         await asyncio.sleep(0.1)
         draining = asyncio.create_task(transport.drain())
