@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import APPROVED, CLIENT_KUBELET, Nothing, Retry, SigningRequest, details_or_retry
 from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked
 from kubewright.kube.core import Object
+from kubewright.kube.delegation import User, access_review
 from kubewright.pki.request_details import RequestDetails
 
 
@@ -78,28 +79,20 @@ def condition(message: str) -> dict[str, str]:
     return {"type": APPROVED, "status": "True", "reason": "AutoApproved", "message": message}
 
 
-def question(csr: SigningRequest, subresource: str) -> Hashable:
+def question(csr: SigningRequest, subresource: str) -> tuple[User, str]:
     """Return what makes a review another one: the same for two requests of one maker."""
     extra = tuple(sorted((key, tuple(values)) for key, values in csr.extra.items()))
-    return csr.username, csr.uid, csr.groups, extra, subresource
+    return User(name=csr.username, uid=csr.uid, groups=csr.groups, extra=extra), subresource
 
 
 def review(csr: SigningRequest, subresource: str) -> Object:
     """Return the SubjectAccessReview that asks about the maker of a request, as the API server knew him."""
-    return {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "spec": {
-            "user": csr.username,
-            "uid": csr.uid,
-            "groups": list(csr.groups),
-            "extra": {key: list(values) for key, values in csr.extra.items()},
-            "resourceAttributes": {
-                "group": "certificates.k8s.io",
-                "resource": "certificatesigningrequests",
-                "subresource": subresource,
-                "verb": "create",
-                "version": "*",
-            },
-        },
+    maker, _ = question(csr, subresource)
+    attributes = {
+        "group": "certificates.k8s.io",
+        "resource": "certificatesigningrequests",
+        "subresource": subresource,
+        "verb": "create",
+        "version": "*",
     }
+    return access_review(maker, resourceAttributes=attributes)
