@@ -13,13 +13,13 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.inputs import absolute
 from kubewright.cli.parser import Parsed
-from kubewright.controllers.manager import LimitedKube
 from kubewright.host.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.delegation import DelegatedAuthorizer
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.limiting import LimitedKube
 from kubewright.kube.queueing import TokenBucket
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
 
     if not port:
         return close
-    from kubewright.controllers import health  # aiohttp takes 0.2 s: who serves nothing starts without it
+    from kubewright.kube import health  # aiohttp takes 0.2 s: who serves nothing starts without it
     from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity
 
     authentication, authorization = (client or own for client in clients)

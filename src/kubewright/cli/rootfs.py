@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _DAEMON_COMMANDS: Final = ("kubewright.cli.local", "kubewright.cli.controllers", "kubewright.cli.hub")
 DAEMONS: Final = (
-    "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.controllers.health", "kubewright.controllers.manager",
+    "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
     "kubewright.cli.daemon_serving", "kubewright.cli.daemons", "kubewright.enrollment.hub", "kubewright.enrollment.tenants",
     "kubewright.enrollment.telemetry", "kubewright.http.aio", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip

@@ -8,7 +8,7 @@ made ── run() ──> authorities read, watches open ──> candidate ─�
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from kubewright.base.clock import Clock
@@ -22,13 +22,11 @@ from kubewright.controllers.options import Options
 from kubewright.controllers.requests import CLIENT_KUBELET
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
-from kubewright.http.messages import Headers, Response
-from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import SharedInformer, first_error
-from kubewright.kube.core import Call, Object
 from kubewright.kube.electing import FencedKube, LeaderElector
 from kubewright.kube.informers import Informer
+from kubewright.kube.limiting import LimitedKube
 from kubewright.kube.queueing import TokenBucket
 from kubewright.kube.recorder import EventRecorder
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
@@ -172,38 +170,3 @@ class Manager:
 
     def _shared(self, name: str, informer: Informer) -> SharedInformer:
         return self._informers.setdefault(name, SharedInformer(informer))
-
-
-class LimitedKube(AsyncKubeAPI):
-    """A client that sends at most so many requests a second (`--kube-api-qps`, `--kube-api-burst`); watches do not count."""
-
-    def __init__(self, inner: AsyncKubeAPI, bucket: TokenBucket[str]) -> None:
-        self._inner = inner
-        self._bucket = bucket
-
-    async def send(self, call: Call, /) -> Object:
-        await self._wait()
-        return await self._inner.send(call)
-
-    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
-        return self._inner.stream(call)
-
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Headers | None = None,
-        timeout: float | None = None,
-    ) -> Response:
-        await self._wait()
-        return await self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
-
-    async def close(self) -> None:
-        await self._inner.close()
-
-    async def _wait(self) -> None:
-        pause = self._bucket.delay("")
-        if pause > 0:
-            await asyncio.sleep(pause)

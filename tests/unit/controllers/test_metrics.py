@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from kubewright.base.errors import APIError, NotFound, ServerError
 from kubewright.base.randomness import SeededRandom
-from kubewright.controllers import health
 from kubewright.http.aio import Transport
 from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import anonymous_context, client_context, identify, server_context
+from kubewright.kube import health
 from kubewright.kube.delegation import DelegatedAuthorizer
 from kubewright.kube.resources import Resource
 from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity, own_pair

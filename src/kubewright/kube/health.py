@@ -1,4 +1,4 @@
-"""What a controllers' process serves, with kube-controller-manager's paths: its health, which anybody may ask, and its metrics, which need a right."""
+"""What a daemon serves of itself, with kube-controller-manager's paths: its health, which anybody may ask, and its metrics, which need a right."""
 
 from __future__ import annotations
 

@@ -1,0 +1,47 @@
+"""A client that keeps to a number of requests a second, whoever makes it send them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from kubewright.http.messages import Headers, Response
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Call, Object
+from kubewright.kube.queueing import TokenBucket
+
+
+class LimitedKube(AsyncKubeAPI):
+    """A client that sends at most so many requests a second (`--kube-api-qps`, `--kube-api-burst`); watches do not count."""
+
+    def __init__(self, inner: AsyncKubeAPI, bucket: TokenBucket[str]) -> None:
+        self._inner = inner
+        self._bucket = bucket
+
+    async def send(self, call: Call, /) -> Object:
+        await self._wait()
+        return await self._inner.send(call)
+
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        return self._inner.stream(call)
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Headers | None = None,
+        timeout: float | None = None,
+    ) -> Response:
+        await self._wait()
+        return await self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _wait(self) -> None:
+        pause = self._bucket.delay("")
+        if pause > 0:
+            await asyncio.sleep(pause)
