@@ -58,7 +58,7 @@ ROWS = {
     "configmaps update cluster-info": {"signs cluster-info"},
 }
 """What does not come about without a right. Without a watch nothing new is seen; without updates of the lease the run ends. Tokens are
-reviewed, and the authority of client certificates is read, for those who want to see metrics: test_metrics.py."""
+reviewed, and the authority of client certificates is read, for those who want to see metrics: unit/kube/test_metrics_access.py."""
 
 
 def rights() -> Iterator[tuple[str, str, str, str, str]]:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
-from controllers_kit import NOW
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -26,6 +25,7 @@ from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USERS = {"prometheus-token": "prometheus", "other-token": "other", "master-token": "admin"}
 
 
