@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import signal
+import socket
 import ssl
 import urllib.error
 import urllib.request
@@ -20,7 +21,7 @@ from agent_process import GRACE, Agent, eventually, manual_token, ready_node, re
 
 from kubewright.agent.status.setters import find
 from kubewright.base import yaml
-from kubewright.base.errors import NotFound
+from kubewright.base.errors import NotFound, PortInUse
 from kubewright.base.randomness import SystemRandom
 from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
@@ -187,6 +188,18 @@ def test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_doe
     assert [path.name for path in agent.place.rglob("kubelet*")] == []
 
 
+def test_where_something_has_the_health_port_no_node_is_registered(make: Callable[..., Agent], api: KubeClient) -> None:
+    agent = make("device-7")
+    with socket.create_server((agent.health, 10248)):
+        agent.start()
+        eventually(agent.has_ended, "its end", agent)
+    assert agent.end() == PortInUse.exit_code
+    assert f"port 10248 of {agent.health} is taken" in agent.log()
+    assert requests_of(api, "device-7") == []
+    with pytest.raises(NotFound):
+        api.get(NODE, "device-7")
+
+
 def test_a_token_that_nobody_knows_is_said_and_another_one_in_its_place_is_enough(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster
 ) -> None:
@@ -213,6 +226,7 @@ def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approve
     [request] = eventually(lambda: requests_of(api, "device-2"), "the request", agent)
     waits = eventually(lambda: agent.status()[1].get("waiting"), "the status", agent)
     assert waits["request"] == request["metadata"]["name"]
+    assert _answer(agent, "/healthz") == "ok"
     for number in (signal.SIGTERM, signal.SIGKILL):
         agent.end(number)
         agent.start()

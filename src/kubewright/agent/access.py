@@ -15,7 +15,7 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.delegation import ANONYMOUS, AUTHENTICATED, AccessReviews, TokenReviews, User, bearer_token, user_of_certificate
 
 if TYPE_CHECKING:
-    from kubewright.http.serving import Request
+    from kubewright.http.routes import Request
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SUBRESOURCES: Final = {

@@ -1,6 +1,7 @@
 """An agent on the machine that it runs on: its options, the machine, and one `NodeAgent` put together; its API, status file, health and metrics.
 
-made ── run() ──> locked ──> serving, the node agent runs ⇄ (reload: another node agent, the same Node) ── (cancelled) ──> ended, the status says so
+made ── run() ──> locked, listening ──> the node agent runs ⇄ (reload: another node agent, the same Node) ── (cancelled) ──> ended, the status says so
+                                         └─> serving, when the node is ready or has to wait
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +34,9 @@ from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import look_up
 from kubewright.host.seam import Host
+from kubewright.http.listening import listen
 from kubewright.http.metrics import Registry
 from kubewright.http.proxies import Proxies
-from kubewright.http.serving import Server, serve
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 
@@ -44,6 +46,9 @@ RUNS_NOTHING: Final = SimulationRules(plays=False)
 _LOCK: Final = "kubewright-agent.lock"
 _LAST_WORDS: Final = 5.0
 """Seconds that the report of a shutdown may take: the machine waits for us."""
+_LOOK: Final = 0.05
+_IN_A_HURRY: Final = 2.0
+"""Seconds within which a node is ready that need not wait for others."""
 _FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
 """Options that a reload cannot change: they are what this process is."""
 
@@ -76,14 +81,11 @@ class AgentDaemon:
     async def run(self) -> None:
         """Be a node until cancelled. Raises Locked where another agent runs in this directory, PortInUse where a kubelet has the health port."""
         self._host.ensure(Directory(path=self._options.root, mode=0o750))  # the kubelet's
-        with self._lock:
+        with self._lock, self._listening() as health:
             if self._api is not None:
                 await self._api.prepare()
-            server = await self._serve()
             status = StatusFile(self._files, self._options.root, self.record)
-            beside = [asyncio.create_task(_kept(status), name="status file")]
-            if self._api is not None:
-                beside.append(asyncio.create_task(self._api.run(), name="kubelet API"))
+            beside = [asyncio.create_task(_kept(status), name="status file"), asyncio.create_task(self._serve(health), name="serving")]
             try:
                 while True:
                     await self._run_once()
@@ -92,8 +94,6 @@ class AgentDaemon:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-                if server is not None:
-                    await server.stop()
                 with suppress(HostError):
                     status.write()
 
@@ -173,11 +173,31 @@ class AgentDaemon:
             if runtime is not None:
                 runtime.close()
 
-    async def _serve(self) -> Server | None:
+    def _listening(self) -> AbstractContextManager[socket.socket | None]:
+        """Listen on the health port: where a kubelet has it, nothing is done to its Node."""
         address, port = self._options.health
-        if not port:
-            return None
-        return await serve(telemetry.routes(self.unhealthy, self._registry), host=address, port=port)
+        return listen(address, port) if port else nullcontext()
+
+    async def _serve(self, health: socket.socket | None) -> None:
+        """Answer callers until cancelled: from when the node is ready, or has to wait, because to load what answers takes a third of a start."""
+        await self._start_over()
+        from kubewright.http.serving import serve_socket
+
+        server = await serve_socket(telemetry.routes(self.unhealthy, self._registry), health) if health is not None else None
+        try:
+            if self._api is not None:
+                await self._api.run()
+            await asyncio.Event().wait()
+        finally:
+            if server is not None:
+                await server.stop()
+
+    async def _start_over(self) -> None:
+        """Return when the node is ready, or when it is clear that it has to wait."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_IN_A_HURRY):
+                while self.agent is None or not self.agent.ready.is_set():
+                    await asyncio.sleep(_LOOK)
 
     def _kubelet_api(self) -> MachineAPI | None:
         options, host = self._options, self._host

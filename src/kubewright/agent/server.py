@@ -18,7 +18,7 @@ from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Response
-from kubewright.http.serving import Request, Route, Server, Streaming, serve
+from kubewright.http.routes import Request, Route, Streaming
 from kubewright.kube.core import Object
 from kubewright.kube.serving_identity import ServingIdentity, own_pair
 from kubewright.pki import certificates
@@ -26,6 +26,7 @@ from kubewright.pki.keys import Algorithm
 
 if TYPE_CHECKING:
     from kubewright.http.metrics import Registry
+    from kubewright.http.serving import Server
 
 _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
 _JSON: Final = {"content-type": "application/json"}
@@ -94,6 +95,8 @@ class KubeletServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises PortInUse or HostError."""
+        from kubewright.http.serving import serve
+
         identity = self._identity or self._own_identity(host)
         self._server = await serve(self.routes(), host=host, port=port, context=identity.context())
         return self._server.port

@@ -16,7 +16,7 @@ from kubewright.agent.status.setters import SETTERS
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import Clock
 from kubewright.http.messages import Response
-from kubewright.http.serving import Request, Route
+from kubewright.http.routes import Request, Route
 
 if TYPE_CHECKING:
     from kubewright.http.metrics import Registry

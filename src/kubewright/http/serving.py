@@ -1,7 +1,7 @@
 """Small HTTPS servers and the control socket: routes in, values out. aiohttp does the work.
 
-A route is a method, a path pattern (`/containerLogs/{namespace}/{pod}/{container}`) and a handler that takes a `Request` and returns a
-`Response` or a `Streaming`. The handler learns who calls: by the verified client certificate, or on a Unix socket by user id.
+Takes 0.2 s to load, most of it for aiohttp: what a server answers is in `routes`, and who is in a hurry listens (`listening`) before it serves.
+A handler learns who calls: by the verified client certificate, or on a Unix socket by user id.
 It is cancelled in the middle when its caller goes away; what has to be carried through needs a task of its own.
 """
 
@@ -13,16 +13,18 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
-from kubewright.base.errors import HostError, KubewrightError, PortInUse, StatusError
-from kubewright.base.records import dataclass, field
+from kubewright.base.errors import HostError, KubewrightError, StatusError
+from kubewright.base.records import dataclass
+from kubewright.http.listening import BACKLOG, not_listening
 from kubewright.http.messages import CHUNK, MIB, Response
-from kubewright.http.tls import Peer, peer_of
+from kubewright.http.routes import Handler, Request, Route
+from kubewright.http.tls import peer_of
 from kubewright.http.unix import checked_directory, reachable
 
 GRACE: Final = 1.0
@@ -48,46 +50,8 @@ class Patience:
 
 
 PATIENCE: Final = Patience()
-_BACKLOG: Final = 128
 _LINGERING: Final = 10.0
 """Seconds in which a refused body is read on, so that the client gets to see the refusal."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """One request to a server of ours. Header names are lower case."""
-
-    method: str
-    path: str
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """What the braces of the route's pattern matched."""
-    body: bytes = b""
-    peer: Peer | None = None
-    uid: int | None = None
-    """The user at the other end of a Unix socket."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Streaming:
-    """An answer that is written as it comes. The iterator is closed when the caller goes away."""
-
-    chunks: AsyncIterator[bytes]
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-Handler = Callable[[Request], Awaitable[Response | Streaming]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Route:
-    """One row of what a server answers. `method` may be `*`."""
-
-    method: str
-    pattern: str
-    handler: Handler
 
 
 class Server:
@@ -129,14 +93,21 @@ async def serve(
     try:
         # aiohttp's own sites leave the handshake 60 s
         listening = await loop.create_server(
-            runner.server, host, port, ssl=context, ssl_handshake_timeout=handshake, reuse_address=True, backlog=_BACKLOG
+            runner.server, host, port, ssl=context, ssl_handshake_timeout=handshake, reuse_address=True, backlog=BACKLOG
         )
     except OSError as error:
         await runner.cleanup()
-        if error.errno == 98:  # EADDRINUSE
-            raise PortInUse(f"port {port} of {host} is taken", remedy="stop what listens there, or use another port") from error
-        raise HostError(f"cannot listen on {host} port {port}", detail=error.strerror or str(error)) from error
+        raise not_listening(host, port, error) from error
     return Server(runner, listening=listening, port=listening.sockets[0].getsockname()[1])
+
+
+async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
+    """Answer those who call a socket that listens already, and those who called it before. The server closes it."""
+    runner = _runner(routes, max_body=MIB, allowed_uid=None, patience=PATIENCE)
+    await runner.setup()
+    assert runner.server is not None
+    listening = await asyncio.get_running_loop().create_server(runner.server, sock=sock, backlog=BACKLOG)
+    return Server(runner, listening=listening, port=sock.getsockname()[1])
 
 
 async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB) -> Server:

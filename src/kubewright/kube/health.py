@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kubewright.http.messages import Response
-from kubewright.http.serving import Request, Route, Server, serve
+from kubewright.http.routes import Request, Route
+from kubewright.http.serving import Server, serve
 from kubewright.kube.delegation import DelegatedAuthorizer
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any, Final
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http.messages import Response
-from kubewright.http.serving import Handler, Request, Route, Server, Streaming, serve_unix
+from kubewright.http.routes import Handler, Request, Route, Streaming
+from kubewright.http.serving import Server, serve_unix
 from kubewright.local.machines import MachineSupervisors
 from kubewright.local.nodes import LocalNodes
 from kubewright.local.paths import ClusterPaths

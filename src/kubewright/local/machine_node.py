@@ -22,7 +22,8 @@ from kubewright.base.errors import KubewrightError
 from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
 from kubewright.http.messages import Response
-from kubewright.http.serving import Request, Route, Server, serve
+from kubewright.http.routes import Request, Route
+from kubewright.http.serving import Server, serve
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.record import MachineRecord
 from kubewright.local.static_pods import ComponentLogs, SupervisedPods

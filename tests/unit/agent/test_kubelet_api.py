@@ -28,7 +28,7 @@ from kubewright.http import aio, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
 from kubewright.http.metrics import Registry
-from kubewright.http.serving import Request, Streaming
+from kubewright.http.routes import Request, Streaming
 from kubewright.http.tls import Peer
 from kubewright.kube.serving_identity import own_pair
 from kubewright.pki import certificates

@@ -227,6 +227,10 @@ def test_where_only_the_update_is_configured_status_is_sent_as_often():
     assert chosen().timings.status_report == 300
 
 
+def test_the_first_registration_attempt_does_not_wait_and_further_ones_do_as_the_kubelets():
+    assert [chosen().timings.registration_wait(attempt) for attempt in range(1, 5)] == pytest.approx([0.0, 0.1, 0.2, 0.4])
+
+
 def test_a_flag_for_the_update_alone_leaves_the_report_as_it_is():
     """The kubelet sets defaults when it has read its file, and flags after that."""
     found = chosen(node_status_update_frequency="20s").timings

@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -18,8 +19,9 @@ from hypothesis import strategies as st
 from kubewright.base.errors import Forbidden, HostError, PortInUse, UsageError
 from kubewright.http import aio, loop, serving, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.listening import listen
 from kubewright.http.messages import Response
-from kubewright.http.serving import Request, Route, Streaming
+from kubewright.http.routes import Request, Route, Streaming
 
 SEEN: list[Request] = []
 
@@ -162,6 +164,45 @@ def on_socket(path: Path, use: Callable[[], object]) -> object:
             await server.stop()
 
     return loop.run(main)
+
+
+def test_callers_of_a_socket_that_listens_are_answered_once_it_is_served() -> None:
+    def ask(port: int) -> bytes:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
+            caller.sendall(b"GET /show/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+            asking.set()
+            return b"".join(iter(lambda: caller.recv(4096), b""))
+
+    asking = threading.Event()
+
+    async def main() -> None:
+        with listen("127.0.0.1", 0) as sock:
+            port = sock.getsockname()[1]
+            asked = asyncio.ensure_future(asyncio.to_thread(ask, port))
+            await asyncio.to_thread(asking.wait)
+            server = await serving.serve_socket(ROUTES, sock)
+            assert server.port == port
+            assert (await asked).startswith(b"HTTP/1.1 201 ")
+            await server.stop()
+        with socket.socket() as caller:
+            assert caller.connect_ex(("127.0.0.1", port)) != 0
+
+    loop.run(main)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_port_that_is_taken_cannot_be_listened_on(address: str) -> None:
+    with listen(address, 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortInUse) as caught:
+            listen(address, port)
+    assert str(port) in str(caught.value)
+
+
+def test_an_address_that_is_not_ours_cannot_be_listened_on() -> None:
+    with pytest.raises(HostError) as caught:
+        listen("192.0.2.1", 10248)
+    assert "192.0.2.1 port 10248" in str(caught.value)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pytest
 
 from kubewright.http import loop, serving, tls
 from kubewright.http.messages import Response
-from kubewright.http.serving import Patience, Request, Route, Streaming
+from kubewright.http.routes import Request, Route, Streaming
+from kubewright.http.serving import Patience
 
 SHORT = Patience(handshake=0.2, idle=0.2, body=0.2, answer=0.2, piece=0.2)
 HANGS = 20.0

@@ -48,6 +48,14 @@ def test_a_command_that_prints_one_line_loads_no_regular_expressions(argv):
     assert sorted(loaded & {"re", "enum", "functools", "collections"}) == []
 
 
+def test_an_agent_loads_what_answers_others_only_when_it_has_registered():
+    source = "import sys, kubewright.cli.agent, kubewright.agent.daemon; sys.stdout.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert {"kubewright", "asyncio", "msgspec"} <= loaded
+    assert sorted(loaded & {"aiohttp", "grpc", "jinja2", "rich", "urllib3"}) == []
+
+
 def environment() -> dict[str, str]:
     import kubewright
 

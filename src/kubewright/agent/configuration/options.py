@@ -192,11 +192,12 @@ def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) 
 
 
 def _timings(kubelet: Mapping[str, Any]) -> Timings:
-    """Return the kubelet's intervals with those that are configured."""
+    """Return the kubelet's intervals with those that are configured; the first registration attempt does not wait."""
     update, report = (kubelet[f"nodeStatus{word}Frequency"].seconds for word in ("Update", "Report"))
     default = Timings()
     return replace(
         default,
+        registration_first=0.0,
         status_update=update or default.status_update,
         status_report=report or default.status_report,
         lease_duration=kubelet["nodeLeaseDurationSeconds"] or default.lease_duration,

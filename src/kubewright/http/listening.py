@@ -1,0 +1,27 @@
+"""Listening before there is a server: callers wait in the kernel's queue until one takes the socket over."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+from kubewright.base.errors import HostError, PortInUse
+
+BACKLOG: Final = 128
+"""Callers that the kernel lets wait."""
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Listen on an IP address. Raises PortInUse when the port is taken, HostError when the address cannot be used."""
+    try:
+        return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=BACKLOG)
+    except OSError as error:
+        raise not_listening(address, port, error) from error
+
+
+def not_listening(host: str, port: int, error: OSError) -> HostError:
+    """Return the error for an address that cannot be listened on."""
+    if error.errno == errno.EADDRINUSE:
+        return PortInUse(f"port {port} of {host} is taken", remedy="stop what listens there, or use another port")
+    return HostError(f"cannot listen on {host} port {port}", detail=error.strerror or str(error))
