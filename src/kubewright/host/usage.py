@@ -17,8 +17,10 @@ from kubewright.host.readers import FileReader
 
 _STATES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _IDLE: Final = ("idle", "iowait")
-_MEMORY_CGROUP: Final = PurePosixPath("/sys/fs/cgroup/memory")
-"""The root of the memory hierarchy of cgroup v1. v2 has one hierarchy, whose root has no figures of its own."""
+_V1: Final = PurePosixPath("/sys/fs/cgroup/memory")
+"""The root of the memory hierarchy of cgroup v1."""
+_V2: Final = PurePosixPath("/sys/fs/cgroup")
+"""The root of the only hierarchy of v2. Its usage is what is anonymous and what is cached, as in v1 (opencontainers/cgroups: fs2/memory.go)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +50,26 @@ def memory(files: FileReader) -> Amount | None:
 
 
 def working_set(files: FileReader, info: Mapping[str, int]) -> int:
-    """Return the bytes in use: of the root of cgroup v1 where there is one, else of what `meminfo` says, as cAdvisor does for v2."""
-    usage = _text(files, _MEMORY_CGROUP / "memory.usage_in_bytes")
-    if usage.strip().isdigit():
-        stat = dict(line.partition(" ")[::2] for line in _text(files, _MEMORY_CGROUP / "memory.stat").splitlines())
-        return max(0, int(usage) - _number(stat.get("total_inactive_file", "")))
+    """Return the bytes in use: by the memory cgroup that is the machine's, v1 or v2; by what `meminfo` says where there is none."""
+    usage = _digits(files, _V1 / "memory.usage_in_bytes")
+    if usage is not None:
+        return max(0, usage - _stat(files, _V1).get("total_inactive_file", 0))
+    stat = _stat(files, _V2)
+    if "anon" in stat:
+        current = _digits(files, _V2 / "memory.current")  # the root has none
+        usage = stat["anon"] + stat.get("file", 0) if current is None else current
+        return max(0, usage - stat.get("inactive_file", 0))
     return max(0, info["MemTotal"] - info.get("MemFree", 0) - info.get("Inactive(file)", 0))
+
+
+def _stat(files: FileReader, cgroup: PurePosixPath) -> dict[str, int]:
+    rows = (line.partition(" ") for line in _text(files, cgroup / "memory.stat").splitlines())
+    return {name: _number(value) for name, _, value in rows}
+
+
+def _digits(files: FileReader, path: PurePosixPath) -> int | None:
+    text = _text(files, path).strip()
+    return int(text) if text.isdigit() else None
 
 
 def processor_seconds(files: FileReader) -> float | None:

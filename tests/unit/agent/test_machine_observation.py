@@ -119,6 +119,13 @@ def test_the_working_set_is_usage_without_the_cache_that_goes_first():
     assert usage.memory(FakeFiles({})) is None
 
 
+def test_the_root_of_cgroup_v2_uses_what_is_anonymous_and_what_is_cached():
+    """opencontainers/cgroups: fs2/memory.go. A root in a cgroup namespace is no root of the kernel's and has a figure of its own."""
+    root = {**V2, "/sys/fs/cgroup/memory.stat": f"anon {GIB}\nfile {3 * GIB}\nkernel {9 * GIB}\ninactive_file {2 * GIB}\n"}
+    assert usage.memory(FakeFiles(root)) == Amount(capacity=8 * GIB, available=6 * GIB)
+    assert usage.memory(FakeFiles({**root, "/sys/fs/cgroup/memory.current": f"{5 * GIB}\n"})) == Amount(capacity=8 * GIB, available=5 * GIB)
+
+
 def test_process_ids_are_the_smaller_limit_without_all_threads():
     assert usage.process_ids(FakeFiles(V2)) == Amount(capacity=900, available=800)
     assert usage.process_ids(FakeFiles({**V2, "/proc/loadavg": ""})) is None
