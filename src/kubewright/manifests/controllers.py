@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis.machine import Layout
+from kubewright.base.records import replace
 from kubewright.manifests import pods
 from kubewright.manifests.pods import Flag, Inputs, Value, arguments, const
 from kubewright.manifests.rbac import Purpose, Subject, grants, service_account
@@ -25,6 +26,7 @@ PORT: Final = 10257
 STATIC_POD_PORT: Final = 10261
 """On a machine whose kube-controller-manager has the other one."""
 API_SERVER_PORTS: Final = (443, 6443)
+_SIGNING: Final = "cluster-signing-"
 _AUTHORITY_PATH: Final = "/etc/kubewright/authority"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
@@ -48,8 +50,12 @@ FLAGS: Final = (
 
 
 def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the static pod of a local cluster. `program` is the words that call kubewright; it has no probes: what it serves of its health needs a port."""
-    command = [*program, "controllers", "run", *arguments(FLAGS, inputs)]
+    """Return the static pod of a local cluster. `program` is the words that call kubewright; it has no probes: what it serves of its health needs a port.
+
+    What the user's configuration tells kube-controller-manager about signing holds for ours, which sign in its place.
+    """
+    told = tuple(one for one in inputs.cluster.controller_manager.extra_args if one.name.startswith(_SIGNING))
+    command = [*program, "controllers", "run", *arguments(FLAGS, replace(inputs, extra_args=told))]
     extra = {"env": [{"name": name, "value": value} for name, value in sorted(environment.items())]} if environment else {}
     return _static_pod(inputs.layout, {"command": command, **extra, "image": "kubewright"})
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from manifest_cases import HOST, configuration_of, places
 
+from kubewright.apis.kubeadm.types import Arg
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
+from kubewright.base.records import replace
 from kubewright.cli import parser
 from kubewright.cli.controllers import options_of
 from kubewright.cli.main import main
 from kubewright.manifests import controllers
+from kubewright.manifests.pods import Inputs
 
 SIGNERS = ["kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown"]
 
@@ -44,6 +48,25 @@ def test_every_role_is_bound_to_the_controllers_user_and_to_nobody_else():
     bindings = [body for body in controllers.rights() if body["kind"].endswith("Binding")]
     assert len(bindings) == 4
     assert [[(one["kind"], one["name"]) for one in body["subjects"]] for body in bindings] == [[("User", controllers.NAME)]] * 4
+
+
+def test_what_kube_controller_manager_is_told_about_signing_holds_for_ours_in_its_place():
+    configuration = configuration_of("ipv4-minimal")
+    told = (
+        Arg(name="cluster-signing-duration", value="4m"),
+        Arg(name="v", value="4"),
+        Arg(name="cluster-signing-cert-file", value="/ca.crt"),
+    )
+    manager = replace(configuration.cluster.controller_manager, extra_args=told)
+    configuration = replace(configuration, cluster=replace(configuration.cluster, controller_manager=manager))
+    layout, addresses = places(configuration)
+    inputs = Inputs(configuration=configuration, layout=layout, addresses=addresses, detected=HOST, overrides={"secure-port": "0"})
+    [container] = controllers.static_pod(inputs, program=["kubewright"], environment={})["spec"]["containers"]
+    assert container["command"][3:] == [
+        *(f"--cluster-signing-key-file={layout.key('ca')}", f"--controllers={controllers.CONTROLLERS}"),
+        *(f"--kubeconfig={layout.kubeconfig(controllers.NAME)}", "--leader-elect=true", "--secure-port=0"),
+        *("--cluster-signing-duration=4m", "--cluster-signing-cert-file=/ca.crt"),
+    ]
 
 
 def deployed() -> dict[str, dict]:
