@@ -78,6 +78,46 @@ class Worker:
         return self.machine.run("journalctl", "-u", UNIT, "-n", "30", "--no-pager", check=False).out
 
 
+class Scarcity:
+    """Takes disk, memory and process ids of a machine away for as long as somebody likes; `tasks`: those of the whole host, which one machine takes for all."""
+
+    MARGIN: Final = {"memory.available": 400 << 20, "pid.available": 2000}
+    """How much less than now may be left: more than other programs need meanwhile."""
+    _MEASURE: Final = (
+        "from kubewright.host import usage; from kubewright.host.files import Files; files = Files()\n"
+        "print(usage.memory(files).available, usage.process_ids(files).available)"
+    )
+    _TAKE: Final = """
+import sys, threading, time
+memory = bytearray(b"x" * int(sys.argv[1]))
+threading.stack_size(1 << 16)
+for _ in range(int(sys.argv[2])):
+    threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
+time.sleep(3600)
+"""
+
+    def __init__(self, worker: Worker, *, tasks: bool) -> None:
+        self._machine = worker.machine
+        memory, processes = (2 * least for least in self.MARGIN.values())
+        self._amounts = (str(memory), str(processes if tasks else 0))
+
+    @classmethod
+    def thresholds(cls, worker: Worker) -> str:
+        """Return what is to be left of the machine's memory and process ids, as `--eviction-hard` has it."""
+        left = map(int, worker.machine.run(PYTHON, "-c", cls._MEASURE, env=ENVIRONMENT).out.split())
+        rows = zip(cls.MARGIN.items(), left, strict=True)
+        return ",".join(f"{signal}<{now - margin}" for (signal, margin), now in rows)
+
+    def take(self) -> None:
+        self._machine.run("sh", "-c", "head -c 62000000 /dev/zero > /var/lib/small/big")
+        limits = ("--property=TasksMax=infinity", "--property=KillSignal=SIGKILL")
+        self._machine.run("systemd-run", "--unit=taker", *limits, PYTHON, "-c", self._TAKE, *self._amounts)
+
+    def give_back(self) -> None:
+        self._machine.run("sh", "-c", "rm /var/lib/small/big")
+        self._machine.run("systemctl", "stop", "taker")
+
+
 def differences(left: Any, right: Any, path: str = "") -> set[str]:
     """Return the paths that differ; entries of lists of conditions and addresses by their type."""
     if MOVES.match(path):

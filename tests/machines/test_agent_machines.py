@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from agent_bed import ADMIN, UNIT, Wire, Worker, all_differences, spoken, unlike
+from agent_bed import ADMIN, UNIT, Scarcity, Wire, Worker, all_differences, spoken, unlike
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Machine
@@ -186,42 +186,53 @@ def test_what_a_node_writes_is_what_a_kubelet_writes(workers: tuple[Worker, Work
 
 
 SMALL: Final = ("--root-dir=/var/lib/small", "--cert-dir=/var/lib/kubelet/pki", "--eviction-pressure-transition-period=5s")
+TAKEN_AWAY: Final = {
+    "DiskPressure": ("has disk pressure", "has no disk pressure"),
+    "MemoryPressure": ("has insufficient memory available", "has sufficient memory available"),
+    "PIDPressure": ("has insufficient PID available", "has sufficient PID available"),
+}
+"""What a node says when it is short of something, and when it is not any more."""
 
 
-def test_a_disk_that_is_full_shows_alike_at_the_same_time(workers: tuple[Worker, Worker]) -> None:
-    """A small file system, which kubelet and agent have for the node's."""
+def test_what_is_taken_away_and_given_back_shows_alike_at_the_same_time(workers: tuple[Worker, Worker]) -> None:
+    """A small file system, which kubelet and agent have for the node's; memory, and process ids, of which all machines of a host have the same."""
     for worker, start in zip(workers, (workers[0].kubelet, workers[1].agent), strict=True):
         worker.machine.run("sh", "-c", "mkdir -p /var/lib/small && mount -t tmpfs -o size=64m tmpfs /var/lib/small")
         worker.end()
-        start(*SMALL)
+        start(*SMALL, f"--eviction-hard=nodefs.available<10%,{Scarcity.thresholds(worker)}")
     for worker in workers:
         eventually(lambda worker=worker: worker.get("node")["status"]["capacity"]["ephemeral-storage"] == "64Mi", "the small disk")
         worker.ready()
-    for command, status in (("head -c 62000000 /dev/zero > /var/lib/small/big", "True"), ("rm /var/lib/small/big", "False")):
-        for worker in workers:
-            worker.machine.run("sh", "-c", command)
-        seconds = shown([(worker, "DiskPressure", status) for worker in workers])
-        rows = [worker.condition("DiskPressure") for worker in workers]
-        assert [row["message"] for row in rows] == [f"kubelet has {'' if status == 'True' else 'no '}disk pressure"] * 2
-        assert seconds["three"] < seconds["two"] + 12  # a round of the kubelet's
+        assert {worker.condition(kind)["status"] for kind in TAKEN_AWAY} == {"False"}
+    scarcities = [Scarcity(worker, tasks=worker is workers[0]) for worker in workers]
+    for index, status in enumerate(("True", "False")):
+        for one in scarcities:
+            one.take() if status == "True" else one.give_back()
+        seconds = shown([(worker, kind, status) for worker in workers for kind in TAKEN_AWAY])
+        for kind, texts in TAKEN_AWAY.items():
+            rows = [worker.condition(kind) for worker in workers]
+            assert [row["message"] for row in rows] == [f"kubelet {texts[index]}"] * 2
+            assert rows[0]["reason"] == rows[1]["reason"]
+            assert seconds["three", kind] < seconds["two", kind] + 12, seconds  # a round of the kubelet's
     first, second = (worker.get("node")["status"] for worker in workers)
-    assert [first[name] for name in ("capacity", "allocatable")] == [second[name] for name in ("capacity", "allocatable")]
+    assert first["capacity"] == second["capacity"]
+    assert {name for name, left in first["allocatable"].items() if left != second["allocatable"][name]} <= {"memory"}  # by its threshold
     for worker in workers:
         worker.end()
         worker.machine.run("sh", "-c", "umount -R /var/lib/small", check=False)
 
 
-def shown(wanted: list[tuple[Worker, str, str]]) -> dict[str, float]:
+def shown(wanted: list[tuple[Worker, str, str]]) -> dict[tuple[str, str], float]:
     """Wait until conditions have a status; returns after how many seconds which machine's had it."""
-    begun, seconds = time.monotonic(), dict[str, float]()
+    begun, seconds = time.monotonic(), dict[tuple[str, str], float]()
 
     def all_are() -> bool:
         for worker, kind, status in wanted:
             if worker.condition(kind).get("status") == status:
-                seconds.setdefault(worker.name, time.monotonic() - begun)
+                seconds.setdefault((worker.name, kind), time.monotonic() - begun)
         return len(seconds) == len(wanted)
 
-    eventually(all_are, f"{wanted[0][1]} to be {wanted[0][2]}")
+    eventually(all_are, f"{wanted} to be so; they were by {seconds}")
     return seconds
 
 
@@ -240,8 +251,8 @@ def test_a_runtime_that_is_stopped_and_started_shows_alike_at_the_same_time(work
     for worker in workers:
         worker.machine.run("systemctl", "start", "containerd")
     rose = shown([(worker, "Ready", "True") for worker in workers])
-    assert fell["three"] < fell["two"] + 12  # a round of the kubelet's
-    assert rose["three"] < rose["two"] + 12
+    for seconds in (fell, rose):
+        assert seconds["three", "Ready"] < seconds["two", "Ready"] + 12  # a round of the kubelet's
 
 
 def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, Worker]) -> None:
