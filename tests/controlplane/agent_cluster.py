@@ -9,9 +9,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,7 +38,6 @@ from loopback import free_address
 
 RBAC = "rbac.authorization.k8s.io"
 BOOTSTRAPPERS = "system:bootstrappers:kubeadm:default-node-token"
-_OF_OURS = "-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"
 BINDINGS = (
     ("kubeadm:cluster-admins", "cluster-admin", "kubeadm:cluster-admins"),
     ("kubeadm:kubelet-bootstrap", "system:node-bootstrapper", BOOTSTRAPPERS),
@@ -61,6 +59,7 @@ class AgentCluster:
     authority: trustme.CA
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     token: BootstrapTokenString = field(default_factory=lambda: strings.generate(SystemRandom()))
+    _ended: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -96,6 +95,10 @@ class AgentCluster:
     def bootstrap(self) -> TokenBootstrap:
         return TokenBootstrap(self.url, self.token, pins=of_bundle(self.ca_pem), within=60)
 
+    def client(self) -> KubeClient:
+        """Make a client of its administrator."""
+        return KubeClient(self.access())
+
     def kubectl(self, *arguments: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         admin = self.place / "kubernetes-admin.conf"
         if not admin.exists():
@@ -103,6 +106,17 @@ class AgentCluster:
         return subprocess.run(
             [program("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=300
         )
+
+    def kill_server(self) -> None:
+        """Kill the API server; `revive_server` starts it again."""
+        [process] = [one for one in self.processes if Path(_argv(one)[0]).name == "kube-apiserver"]
+        process.kill()
+        process.wait(60)
+        self.processes.remove(process)
+        self._ended = _argv(process)
+
+    def revive_server(self) -> None:
+        start(self, "kube-apiserver", *self._ended[1:])
 
     def cpu_seconds(self) -> float:
         """User and system time of all components."""
@@ -115,9 +129,9 @@ class AgentCluster:
 
 @contextlib.contextmanager
 def agent_cluster(
-    place: Path, *, signing_duration: str = "8760h", audit: bool = False, grace: str = "50s", own: bool = False
+    place: Path, *, signing_duration: str = "8760h", audit: bool = False, grace: str = "50s", manager: Sequence[str] = ()
 ) -> Iterator[AgentCluster]:
-    """Start everything, wait until nodes can join, and end everything. `own`: requests are approved and signed by our controllers."""
+    """Start everything, wait until nodes can join, and end everything. `manager` are more flags of kube-controller-manager."""
     authority, address = trustme.CA(), free_address((2379, 2380, 6443, 10250, 10257, 10259))
     cluster = AgentCluster(place, address, authority)
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
@@ -132,9 +146,7 @@ def agent_cluster(
     try:
         start_api(cluster, audit=audit)
         grant(cluster)
-        start_controllers(cluster, signing_duration, grace, left_out=_OF_OURS if own else "")
-        if own:
-            start_own_controllers(cluster, signing_duration)
+        start_controllers(cluster, signing_duration, grace, *manager)
         wait_for(lambda: b"jws-kubeconfig" in _get(cluster, "/api/v1/namespaces/kube-public/configmaps/cluster-info"), cluster)
         wait_for(lambda: b'"default"' in _get(cluster, "/api/v1/namespaces/default/serviceaccounts/default"), cluster)
         yield cluster
@@ -206,26 +218,14 @@ def binding(kind: str, name: str, *, role: dict[str, str], subject: dict[str, st
     }
 
 
-def start_own_controllers(cluster: AgentCluster, signing_duration: str) -> None:
-    place = cluster.place
-    argv = [
-        *(sys.executable, "-m", "kubewright", "controllers", "run", f"--kubeconfig={cluster.kubeconfig('kubernetes-admin')}"),
-        *(f"--cluster-signing-cert-file={place / 'ca.crt'}", f"--cluster-signing-key-file={place / 'ca.key'}"),
-        *(f"--cluster-signing-duration={signing_duration}", "--leader-elect=false", "--secure-port=0"),
-        "--controllers=*,bootstrapsigner,tokencleaner",
-    ]
-    with (place / "kubewright.log").open("ab") as log:
-        cluster.processes.append(subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=_die_with_parent))  # noqa: PLW1509
-
-
-def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str, *, left_out: str = "") -> None:
+def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str, *more: str) -> None:
     place, address = cluster.place, cluster.address
     manager = cluster.kubeconfig("system:kube-controller-manager")
     start(
         cluster,
         "kube-controller-manager",
         *(f"--kubeconfig={manager}", f"--authentication-kubeconfig={manager}", f"--authorization-kubeconfig={manager}"),
-        *(f"--controllers=*,{left_out or 'bootstrapsigner,tokencleaner'}", "--leader-elect=false", f"--bind-address={address}"),
+        *("--controllers=*,bootstrapsigner,tokencleaner", "--leader-elect=false", f"--bind-address={address}"),
         *(
             "--allocate-node-cidrs=true",
             "--cluster-cidr=10.128.0.0/9",
@@ -236,6 +236,7 @@ def start_controllers(cluster: AgentCluster, signing_duration: str, grace: str, 
         *(f"--cluster-signing-duration={signing_duration}", f"--root-ca-file={place / 'ca.crt'}", f"--node-monitor-grace-period={grace}"),
         "--node-monitor-period=1s",
         *(f"--service-account-private-key-file={place / 'sa.key'}", "--kube-api-qps=1000", "--kube-api-burst=2000"),
+        *more,
     )
     scheduler = cluster.kubeconfig("system:kube-scheduler")
     start(
@@ -298,6 +299,10 @@ async def stop_serving(kubelet: KubeletServer) -> None:
         for handler in list(kubelet._server._runner.server.connections):
             handler.transport.abort()
     await kubelet.stop()
+
+
+def _argv(process: subprocess.Popen[bytes]) -> list[str]:
+    return [str(word) for word in process.args]  # type: ignore[union-attr]
 
 
 def _die_with_parent() -> None:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import own_network
 import pytest
 from agent_cluster import AgentCluster
 
@@ -26,6 +27,7 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import NotFound
 from kubewright.base.randomness import SystemRandom
+from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
@@ -35,6 +37,7 @@ from kubewright.tokens import secrets, strings
 from kubewright.tokens.strings import BootstrapTokenString
 from loopback import free_address
 
+ADDRESS = "10.88.0.11"
 GRACE = "12s"
 DROP_IN = """\
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -46,11 +49,20 @@ MANUAL = "system:bootstrappers:manual"
 """A group whose requests nobody approves by himself."""
 
 
+class Joinable(Protocol):
+    """A cluster that agents can join."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def ca_pem(self) -> bytes: ...
+
+
 class Agent:
     """One `agent run`, started and ended as often as a test likes; everything of it is below one directory."""
 
     def __init__(
-        self, place: Path, cluster: AgentCluster, name: str, token: BootstrapTokenString, *, server: str = "", settings: str = DROP_IN
+        self, place: Path, cluster: Joinable, name: str, token: BootstrapTokenString, *, server: str = "", settings: str = DROP_IN
     ) -> None:
         """Keep the arguments. `server` is where it is told that the API server is, `settings` its KubeletConfiguration."""
         self.place, self.name, self._cluster = place, name, cluster
@@ -129,6 +141,14 @@ def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: floa
                 return found
         time.sleep(0.05)
     pytest.fail(f"{what} did not come:\n{agent.log()[-3000:]}")
+
+
+def usable_address() -> str:
+    """Return an address that a node can have: of a network of our own, or the one that everybody has."""
+    if os.geteuid() == 0:
+        own_network.add_address(ADDRESS)
+        return ADDRESS
+    return RealNetwork().default_address(family=4) or ""
 
 
 def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:

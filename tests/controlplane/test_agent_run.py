@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import signal
 import socket
 import ssl
@@ -14,23 +13,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import own_network
 import pytest
 from agent_cluster import AgentCluster, agent_cluster
-from agent_process import GRACE, Agent, eventually, manual_token, ready_node, requests_of
+from agent_process import GRACE, Agent, eventually, manual_token, ready_node, requests_of, usable_address
 
 from kubewright.agent.status.setters import find
 from kubewright.base import yaml
 from kubewright.base.errors import NotFound, PortInUse
 from kubewright.base.randomness import SystemRandom
-from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import CSI_NODE, EVENT, LEASE, NODE
 from kubewright.pki import csr
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
-
-ADDRESS = "10.88.0.11"
 
 
 @pytest.fixture(scope="module")
@@ -70,11 +65,7 @@ def events_of(api: KubeClient, name: str) -> set[str]:
 
 @pytest.fixture
 def addressed() -> str:
-    """An address that a node can have: of a network of our own, or the one that everybody has."""
-    if os.geteuid() == 0:
-        own_network.add_address(ADDRESS)
-        return ADDRESS
-    return RealNetwork().default_address(family=4) or ""
+    return usable_address()
 
 
 def test_a_machine_becomes_a_node_and_goes_on_after_every_end(

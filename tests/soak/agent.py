@@ -1,4 +1,4 @@
-"""`python -m tests.soak.agent [--only CONTROLLERS ...] [--minutes N]`: agents with certificates of minutes, through half an hour of faults; writes docs/soak-agent.md.
+"""`python -m tests.soak.agent [--only PART ...] [--minutes N]`: agents through half an hour of faults, and zones that fall silent; writes docs/soak-agent.md.
 
 Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/host on PYTHONPATH, as `make soak-agent` has it.
 """
@@ -6,22 +6,27 @@ Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/host 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import fcntl
 import re
 import signal
 import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from agent_cluster import BOOTSTRAPPERS, AgentCluster, agent_cluster, start
+from agent_cluster import BOOTSTRAPPERS, AgentCluster, agent_cluster
 from agent_process import Agent, condition, eventually, requests_of
 from cri_kit import FakeRuntime, serving
+from local_agents import LocalAgentCluster, local_agent_cluster
+from zone_borders import SILENT, SIZES, borders, inhabitants
+from zone_nodes import zones
 
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.clock import SystemClock
@@ -34,6 +39,8 @@ from kubewright.tokens.strings import BootstrapTokenString
 PAGE: Final = Path(__file__).parents[2] / "docs" / "soak-agent.md"
 THEIRS: Final = "kube-controller-manager"
 OURS: Final = "kubewright"
+BORDERS: Final = "borders"
+"""The part about the node lifecycle controller."""
 SIGNED: Final = "4m"
 """How long certificates last; with five minutes of backdating an agent renews one after 80 to 190 s."""
 AWAY: Final = 330.0
@@ -51,7 +58,17 @@ of four minutes, while the API server is killed, agents are stopped for 55 s, re
 the API server is away for longer than certificates last. In the end every node is ready by the same process that began; no agent has made more
 requests than rotations and faults, none has more descriptors or tasks than in the beginning, or more than 1.1 times the memory of the first third.
 
+With kube-controller-manager the control plane is started by hand, with kubewright it is a local cluster of `up --controllers kubewright`.
+
 | controllers | how much | outcome | seconds | taken |
+|---|---|---|---|---|
+"""
+ZONES: Final = """
+Zones that fall silent in part or in whole, under the node lifecycle controller with its own periods and rates (50 s, 60 s for a Node that never had a
+status, 0.1 and 0.01 evictions a second), in nodes whose registration, status and leases are the agent's. In `make test` the same has higher rates
+(`test_evictions_slow_down_at_55_percent_stop_in_zones_of_fifty_and_where_all_are_silent`).
+
+| part | how much | outcome | seconds | taken |
 |---|---|---|---|---|
 """
 
@@ -60,12 +77,11 @@ requests than rotations and faults, none has more descriptors or tasks than in t
 class Arena:
     """A cluster with its agents, and what was done to them."""
 
-    cluster: AgentCluster
+    cluster: AgentCluster | LocalAgentCluster
     api: KubeClient
     runtime: Path
     agents: list[Agent] = field(default_factory=list)
     token: BootstrapTokenString = field(default_factory=lambda: strings.generate(SystemRandom()))
-    argv: list[str] = field(default_factory=list)
     faults: dict[str, int] = field(default_factory=dict)
     serving: ExitStack = field(default_factory=ExitStack)
 
@@ -82,17 +98,6 @@ class Arena:
         runtime.conditions = [("RuntimeReady", True), ("NetworkReady", True)]
         self.serving.enter_context(serving(runtime, self.runtime))
 
-    def server(self, number: int) -> None:
-        """End the API server; `revive` starts it again."""
-        [process] = [one for one in self.cluster.processes if Path(one.args[0]).name == "kube-apiserver"]  # type: ignore[arg-type, index]
-        process.send_signal(number)
-        process.wait(60)
-        self.cluster.processes.remove(process)
-        self.argv = [str(word) for word in process.args]  # type: ignore[union-attr]
-
-    def revive(self) -> None:
-        start(self.cluster, "kube-apiserver", *self.argv[1:])
-
     def all_ready(self) -> None:
         """Wait until every node is ready and no agent in trouble."""
         for agent in self.agents:
@@ -106,14 +111,21 @@ class Arena:
             eventually(well, f"{agent.name} to be well after {list(self.faults)[-1:]}", agent, within=600)
 
 
+def _cluster(controllers: str, path: Path) -> AbstractContextManager[AgentCluster | LocalAgentCluster]:
+    """A control plane that is started by hand with kube-controller-manager's controllers, or a local cluster with ours."""
+    if controllers == OURS:
+        return local_agent_cluster(signing_duration=SIGNED)
+    (path / "cluster").mkdir()
+    return agent_cluster(path / "cluster", signing_duration=SIGNED)
+
+
 @contextmanager
 def arena(controllers: str) -> Iterator[Arena]:
     """A cluster with such controllers, and three agents that are ready."""
     with tempfile.TemporaryDirectory(prefix="kw-soak-") as place, ExitStack() as stack:
         path = Path(place)
-        (path / "cluster").mkdir()
-        cluster = stack.enter_context(agent_cluster(path / "cluster", signing_duration=SIGNED, own=controllers == OURS))
-        api = KubeClient(cluster.access())
+        cluster = stack.enter_context(_cluster(controllers, path))
+        api = cluster.client()
         stack.callback(api.close)
         made = Arena(cluster, api, path / "runtime.sock")
         stack.callback(made.serving.close)
@@ -121,7 +133,7 @@ def arena(controllers: str) -> Iterator[Arena]:
         for number in range(1, 4):
             where = path / f"node-{number}"
             where.mkdir()
-            made.agents.append(Agent(where, cluster, where.name, cluster.token, settings=SETTINGS.format(socket=made.runtime)))
+            made.agents.append(Agent(where, cluster, where.name, made.token, settings=SETTINGS.format(socket=made.runtime)))
             stack.callback(made.agents[-1].stop)
         made.invite()
         for agent in made.agents:
@@ -131,9 +143,9 @@ def arena(controllers: str) -> Iterator[Arena]:
 
 
 def _killed(arena: Arena) -> None:
-    arena.server(signal.SIGKILL)
+    arena.cluster.kill_server()
     time.sleep(5)
-    arena.revive()
+    arena.cluster.revive_server()
 
 
 def _stopped(arena: Arena) -> None:
@@ -173,9 +185,9 @@ def _without_runtime(arena: Arena) -> None:
 def _without_token(arena: Arena) -> None:
     """The API server is away until all certificates have ended, and then nobody knows the token."""
     arena.api.delete(SECRET, f"bootstrap-token-{arena.token.id}", "kube-system")
-    arena.server(signal.SIGKILL)
+    arena.cluster.kill_server()
     time.sleep(AWAY)
-    arena.revive()
+    arena.cluster.revive_server()
     for agent in arena.agents:
         eventually(lambda agent=agent: "Unauthorized" in agent.status()[1]["trouble"], "the refusal", agent, within=300)
     arena.invite()
@@ -252,31 +264,58 @@ def _judged(ground: Arena, pids: list[int], seen: list[list[Used]]) -> tuple[str
     return told, f"{made} requests for {renewed} certificates; {ends} (at the start {begins}); {most:.0f} MiB at most in the end"
 
 
+def _borders(_name: str, _minutes: float) -> tuple[str, str]:
+    """The borders of spec/node.md 16, with kube-controller-manager's own constants."""
+
+    async def run(place: Path) -> dict[str, int]:
+        with agent_cluster(place, manager=("--node-monitor-period=5s",)) as cluster:
+            log = cluster.place / "kube-controller-manager.log"
+            async with zones(cluster, inhabitants, every=10.0) as ground:
+                return await borders(ground, log=log.read_text, grace=50, startup=60, within=900)
+
+    with tempfile.TemporaryDirectory(prefix="kw-soak-") as place:
+        counts = asyncio.run(run(Path(place)))
+    told = ", ".join(f"{SILENT[zone]} of {size}" for zone, size in SIZES.items())
+    shown = ", ".join(f"{counts[zone]} of {SILENT[zone]}" for zone in SIZES)
+    return f"silent: {told}; then all", f"evicted when the zones at the full rate were done: {shown}; none where all were silent"
+
+
+PARTS: Final[dict[str, Callable[[str, float], tuple[str, str]]]] = {THEIRS: _soak, OURS: _soak, BORDERS: _borders}
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run with either controllers, and write a row for each; rows of those that were not run stay."""
+    """Run all parts, or some, and write a row for each; rows of those that were not run stay."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.agent")
-    parser.add_argument("--only", action="append", choices=(THEIRS, OURS), help="only these controllers; may be repeated")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long, with each (30)")
+    parser.add_argument("--only", action="append", choices=tuple(PARTS), help="only this part; may be repeated")
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long, with each kind of controllers (30)")
     asked = parser.parse_args(arguments)
     failed = False
-    for name in asked.only or (THEIRS, OURS):
+    for name in asked.only or PARTS:
         began = time.monotonic()
         try:
-            how_much, outcome = _soak(name, asked.minutes)
+            how_much, outcome = PARTS[name](name, asked.minutes)
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
             how_much, outcome, failed = "", f"**failed**: {type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")[:400], True
-        rows = _known()
-        rows[name] = f"| {name} | {how_much} | {outcome} | {time.monotonic() - began:.0f} | {datetime.now(UTC):%Y-%m-%d} |"
-        sys.stdout.write(rows[name] + "\n")
-        PAGE.write_text(HEAD + "".join(f"{rows[one]}\n" for one in (THEIRS, OURS) if one in rows), encoding="utf-8")
+        row = f"| {name} | {how_much} | {outcome} | {time.monotonic() - began:.0f} | {datetime.now(UTC):%Y-%m-%d} |"
+        sys.stdout.write(row + "\n")
+        with PAGE.open("a", encoding="utf-8") as held:  # parts may run side by side
+            fcntl.flock(held, fcntl.LOCK_EX)
+            PAGE.write_text(page({**known(PAGE.read_text(encoding="utf-8")), name: row}), encoding="utf-8")
     return 1 if failed else 0
 
 
-def _known() -> dict[str, str]:
-    lines = PAGE.read_text(encoding="utf-8").removeprefix(HEAD).splitlines() if PAGE.exists() else []
-    return {line.split(" | ")[0].removeprefix("| "): line for line in lines if line.startswith("| ")}
+def known(text: str) -> dict[str, str]:
+    """Return the rows of a page by their names."""
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if line.startswith("| ")}
+    return {name: line for name, line in rows.items() if name in PARTS}
+
+
+def page(rows: Mapping[str, str]) -> str:
+    """Render the page."""
+    tables = ((HEAD, (THEIRS, OURS)), (ZONES, (BORDERS,)))
+    return "".join(head + "".join(f"{rows[name]}\n" for name in names if name in rows) for head, names in tables)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,155 @@
+"""What the node lifecycle controller of a real kube-controller-manager makes of zones that fall silent in part and in whole (spec/node.md 16 and 19, no. 21).
+
+A test has it with short periods and high rates, `make soak-agent` with kube-controller-manager's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from zone_nodes import (
+    ZONE,
+    BackwardClock,
+    BackwardLease,
+    Nodes,
+    StatusOnly,
+    ZoneNode,
+    Zones,
+    effects,
+    evicted,
+    names,
+    ready,
+    statuses,
+)
+
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.resources import EVENT, NODE
+
+SIZES: Final = {"fifty": 50, "fifty-one": 51, "below": 51, "three": 3, "whole": 3}
+SILENT: Final = {"fifty": 28, "fifty-one": 29, "below": 28, "three": 2, "whole": 3}
+"""56 % of fifty, 56.9 % and 54.9 % of fifty-one, two of three, and all."""
+STATES: Final = {
+    "fifty": "PartialDisruption",
+    "fifty-one": "PartialDisruption",
+    "below": "Normal",
+    "three": "Normal",
+    "whole": "FullDisruption",
+}
+AT_RATE: Final = ("below", "three", "whole")
+"""Zones whose silent nodes are evicted one after the other at the full rate."""
+PAUSE: Final = 2.0
+"""Seconds in which nobody is evicted where all are silent. Those remain that were while kube-controller-manager took their taints from the others: it
+takes them from Nodes as it knew them when it began to look."""
+FRESH: Final = "fresh-0"
+"""A Node that somebody made, and whose agent never comes."""
+
+
+def inhabitants(api: AsyncKubeClient) -> Iterable[ZoneNode]:
+    """Make the nodes of all zones, and three in which time goes backwards."""
+    for zone, size in SIZES.items():
+        yield from (ZoneNode(api, name, zone) for name in names(zone, size))
+    yield StatusOnly(api, "clocks-0", "clocks", clock=BackwardClock())
+    yield ZoneNode(api, "clocks-1", "clocks", clock=BackwardClock())
+    yield BackwardLease(api, "clocks-2", "clocks", clock=BackwardClock())
+
+
+async def borders(ground: Zones, *, log: Callable[[], str], grace: float, startup: float, within: float) -> dict[str, int]:
+    """Go through all of it; returns how many nodes of each zone were evicted when those at the full rate all were. `within` is a guard for each wait."""
+    await ground.until(lambda nodes: not any(node["spec"].get("taints") for node in nodes.values()), "Nodes without taints", within=within)
+    await ground.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": FRESH, "labels": {ZONE: "fresh"}}})
+    quiet = [name for zone, count in SILENT.items() for name in names(zone, count)]
+    await ground.fall_silent(quiet)
+    renewed = await ground.renewed_at(quiet[0])
+    nodes = await ground.until(lambda nodes: statuses(nodes, quiet) == {"Unknown"}, "silent nodes to be missed", within=within)
+    _assert_missed(nodes, quiet, renewed, grace=grace)
+    assert statuses(nodes, set(ground.nodes) - set(quiet) - {"clocks-2"}) == {"True"}
+    nodes = await ground.until(lambda _: states(log()).items() >= STATES.items(), f"zones to be {STATES}", within=within)
+    begun = {zone: evicted(nodes, zone) for zone in SIZES}
+
+    nodes = await ground.until(
+        lambda nodes: all(evicted(nodes, zone) == SILENT[zone] for zone in AT_RATE), "evictions at the full rate", within=within
+    )
+    counts = {zone: evicted(nodes, zone) for zone in SIZES}
+    assert counts["fifty"] <= begun["fifty"] + 1 < SILENT["fifty"], (begun, counts)  # one was being written
+    assert counts["fifty-one"] < SILENT["fifty-one"], (begun, counts)
+    await ground.until(lambda nodes: evicted(nodes, "fifty-one") > begun["fifty-one"] + 1, "evictions at the lower rate", within=within)
+    assert all("NoSchedule" in effects(nodes[name]) for name in quiet)
+    await _assert_told(ground, quiet)
+    await _assert_clocks_and_fresh(ground, startup=startup, within=within)
+    await _all_silent_and_some_back(ground, log=log, within=within)
+    return counts
+
+
+def _assert_missed(nodes: Nodes, quiet: list[str], renewed: datetime, *, grace: float) -> None:
+    """The texts; the transition is the controller's, after the grace period."""
+    for name in quiet:
+        row = ready(nodes[name])
+        assert (row["reason"], row["message"]) == ("NodeStatusUnknown", "Kubelet stopped posting node status.")
+        assert datetime.fromisoformat(row["lastTransitionTime"]) >= renewed.replace(microsecond=0) + timedelta(seconds=grace)
+    kinds = Counter(row["status"] for row in nodes[quiet[0]]["status"]["conditions"])
+    assert kinds == {"Unknown": 4}
+
+
+async def _assert_told(ground: Zones, quiet: list[str]) -> None:
+    """One event about each of them."""
+    rows = await ground.api.list(EVENT, "default", field_selector="reason=NodeNotReady")
+    told = {row["involvedObject"]["name"]: row for row in rows if row["source"]["component"] == "node-controller"}
+    assert told.keys() >= set(quiet)
+    assert told[quiet[0]]["message"] == f"Node {quiet[0]} status is now: NodeNotReady"
+
+
+async def _assert_clocks_and_fresh(ground: Zones, *, startup: float, within: float) -> None:
+    """A heartbeat that goes back is a sign of life, a lease that goes back is none; a Node of which nothing was ever heard is missed after its own time."""
+    nodes = await ground.until(
+        lambda nodes: statuses(nodes, ["clocks-2", FRESH]) == {"Unknown"},
+        "a lease that goes back, and a fresh Node, to be missed",
+        within=within,
+    )
+    assert statuses(nodes, ["clocks-0", "clocks-1"]) == {"True"}
+    made = nodes[FRESH]["metadata"]["creationTimestamp"]
+    rows = nodes[FRESH]["status"]["conditions"]
+    assert {row["type"] for row in rows} == {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"}
+    for row in rows:
+        assert (row["reason"], row["message"]) == ("NodeStatusNeverUpdated", "Kubelet never posted node status.")
+        assert row["lastHeartbeatTime"] == made
+        assert datetime.fromisoformat(row["lastTransitionTime"]) >= datetime.fromisoformat(made) + timedelta(seconds=startup)
+
+
+async def _all_silent_and_some_back(ground: Zones, *, log: Callable[[], str], within: float) -> None:
+    """Nobody is evicted where all zones are silent; when one comes back, its nodes are ready at once, and the others are evicted again."""
+    before = _all_evicted(await ground.shown())
+    await ground.fall_silent(ground.nodes)
+    await ground.until(
+        lambda nodes: statuses(nodes, nodes) == {"Unknown"} and "Entering master disruption mode" in log(),
+        "all to be missed",
+        within=within,
+    )
+    first = await ground.until(lambda nodes: not before & _all_evicted(nodes), "evictions to be taken back", within=within)
+    await asyncio.sleep(PAUSE)
+    assert len(_all_evicted(await ground.shown()) - _all_evicted(first)) <= 1  # one was being written
+    assert "Exiting master disruption mode" not in log()
+    back = names("whole", SIZES["whole"])
+    ground.silent -= set(back)
+    for name in back:
+        await ground.nodes[name].live()
+        await ground.nodes[name].status.round()
+    assert statuses({name: await ground.api.get(NODE, name) for name in back}, back) == {"True"}
+    left = _all_evicted(await ground.shown())
+    nodes = await ground.until(lambda nodes: bool(_all_evicted(nodes) - left), "evictions in other zones", within=within)
+    assert "Exiting master disruption mode" in log()
+    assert evicted(nodes, "whole") == 0
+
+
+def _all_evicted(nodes: Nodes) -> set[str]:
+    return {name for name, node in nodes.items() if "NoExecute" in effects(node)}
+
+
+def states(log: str) -> dict[str, str]:
+    """Return what state each zone is in, by what kube-controller-manager has logged."""
+    rows = re.findall(r'zone is now in new state" zone="(?:[^"]*?)([a-z-]+)" newState="(\w+)"', log)
+    return dict(rows)
