@@ -274,11 +274,12 @@ class NodeAgent:
             self._tasks.start(self._come_back())
 
     async def _come_back(self) -> None:
-        """Register again after a while; rounds make the new Node's Lease, and correct its status."""
+        """Register again after a while, and have what belongs to the new Node made; rounds correct its status."""
         self._enter(NodePhase.REGISTERING)
         await asyncio.sleep(self._timings.absence_wait(self._seams.random))
         await self._node_status.register()
         self._returning = False
+        self._lease_rounds.soon()
         if not self.is_ready:
             self._registered()
         if self._duties.csi_node:

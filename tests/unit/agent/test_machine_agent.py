@@ -186,6 +186,29 @@ async def test_a_node_that_somebody_deleted_comes_back_once_with_lease_and_csi_n
     assert len(api.made("create", "nodes")) == 2
 
 
+@pytest.mark.parametrize("collected", [True, False], ids=["the Lease went with it", "the Lease goes later"])
+async def test_a_node_that_comes_back_has_its_lease_at_once(collected: bool):
+    api = FakeAPI()
+    async with running(made(api, duties=Duties(csi_node=True, returns=True))) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(200)
+        api.remove(NODE, "node-1")
+        api.remove(CSI_NODE, "node-1")
+        if collected:
+            api.remove(LEASE, "node-1", "kube-node-lease")
+        before = len(api.made("create", "nodes"))
+        async with asyncio.timeout(600):
+            while agent.view().phase is not NodePhase.REGISTERING:
+                await asyncio.sleep(0.1)
+            if not collected:
+                api.remove(LEASE, "node-1", "kube-node-lease")
+            while len(api.made("create", "nodes")) == before:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        lease = api.get(LEASE, "node-1", "kube-node-lease")
+        assert lease["metadata"]["ownerReferences"][0]["uid"] == api.get(NODE, "node-1")["metadata"]["uid"]
+
+
 async def test_a_node_that_does_not_return_makes_no_storm():
     api = FakeAPI()
     async with running(made(api)) as agent:
