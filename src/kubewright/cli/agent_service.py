@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
@@ -28,7 +29,7 @@ def install(parsed: Parsed) -> int:
     options_of(parsed, read, host_name=host.facts.detected.host_name)
     for note in read.notes:
         sys.stderr.write(f"{note}\n")
-    changes = installation.install(host, [*_program(), "agent", "run", *given_words(parsed)])
+    changes = installation.install(host, [*program_words(), "agent", "run", *given_words(parsed)])
     _write(changes, form=parsed.text("output"))
     return 0
 
@@ -70,10 +71,12 @@ def _leave_cluster(host: Host, kubeconfig: PurePosixPath, name: str, *, node: bo
         api.close()
 
 
-def _program() -> list[str]:
+def program_words() -> list[str]:
     """Return what we were called as, so that systemd calls the same: a script or an archive, or a module of this interpreter."""
-    called = Path(sys.argv[0])
-    return [sys.executable, "-m", "kubewright"] if called.name == "__main__.py" else [os.path.abspath(called)]  # noqa: PTH100 (links stay)
+    found = shutil.which(sys.argv[0])  # the archive's program is called by the word that was typed
+    if found is None or Path(found).name == "__main__.py":
+        return [sys.executable, "-m", "kubewright"]
+    return [os.path.abspath(found)]  # noqa: PTH100 (links stay)
 
 
 def _text(name: str, value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -84,6 +85,27 @@ def test_the_words_of_the_unit_are_the_flags_that_have_an_effect_with_paths_from
     ]
     parsed = parser.parse(["agent", "install", *words], program="kubewright")
     assert agent_service.given_words(parsed) == [f"--kubeconfig={tmp_path}/k.conf", "--node-labels=a=b,c=d", "--rotate-certificates=true"]
+
+
+@pytest.mark.parametrize(
+    ("called", "words"),
+    [
+        ("kubewright", ["PLACE/bin/kubewright"]),
+        ("bin/kubewright", ["PLACE/bin/kubewright"]),
+        ("PLACE/bin/kubewright", ["PLACE/bin/kubewright"]),
+        ("/opt/k/kubewright/__main__.py", [sys.executable, "-m", "kubewright"]),
+        ("another", [sys.executable, "-m", "kubewright"]),
+    ],
+    ids=["found on PATH", "below the working directory", "from the root", "a module", "a name of nothing"],
+)
+def test_the_unit_calls_the_program_that_was_called(monkeypatch, tmp_path: Path, called: str, words: list[str]):
+    program = tmp_path / "bin" / "kubewright"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setattr(sys, "argv", [called.replace("PLACE", str(tmp_path)), "agent", "install"])
+    assert agent_service.program_words() == [word.replace("PLACE", str(tmp_path)) for word in words]
 
 
 def record(view: NodeView = VIEW, **changes: Any) -> dict[str, Any]:
