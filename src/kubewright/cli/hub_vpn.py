@@ -12,27 +12,29 @@ from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import inputs, machine
 from kubewright.cli.parser import Parsed
-from kubewright.enrollment import hub_tunnels, leases, vpn
+from kubewright.enrollment import hub_tunnels, vpn
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.vpn import VPN
 from kubewright.host import tunnels
 from kubewright.pki import wireguard
 
 
-def wanted(parsed: Parsed, name: str, *, subnets: Sequence[str], server: str, clusters: Iterable[TenantCluster]) -> VPN | None:
+def wanted(parsed: Parsed, name: str, *, subnets: Sequence[str], server: str, clusters: Sequence[TenantCluster]) -> VPN | None:
     """Return the VPN that is asked for, None where there is to be none. Raises UsageError."""
-    networks = parsed.strings("vpn-cidr")
+    networks = tuple(map(_network, parsed.strings("vpn-cidr")))
     if not networks:
         return None
     if not parsed.text("vpn-endpoint"):
         raise UsageError("--vpn-endpoint is missing", remedy="name where nodes reach this hub: --vpn-endpoint hub.example:51820")
+    known = next((one.vpn for one in clusters if one.name == name), None)
     found = VPN(
-        networks=tuple(map(_network, networks)),
+        networks=networks,
         endpoint=parsed.text("vpn-endpoint"),
         interface=parsed.text("vpn-interface") or vpn.interface_name(name),
         mtu=parsed.number("vpn-mtu") or vpn.MTU,
         keepalive=parsed.number("vpn-keepalive") or 0,
         server=parsed.text("vpn-server").rstrip("/"),
+        hub=known.hub if known is not None else (),
     )
     others = [one.vpn for one in clusters if one.name != name and one.vpn is not None]
     problem = vpn.problem(found, subnets=subnets, server=server, others=others)
@@ -43,11 +45,11 @@ def wanted(parsed: Parsed, name: str, *, subnets: Sequence[str], server: str, cl
 
 def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
     """Require that the addresses which nodes have stay in the VPN. Raises UsageError."""
-    networks = found.ranges if found is not None else ()
+    pools = found.pools if found is not None else ()
     outside = [
         record.node
         for record in records
-        if record.active and not all(any(leases.may_be_given(_address(text), network) for network in networks) for text in record.leases)
+        if record.active and not all(any(pool.may_give(_address(text)) for pool in pools) for text in record.leases)
     ]
     if outside:
         raise UsageError(
@@ -90,7 +92,9 @@ def row(loaded: LoadedCluster) -> dict[str, object]:
     found = loaded.cluster.vpn
     if found is None:
         return {}
-    return {"vpn": ",".join(found.networks), "vpnInterface": found.interface, "vpnEndpoint": found.endpoint, "vpnKey": loaded.tunnel_key}
+    addresses = ",".join(str(pool.hub) for pool in found.pools)
+    ends = {"vpnInterface": found.interface, "vpnEndpoint": found.endpoint, "vpnKey": loaded.tunnel_key}
+    return {"vpn": ",".join(found.networks), "vpnAddress": addresses, **ends}
 
 
 def _network(text: str) -> str:

@@ -7,7 +7,7 @@ certificate shows when the kubelet uses it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -24,6 +24,10 @@ from kubewright.pki.certificates import Certificate, Pair
 from kubewright.pki.table import Usage
 
 _KIND: Final = ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
+_OLDEST: Final = Version(1, 27, 0)
+"""From here on kubelets read from their configuration where the container runtime is; older ones would look for Docker."""
+_CLOCKS: Final = timedelta(minutes=5)
+"""How far the clock of a hub may be ahead: oneinfra's begins its certificates at the second in which they are made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +46,14 @@ class _Expected:
 
 def _version(expected: _Expected) -> None:
     try:
-        Version.parse(expected.answer.kubernetes_version)
+        found = Version.parse(expected.answer.kubernetes_version)
     except ValueError as error:
         raise TrustError("the version is none") from error
+    if found < _OLDEST:
+        raise TrustError(
+            f"{found} is older than {_OLDEST}, the oldest kubelet that can be set up here",
+            remedy="upgrade the cluster; or join the machine with oneinfra's own program",
+        )
 
 
 def _kubeconfig(expected: _Expected) -> None:
@@ -92,7 +101,7 @@ def _leaf(pair: Pair, name: str, usage: Usage, now: datetime) -> None:
         raise TrustError(f"it is for {leaf.common_name}", detail=f"expected: {name}")
     if usage not in leaf.usages or leaf.is_authority:
         raise TrustError(f"it is not for {usage}", detail=", ".join(leaf.usages))
-    if not leaf.not_before <= now <= leaf.not_after:
+    if not leaf.not_before - _CLOCKS <= now <= leaf.not_after:
         raise TrustError(f"it is not valid now: {certificates.expiry(leaf, now)}", remedy="check the clock of this machine")
 
 

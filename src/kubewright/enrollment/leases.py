@@ -1,22 +1,22 @@
 """Addresses in a VPN: a node has one in each network of it. Pure but for the question who has what.
 
 The whole network is given out. Where a search begins follows from the node's name, so that a name that comes again gets the address that it had,
-if nobody else has it. Network, broadcast and the hub's own address, which is the first one, are never given.
+if nobody else has it. Network, broadcast and the hub's own address are never given.
 """
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Final
 
 from kubewright.apis.formats import IPAddress, Network
 from kubewright.base.errors import KubewrightError
+from kubewright.base.records import dataclass
 
-_HUB: Final = 1
-_FIRST: Final = _HUB + 1
+_FIRST: Final = 1
 _ASKED, _MOST_ASKED = 16, 4096
 """Addresses that are asked about at a time: more each time, where a network is nearly full."""
 
@@ -34,46 +34,58 @@ class NoAddressLeft(KubewrightError):
         )
 
 
-def hub_address(network: Network) -> IPAddress:
-    """Return the address of the hub in a network."""
-    return network[_HUB]
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """A network whose addresses are given to nodes, all but those at its ends and the `hub`'s own."""
+
+    network: Network
+    hub: IPAddress
+
+    def may_give(self, address: IPAddress) -> bool:
+        """Whether a node may have this address."""
+        return address != self.hub and is_inside(address, self.network)
+
+    def candidates(self, node: str) -> Iterator[IPAddress]:
+        """Return all addresses that may be given, each once, in the order in which they are tried for a node."""
+        room, hub = capacity(self.network), int(self.hub) - int(self.network.network_address)
+        start = int.from_bytes(hashlib.sha256(node.encode()).digest()) % room if room else 0
+        offsets = (_FIRST + (start + index) % room for index in range(room))
+        return (self.network[offset if offset < hub else offset + 1] for offset in offsets)
+
+
+def hub_address(network: Network, *, taken: Container[IPAddress] = ()) -> IPAddress:
+    """Return the address that a hub takes: the first one, or the last one that nobody has where a node has the first. Raises NoAddressLeft."""
+    others = range(network.num_addresses - 2, _FIRST, -1)
+    free = next((network[offset] for offset in chain((_FIRST,), others) if network[offset] not in taken), None)
+    if free is None:
+        raise NoAddressLeft(network)
+    return free
 
 
 def capacity(network: Network) -> int:
     """Return how many nodes a network has room for."""
-    return max(0, network.num_addresses - _FIRST - 1)
+    return max(0, network.num_addresses - _FIRST - 2)
 
 
-def may_be_given(address: IPAddress, network: Network) -> bool:
-    """Whether a node may have an address of a network."""
-    return (
-        address.version == network.version
-        and address in network
-        and _FIRST <= int(address) - int(network.network_address) < _FIRST + capacity(network)
-    )
+def is_inside(address: IPAddress, network: Network) -> bool:
+    """Whether an address lies in a network, and at none of its ends."""
+    return address.version == network.version and _FIRST <= int(address) - int(network.network_address) < network.num_addresses - 1
 
 
-def candidates(network: Network, node: str) -> Iterator[IPAddress]:
-    """Return all addresses that may be given, each once, in the order in which they are tried for a node."""
-    room = capacity(network)
-    start = int.from_bytes(hashlib.sha256(node.encode()).digest()) % room if room else 0
-    return (network[_FIRST + (start + index) % room] for index in range(room))
-
-
-def pick(networks: Sequence[Network], node: str, *, kept: Sequence[str], owners: Owners) -> tuple[str, ...]:
+def pick(pools: Sequence[Pool], node: str, *, kept: Sequence[str], owners: Owners) -> tuple[str, ...]:
     """Return the addresses of a node, one for each network. `kept` are those that it has: they stay. Raises NoAddressLeft."""
-    return tuple(_of_network(network, node, kept=kept, owners=owners) for network in networks)
+    return tuple(_of_pool(pool, node, kept=kept, owners=owners) for pool in pools)
 
 
-def _of_network(network: Network, node: str, *, kept: Sequence[str], owners: Owners) -> str:
+def _of_pool(pool: Pool, node: str, *, kept: Sequence[str], owners: Owners) -> str:
     for text in kept:
-        if may_be_given(ipaddress.ip_address(text), network):
+        if pool.may_give(ipaddress.ip_address(text)):
             return text
-    left, count = map(str, candidates(network, node)), _ASKED
+    left, count = map(str, pool.candidates(node)), _ASKED
     while asked := list(islice(left, count)):
         taken = owners(asked)
         free = next((text for text in asked if taken.get(text, node) == node), None)
         if free is not None:
             return free
         count = min(count * 2, _MOST_ASKED)
-    raise NoAddressLeft(network)
+    raise NoAddressLeft(pool.network)

@@ -23,6 +23,7 @@ from kubewright.base.records import dataclass
 from kubewright.base.yaml import Document
 from kubewright.enrollment import leases, vpn
 from kubewright.enrollment.clusters import TenantCluster
+from kubewright.enrollment.leases import NoAddressLeft
 from kubewright.enrollment.store import JoinToken
 from kubewright.enrollment.vpn import VPN
 from kubewright.pki import issuing, keys, oaep, store, wireguard
@@ -35,7 +36,7 @@ from kubewright.tokens import strings
 GROUP: Final = "cluster.oneinfra.ereslibre.es/v1alpha1"
 KIND: Final = "Cluster"
 PROTOCOL: Final = "oneinfra/v1alpha1"
-CIDR: Final = "10.0.0.0/8"
+CIDR: Final = "10.0.0.0/16"
 """What oneinfra takes where a VPN is enabled and names no network."""
 _USER: Final = "kubewright-hub"
 _MASTERS: Final = "system:masters"
@@ -110,6 +111,7 @@ class _Reader:
         tunnel, tunnel_key = self._vpn(name, server, (*subnets, *pods), random)
         tokens = self._tokens(name, rfc3339(now + token_life))
         records = self._records(name, tunnel, rfc3339(now))
+        tunnel = self._beside(tunnel, records)
         if len(self._errors) > before or clients is None or servers is None:
             return None
         cluster = TenantCluster(
@@ -216,22 +218,43 @@ class _Reader:
         problem = vpn.problem(found, subnets=subnets, server=server, others=()) if endpoint and server else ""
         if problem:
             self._wrong("spec.vpn", problem, value=",".join(networks))
-        own = [peer for _, peer in self._peers() if not str(peer.get("name")).startswith(_WORKER)]
-        key = str(own[0].get("privateKey") or "") if own else ""
+        return found, self._vpn_key(random)
+
+    def _vpn_key(self, random: Random) -> str:
+        """Return the key of the hub's end, which the nodes in the VPN know. oneinfra before 20.05.0-alpha15 has it with a peer of its own."""
+        key = self._text("spec.vpn.privateKey", required=False, secret=True)
         if key and not wireguard.is_key(key):
+            self._wrong("spec.vpn.privateKey", "is no key of WireGuard's")
+        own = [peer for _, peer in self._peers() if not str(peer.get("name")).startswith(_WORKER)]
+        older = str(own[0].get("privateKey") or "") if own and not key else ""
+        if older and not wireguard.is_key(older):
             self._wrong("status.vpnPeers", "the hub's peer has no key of WireGuard's")
-        return found, remember(key) if key else wireguard.new_private_key(random)
+        if not key and not older and self._peers():
+            self._errors.append(self._error("spec.vpn.privateKey", _REQUIRED, "there are nodes in the VPN", None))
+        return key or (remember(older) if older else wireguard.new_private_key(random))
+
+    def _beside(self, tunnel: VPN | None, records: Sequence[JoinRecord]) -> VPN | None:
+        """Have the hub take an address that no node has: oneinfra gives the first one to a node."""
+        try:
+            return vpn.beside(tunnel, [record.lease for record in records]) if tunnel is not None else None
+        except NoAddressLeft as error:
+            self._wrong("status.vpnPeers", str(error))
+            return tunnel
 
     def _records(self, name: str, tunnel: VPN | None, now: str) -> tuple[JoinRecord, ...]:
         """Return a record of each node in the VPN: its name and its address stay its own, and its peer goes on."""
         if tunnel is None:
             return ()
-        return tuple(
-            record
-            for path, peer in self._peers()
-            if str(peer.get("name")).startswith(_WORKER)
-            and (record := self._record(path, peer, name=name, tunnel=tunnel, now=now)) is not None
-        )
+        records: dict[str, JoinRecord] = {}
+        for path, peer in self._peers():
+            record = self._record(path, peer, name=name, tunnel=tunnel, now=now) if str(peer.get("name")).startswith(_WORKER) else None
+            if record is None:
+                continue
+            other = next((records[held] for held in record.held if held in records), None)
+            if other is not None:
+                self._wrong(path, f"has the name, the address or the key of the node {other.node} as well", value=peer["name"])
+            records |= dict.fromkeys(record.held, record)
+        return tuple({record.node: record for record in records.values()}.values())
 
     def _record(self, path: str, peer: Mapping[str, Any], *, name: str, tunnel: VPN, now: str) -> JoinRecord | None:
         node, key = str(peer["name"]).removeprefix(_WORKER), str(peer.get("publicKey") or "")
@@ -239,7 +262,7 @@ class _Reader:
         address = formats.address(text)
         if formats.subdomain_problems(node):
             self._wrong(f"{path}.name", "names no node", value=peer["name"])
-        elif address is None or not any(leases.may_be_given(address, network) for network in tunnel.ranges):
+        elif address is None or not any(leases.is_inside(address, network) for network in tunnel.ranges):
             self._wrong(f"{path}.address", "is no address that a node may have in this VPN", value=text)
         elif not wireguard.is_key(key):
             self._wrong(f"{path}.publicKey", "is no key of WireGuard's")

@@ -296,7 +296,7 @@ class Tenant:
             asked = list(asked)
             return {**dict.fromkeys(others.intersection(asked), ""), **store.owners(self.name, asked)}
 
-        return await self._store.ask(lambda store: leases.pick(vpn.ranges, name, kept=kept, owners=partial(owners, store)))
+        return await self._store.ask(lambda store: leases.pick(vpn.pools, name, kept=kept, owners=partial(owners, store)))
 
     async def _issue(self, request: Object, seen: Seen, wanted: JoinRequest, before: JoinRecord | None) -> Again | None:
         now = self._clock.now()

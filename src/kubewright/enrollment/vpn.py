@@ -8,11 +8,12 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kubewright.apis import formats
-from kubewright.apis.formats import Network
+from kubewright.apis.formats import IPAddress, Network
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.patterns import Pattern
-from kubewright.base.records import dataclass, shallow
+from kubewright.base.records import dataclass, replace, shallow
 from kubewright.enrollment import leases
+from kubewright.enrollment.leases import Pool
 from kubewright.host.desired import Tunnel, TunnelPeer
 
 MTU: Final = 1420
@@ -30,7 +31,8 @@ _DIGITS: Final = 12
 class VPN:
     """What a cluster's VPN is like. `networks` are CIDRs, one of a family; `endpoint` is host:port, where nodes reach the hub.
 
-    `server` is the URL of the API server through the tunnel, '' where API traffic does not use it. `keepalive` is in seconds.
+    `server` is the URL of the API server through the tunnel, '' where API traffic does not use it. `keepalive` is in seconds. `hub` are the hub's
+    own addresses, where they are not the first ones of the networks.
     """
 
     networks: tuple[str, ...]
@@ -39,11 +41,18 @@ class VPN:
     mtu: int = MTU
     keepalive: int = KEEPALIVE
     server: str = ""
+    hub: tuple[str, ...] = ()
 
     @property
     def ranges(self) -> tuple[Network, ...]:
         """The networks as values."""
         return tuple(network for text in self.networks for network in formats.subnets(text))
+
+    @property
+    def pools(self) -> tuple[Pool, ...]:
+        """The networks as what is given out, each with the hub's address in it."""
+        own = [address for text in self.hub if (address := formats.address(text)) is not None]
+        return tuple(Pool(network=network, hub=_own_address(network, own)) for network in self.ranges)
 
     @property
     def port(self) -> int:
@@ -53,7 +62,7 @@ class VPN:
     @property
     def hub_addresses(self) -> tuple[str, ...]:
         """The hub's own addresses, with the length of the mask."""
-        return tuple(f"{leases.hub_address(network)}/{network.prefixlen}" for network in self.ranges)
+        return tuple(f"{pool.hub}/{pool.network.prefixlen}" for pool in self.pools)
 
     @property
     def behind(self) -> tuple[str, ...]:
@@ -69,12 +78,24 @@ class VPN:
 
     def document(self) -> dict[str, Any]:
         """Return it as it is kept."""
-        return {**shallow(self), "networks": list(self.networks)}
+        return {**shallow(self), "networks": list(self.networks), "hub": list(self.hub)}
+
+
+def _own_address(network: Network, own: Sequence[IPAddress]) -> IPAddress:
+    return next((address for address in own if address.version == network.version and address in network), leases.hub_address(network))
 
 
 def read(document: Mapping[str, Any]) -> VPN:
     """Read what `document` has made. Raises TypeError for fields that are missing or that nobody knows."""
-    return VPN(**{**document, "networks": tuple(document["networks"])})
+    return VPN(**{**document, "networks": tuple(document["networks"]), "hub": tuple(document.get("hub") or ())})
+
+
+def beside(vpn: VPN, nodes: Iterable[str]) -> VPN:
+    """Return the VPN with addresses for the hub that none of these addresses of nodes is. Raises NoAddressLeft."""
+    taken = {formats.address(text) for text in nodes}
+    usual = [leases.hub_address(network) for network in vpn.ranges]
+    own = [leases.hub_address(network, taken=taken) for network in vpn.ranges]
+    return replace(vpn, hub=() if own == usual else tuple(map(str, own)))
 
 
 def interface_name(cluster: str) -> str:

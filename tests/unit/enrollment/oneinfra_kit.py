@@ -9,6 +9,7 @@ from hub_kit import API_CA, CLIENT_CA, JOIN_KEY, SERVING_CA
 
 PEER = "kI1mGnQ2dXHcmhYQLWP5Rwq2k3Zy1mPmJkHkcNrcPGI="
 SERVER_KEY = "6Pq8hEdXy1oHqkfTQhQ1kJbXhX0h0YzPMcWlYQ0pAUM="
+NODE_KEY = "wD6jQTvHnUO8fyJ1oGYkJp0mQd7Lr5vKXk3m9s0rE2M="
 
 
 def manifest(name: str = "old", **changes: Any) -> dict[str, Any]:
@@ -45,14 +46,20 @@ def manifest(name: str = "old", **changes: Any) -> dict[str, Any]:
 
 
 def with_vpn(name: str = "old", **changes: Any) -> dict[str, Any]:
-    """Return one with a VPN, in which a node is."""
-    peers = [
-        {"name": "control-plane-ingress", "address": "10.7.0.0/32", "privateKey": SERVER_KEY, "publicKey": PEER},
-        {"name": "worker-node-1", "address": "10.7.0.2/32", "privateKey": SERVER_KEY, "publicKey": PEER},
-    ]
+    """Return one with a VPN, in which a node is: the first one has the first address, and the hub's interface that of the network."""
+    peers = [{"name": "worker-node-1", "address": "10.7.0.1/16", "privateKey": NODE_KEY, "publicKey": PEER}]
     given = {
-        "spec__vpn": {"enabled": True, "CIDR": "10.7.0.0/16"},
+        "spec__vpn": {"enabled": True, "CIDR": "10.7.0.0/16", "privateKey": SERVER_KEY, "publicKey": "ignored"},
         "status__vpnPeers": peers,
         "status__vpnServerEndpoint": "hub.example:51820",
     }
     return manifest(name, **{**given, **changes})
+
+
+def with_older_vpn(name: str = "old", **changes: Any) -> dict[str, Any]:
+    """Return one as oneinfra before 20.05.0-alpha15 has it: the hub is a peer, and has the first address."""
+    peers = [
+        {"name": "control-plane-ingress", "address": "10.7.0.1/32", "privateKey": SERVER_KEY, "publicKey": "ignored"},
+        {"name": "worker-node-1", "address": "10.7.0.2/32", "privateKey": NODE_KEY, "publicKey": PEER},
+    ]
+    return with_vpn(name, **{"spec__vpn": {"enabled": True, "CIDR": "10.7.0.0/16"}, "status__vpnPeers": peers, **changes})

@@ -79,6 +79,7 @@ def program(document) -> None:
     ("change", "what", "why"),
     [
         ({"kubernetes_version": "new"}, "the version", ""),
+        ({"kubernetes_version": "1.21.0"}, "the version", "v1.21.0 is older than v1.27.0"),
         ({"kubeconfig": "[]"}, "the kubeconfig", ""),
         ({"kubeconfig": changed_kubeconfig(other_authority)}, "the kubeconfig", "another authority"),
         ({"kubeconfig": changed_kubeconfig(program)}, "the kubeconfig", ""),
@@ -125,6 +126,14 @@ def test_another_node_other_names_and_another_time_are_refused():
     ):
         with pytest.raises(TrustError):
             require(GOOD.answer, **more)
+
+
+def test_the_clock_of_a_hub_may_be_some_minutes_ahead():
+    began = certificates.first(GOOD.answer.serving_certificate.encode(), source="x").not_before
+    require(GOOD.answer, now=began - timedelta(minutes=4))
+    with pytest.raises(TrustError, match="cannot be used") as refused:
+        require(GOOD.answer, now=began - timedelta(minutes=6))
+    assert refused.value.remedy == "check the clock of this machine"
 
 
 def test_an_authority_that_ends_soon_shortens_certificates_and_one_that_has_ended_signs_nothing():

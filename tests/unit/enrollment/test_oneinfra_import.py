@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from contextlib import closing
 from datetime import timedelta
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from hub_kit import CLIENT_CA, CLOCK, JOIN_KEY, SERVING_CA, event, sqlite
-from oneinfra_kit import PEER, SERVER_KEY, manifest, with_vpn
+from oneinfra_kit import PEER, SERVER_KEY, manifest, with_older_vpn, with_vpn
 from test_hub_stores import SecretsPlace
 
 from kubewright.apis.kubeconfig import parse
@@ -22,6 +23,7 @@ from kubewright.enrollment import oneinfra_clusters
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.oneinfra_clusters import ImportedCluster
 from kubewright.enrollment.store import Taken
+from kubewright.enrollment.vpn import read as read_vpn
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.pki import certificates
@@ -58,16 +60,25 @@ def test_everything_that_joining_needs_is_taken_over():
     assert LoadedCluster(cluster).servers.certificate.issued_by(certificates.first(SERVING_CA[0].encode(), source="ca"))
 
 
-def test_a_vpn_comes_with_its_key_and_its_nodes():
-    [found] = read(with_vpn())
+@pytest.mark.parametrize(("found", "address", "own"), [(with_vpn, "10.7.0.1", "10.7.255.254"), (with_older_vpn, "10.7.0.2", "10.7.0.1")])
+def test_a_vpn_comes_with_its_key_and_its_nodes_and_the_hub_has_an_address_that_is_nobodys(found, address, own):
+    [imported] = read(found())
+    cluster = imported.cluster
+    assert cluster.vpn is not None
+    assert (cluster.vpn.networks, cluster.vpn.endpoint, cluster.vpn_key) == (("10.7.0.0/16",), "hub.example:51820", SERVER_KEY)
+    [record] = imported.records
+    assert (record.node, record.leases, record.tunnel_key, record.active) == ("node-1", (address,), PEER, True)
+    assert cluster.vpn.hub_addresses == (f"{own}/16",)
+    assert read_vpn(cluster.vpn.document()) == cluster.vpn
+    [pool] = cluster.vpn.pools
+    assert not pool.may_give(pool.hub)
+    assert pool.may_give(ipaddress.ip_address("10.7.0.1")) is (own != "10.7.0.1")
+
+
+def test_a_vpn_whose_network_is_not_named_is_oneinfras():
+    [found] = read(with_vpn(spec__vpn={"enabled": True, "privateKey": SERVER_KEY}, status__vpnPeers=None))
     assert found.cluster.vpn is not None
-    assert (found.cluster.vpn.networks, found.cluster.vpn.endpoint, found.cluster.vpn_key) == (
-        ("10.7.0.0/16",),
-        "hub.example:51820",
-        SERVER_KEY,
-    )
-    [record] = found.records
-    assert (record.node, record.leases, record.tunnel_key, record.active) == ("node-1", ("10.7.0.2",), PEER, True)
+    assert found.cluster.vpn.networks == ("10.0.0.0/16",)
 
 
 def test_lists_of_objects_are_gone_into_and_other_kinds_left_out():
@@ -123,7 +134,11 @@ def test_what_is_wrong_in_the_second_of_several_is_told_with_its_place():
     [
         ({"status__vpnServerEndpoint": None}, "status.vpnServerEndpoint"),
         ({"spec__vpn__CIDR": "10.96.0.0/24"}, "spec.vpn"),
-        ({"status__vpnPeers": [{"name": "worker-a", "address": "10.7.0.1/32", "publicKey": PEER}]}, "status.vpnPeers[0].address"),
+        ({"spec__vpn__privateKey": "x"}, "spec.vpn.privateKey"),
+        ({"spec__vpn__privateKey": None}, "spec.vpn.privateKey"),
+        ({"status__vpnPeers": [{"name": "worker-a", "address": "10.7.0.0/16", "publicKey": PEER}]}, "status.vpnPeers[0].address"),
+        ({"status__vpnPeers": [{"name": "worker-a", "address": "10.8.0.1/16", "publicKey": PEER}]}, "status.vpnPeers[0].address"),
+        ({"status__vpnPeers": [{"name": f"worker-{n}", "address": "10.7.0.1/16", "publicKey": PEER} for n in "ab"]}, "status.vpnPeers[1]"),
         ({"status__vpnPeers": [{"name": "worker-a", "address": "10.7.0.2/32", "publicKey": "x"}]}, "status.vpnPeers[0].publicKey"),
         ({"status__vpnPeers": [{"name": "worker-A", "address": "10.7.0.2/32", "publicKey": PEER}]}, "status.vpnPeers[0].name"),
         ({"status__vpnPeers": "none"}, "status.vpnPeers"),
@@ -147,7 +162,7 @@ def test_clusters_their_tokens_and_nodes_are_added_all_or_none(tmp_path):
                         store.add_clusters(clusters, tokens, records, event("imported", cluster=""))
             assert [one.name for one in store.clusters()] == ["a"]
             assert store.clusters() == [first[0].cluster]
-            assert (len(store.tokens()), store.owners("a", ["node-1", "10.7.0.2"])) == (2, {"node-1": "node-1", "10.7.0.2": "node-1"})
+            assert (len(store.tokens()), store.owners("a", ["node-1", "10.7.0.1"])) == (2, {"node-1": "node-1", "10.7.0.1": "node-1"})
             assert [line.event for line in store.journal()] == ["imported"]
 
 

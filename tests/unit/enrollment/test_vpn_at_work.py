@@ -175,7 +175,7 @@ async def test_a_key_that_another_node_has_is_refused(network):
 
 
 async def test_the_address_of_a_node_that_others_let_in_is_not_given(network):
-    [lease] = leases_of.pick(network.vpn.ranges, "worker", kept=(), owners=lambda _: {})
+    [lease] = leases_of.pick(network.vpn.pools, "worker", kept=(), owners=lambda _: {})
     status = {"addresses": [{"type": "InternalIP", "address": lease}]}
     network.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "control"}, "status": status})
     network.ask(OldNode("worker", ENDPOINT))

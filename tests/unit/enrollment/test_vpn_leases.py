@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.enrollment import leases
-from kubewright.enrollment.leases import NoAddressLeft
+from kubewright.enrollment.leases import NoAddressLeft, Pool
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=20)
 
@@ -22,14 +22,19 @@ def networks(least: int = 20, most: int = 29):
     return four | six
 
 
-@given(networks(), NAMES)
-def test_every_address_is_tried_once_but_that_of_the_network_the_hub_and_the_broadcast(network, name):
-    tried = list(leases.candidates(network, name))
+def pool(network, offset: int = 1) -> Pool:
+    return Pool(network=network, hub=network[offset])
+
+
+@given(networks(), NAMES, st.data())
+def test_every_address_is_tried_once_but_that_of_the_network_the_hub_and_the_broadcast(network, name, data):
+    found = pool(network, data.draw(st.integers(1, network.num_addresses - 2)))
+    tried = list(found.candidates(name))
     assert len(tried) == len(set(tried)) == network.num_addresses - 3 == leases.capacity(network)
-    assert set(tried).isdisjoint({network.network_address, leases.hub_address(network), network.broadcast_address})
-    assert all(leases.may_be_given(address, network) for address in tried)
-    assert not leases.may_be_given(leases.hub_address(network), network)
-    assert tried == list(leases.candidates(network, name))
+    assert set(tried).isdisjoint({network.network_address, found.hub, network.broadcast_address})
+    assert all(found.may_give(address) for address in tried)
+    assert not any(found.may_give(address) for address in (network.network_address, found.hub, network.broadcast_address))
+    assert tried == list(found.candidates(name))
 
 
 @given(networks(26), st.lists(NAMES, unique=True, min_size=1, max_size=80))
@@ -41,19 +46,19 @@ def test_nodes_that_come_one_after_the_other_have_different_addresses_until_none
 
     room = leases.capacity(network)
     for name in names[:room]:
-        [lease] = leases.pick((network,), name, kept=(), owners=owners)
+        [lease] = leases.pick((pool(network),), name, kept=(), owners=owners)
         assert lease not in taken
         taken[lease] = name
-        assert leases.pick((network,), name, kept=(lease,), owners=owners) == (lease,)
+        assert leases.pick((pool(network),), name, kept=(lease,), owners=owners) == (lease,)
     assert len(taken) == min(room, len(names))
     if len(names) > room:
         with pytest.raises(NoAddressLeft, match=f"all {room} addresses of the VPN's network {network} are given"):
-            leases.pick((network,), names[room], kept=(), owners=owners)
+            leases.pick((pool(network),), names[room], kept=(), owners=owners)
 
 
 @given(NAMES)
 def test_a_name_that_comes_again_gets_its_address_again(name):
-    wide = (ipaddress.ip_network("10.64.0.0/16"), ipaddress.ip_network("fd00:64::/64"))
+    wide = tuple(pool(ipaddress.ip_network(text)) for text in ("10.64.0.0/16", "fd00:64::/64"))
     first = leases.pick(wide, name, kept=(), owners=lambda _: {})
     assert leases.pick(wide, name, kept=(), owners=lambda _: {}) == first
     assert [ipaddress.ip_address(text).version for text in first] == [4, 6]
@@ -63,11 +68,25 @@ def test_a_name_that_comes_again_gets_its_address_again(name):
 
 def test_an_address_that_is_outside_of_a_new_network_does_not_stay():
     narrow = ipaddress.ip_network("10.65.0.0/29")
-    [lease] = leases.pick((narrow,), "worker", kept=("10.64.0.7",), owners=lambda _: {})
+    [lease] = leases.pick((pool(narrow),), "worker", kept=("10.64.0.7",), owners=lambda _: {})
     assert ipaddress.ip_address(lease) in narrow
 
 
 @pytest.mark.parametrize(("network", "room"), [("10.0.0.0/31", 0), ("10.0.0.0/32", 0), ("10.0.0.0/30", 1), ("fd00::/126", 1)])
 def test_networks_that_are_hardly_any(network, room):
     assert leases.capacity(ipaddress.ip_network(network)) == room
-    assert len(list(leases.candidates(ipaddress.ip_network(network), "a"))) == room
+    if room:
+        assert len(list(pool(ipaddress.ip_network(network)).candidates("a"))) == room
+
+
+def test_a_hub_has_the_first_address_else_the_last_one_that_is_free():
+    network = ipaddress.ip_network("10.7.0.0/29")
+    taken: list[object] = []
+    for offset in (1, 6, 5, 4, 3, 2):
+        assert leases.hub_address(network, taken=taken) == network[offset]
+        taken.append(network[offset])
+    with pytest.raises(NoAddressLeft):
+        leases.hub_address(network, taken=taken)
+    assert leases.hub_address(ipaddress.ip_network("fd00::/64"), taken=[ipaddress.ip_address("fd00::1")]) == ipaddress.ip_address(
+        "fd00::ffff:ffff:ffff:fffe"
+    )

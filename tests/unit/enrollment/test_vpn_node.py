@@ -12,7 +12,8 @@ from test_node_join_killed import LEFT_OUT, Box, HubCluster
 from kubewright.apis.machine import Layout
 from kubewright.apis.node_join_requests import VPN_NETWORKS
 from kubewright.base.change import Action
-from kubewright.base.errors import APIError, HostError, TrustError
+from kubewright.base.errors import APIError, HostError, TrustError, WaitTimeout
+from kubewright.base.events import Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.clusters import LoadedCluster
@@ -47,6 +48,8 @@ class Disk(OverlayHost):
     """A machine in memory, with systemd: what is written stays when a run is killed. An interface is there while its service runs."""
 
     killer = Killer()
+    heard = True
+    """Whether the hub answers in the VPN."""
 
     def ensure(self, desired, /):
         last = self.killer.before()
@@ -66,7 +69,7 @@ class Disk(OverlayHost):
         service = self.service(name)
         if self.read(UNIT) is None or service is None or not service.running:
             return None
-        peers = (TunnelPeerState(public_key="K", networks=frozenset(), keepalive=20, handshake=1.0),)
+        peers = (TunnelPeerState(public_key="K", networks=frozenset(), keepalive=20, handshake=1.0 if self.heard else 0.0),)
         return TunnelState(private_key="", port=1, addresses=frozenset(), mtu=1420, up=True, forwards=True, peers=peers)
 
 
@@ -148,6 +151,24 @@ def test_a_tunnel_that_somebody_has_stopped_is_started_again(tmp_path):
     done = node.join()
     assert [(one.target, one.reason) for one in done.changes] == [("service oi-wg", "start")]
     assert node.disk.service("oi-wg").running
+
+
+def test_a_stock_hub_that_does_not_answer_in_its_vpn_keeps_no_node_out(tmp_path):
+    node = Node(tmp_path, ours=False)
+    node.disk.heard = False
+    node.join()
+    node.require_tunnel(ours=False)
+    assert node.disk.service("kubelet").running
+    [warned] = [event.text for event in node.reporter.events if isinstance(event, Warned)]
+    assert warned.startswith("gave up waiting for the hub to answer in the VPN after 5.0s: nothing has been heard of it; the node does without.")
+
+
+def test_our_hub_has_to_answer_in_its_vpn(tmp_path):
+    node = Node(tmp_path)
+    node.disk.heard = False
+    with pytest.raises(WaitTimeout, match="gave up waiting for the hub to answer in the VPN after 1m"):
+        node.join()
+    assert node.disk.service("kubelet") is None or not node.disk.service("kubelet").running
 
 
 @pytest.mark.parametrize("missing", ["wg", "ip"])

@@ -28,7 +28,7 @@ def answered(join: NodeJoin, wanted: JoinRequest, networks: tuple[str, ...], *, 
     """Return the request with an answer of our own; `networks` are those of the VPN, which gives the address that nobody else has."""
     loaded = _cluster(join, networks, clock=clock, random=random)
     vpn = loaded.cluster.vpn
-    lease = leases.pick(vpn.ranges, join.node, kept=(), owners=lambda _: {}) if vpn is not None else ()
+    lease = leases.pick(vpn.pools, join.node, kept=(), owners=lambda _: {}) if vpn is not None else ()
     issued = issuing.issue(loaded, join.node, wanted, lease=lease, key_source=FreshKeys(), started=clock.now(), random=random)
     status = answers.write(issued.answer, wanted.key, random=random)
     conditions = [Condition(status="True").document(clock.now())]

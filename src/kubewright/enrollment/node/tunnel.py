@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
+from kubewright.base.errors import WaitTimeout
 from kubewright.base.events import Waited
 from kubewright.enrollment import tunnel_checks
 from kubewright.host import tunnels
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _PRIVATE: Final = 0o700
 _WITHIN: Final = 60.0
+_WITHIN_UNNEEDED: Final = 5.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
 _LINES: Final = 5
 
@@ -44,20 +46,31 @@ def only_in_vpn(ctx: NodeJoinContext) -> str | None:
 
 
 def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
-    """Have the tunnel up, and the hub heard through it. Raises WaitTimeout."""
+    """Have the tunnel up, and the hub heard through it. Raises WaitTimeout.
+
+    A tunnel of oneinfra's carries nothing that a node needs, and its hub knows a node's key from its next run on, or never: without it there is a
+    warning.
+    """
     base = ctx.bound.base
     found = base.service(NODE_INTERFACE)
     gone = found is not None and found.running and base.tunnel(NODE_INTERFACE) is None
     yield ctx.host.ensure(Service(name=NODE_INTERFACE, enabled=True, restart=gone))
-    yield ctx.bound.waiter.until(
-        lambda: _silent(ctx),
-        within=_WITHIN,
-        saying="the hub to answer in the VPN",
-        every=_LOOK,
-        at_most=_LONGEST_LOOK,
-        diagnose=lambda: "\n".join(ctx.host.service_lines(NODE_INTERFACE, count=_LINES)),
-        remedy=f"`wg show {NODE_INTERFACE}` tells where packets go; see that the hub's UDP port can be reached from here, then run the same command again",
-    )
+    needed = bool(units.node_addresses(ctx.host.read(units.unit_path(NODE_INTERFACE))))
+    remedy = f"`wg show {NODE_INTERFACE}` tells where packets go; see that the hub's UDP port can be reached from here"
+    try:
+        yield ctx.bound.waiter.until(
+            lambda: _silent(ctx),
+            within=_WITHIN if needed else _WITHIN_UNNEEDED,
+            saying="the hub to answer in the VPN",
+            every=_LOOK,
+            at_most=_LONGEST_LOOK,
+            diagnose=lambda: "\n".join(ctx.host.service_lines(NODE_INTERFACE, count=_LINES)),
+            remedy=f"{remedy}, then run the same command again",
+        )
+    except WaitTimeout as error:
+        if needed or ctx.host.tunnel(NODE_INTERFACE) is None:
+            raise
+        ctx.warn(f"{error}; the node does without. {remedy}, and that the hub knows the key of this machine")
 
 
 def _silent(ctx: NodeJoinContext) -> str | None:
