@@ -53,7 +53,7 @@ class Pool:
         return (self.network[offset if offset < hub else offset + 1] for offset in offsets)
 
 
-def hub_address(network: Network, *, taken: Container[IPAddress] = ()) -> IPAddress:
+def hub_address(network: Network, *, taken: Container[IPAddress] = frozenset()) -> IPAddress:
     """Return the address that a hub takes: the first one, or the last one that nobody has where a node has the first. Raises NoAddressLeft."""
     others = range(network.num_addresses - 2, _FIRST, -1)
     free = next((network[offset] for offset in chain((_FIRST,), others) if network[offset] not in taken), None)

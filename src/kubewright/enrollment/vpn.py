@@ -92,7 +92,7 @@ def read(document: Mapping[str, Any]) -> VPN:
 
 def beside(vpn: VPN, nodes: Iterable[str]) -> VPN:
     """Return the VPN with addresses for the hub that none of these addresses of nodes is. Raises NoAddressLeft."""
-    taken = {formats.address(text) for text in nodes}
+    taken = {found for text in nodes if (found := formats.address(text)) is not None}
     usual = [leases.hub_address(network) for network in vpn.ranges]
     own = [leases.hub_address(network, taken=taken) for network in vpn.ranges]
     return replace(vpn, hub=() if own == usual else tuple(map(str, own)))

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from datetime import timedelta
 from typing import Any
 
-from hub_kit import API_CA, CLIENT_CA, JOIN_KEY, SERVING_CA
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from hub_kit import API_CA, CLIENT_CA, CLOCK, JOIN_KEY, SERVING_CA
 
 PEER = "kI1mGnQ2dXHcmhYQLWP5Rwq2k3Zy1mPmJkHkcNrcPGI="
 SERVER_KEY = "6Pq8hEdXy1oHqkfTQhQ1kJbXhX0h0YzPMcWlYQ0pAUM="
 NODE_KEY = "wD6jQTvHnUO8fyJ1oGYkJp0mQd7Lr5vKXk3m9s0rE2M="
+_SUBJECT = (
+    *(NameOID.COUNTRY_NAME, NameOID.STATE_OR_PROVINCE_NAME, NameOID.LOCALITY_NAME),
+    *(NameOID.STREET_ADDRESS, NameOID.POSTAL_CODE, NameOID.ORGANIZATION_NAME),
+)
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 def manifest(name: str = "old", **changes: Any) -> dict[str, Any]:
@@ -43,6 +57,26 @@ def manifest(name: str = "old", **changes: Any) -> dict[str, Any]:
             here = here[step]
         here[last] = value
     return made
+
+
+def authority(name: str) -> dict[str, str]:
+    """Make an authority as oneinfra's programs do: RSA, placeholders in its subject, among them a country of twelve letters."""
+    key = rsa.generate_private_key(65537, 2048)
+    words = ("Country", "Province", "Locality", "StreetAddress", "PostalCode", "Company")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the country
+        rows = [x509.NameAttribute(oid, f"Some {word}", _validate=False) for oid, word in zip(_SUBJECT, words, strict=True)]
+    subject = x509.Name([*rows, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    made = x509.CertificateBuilder(
+        subject, subject, key.public_key(), x509.random_serial_number(), CLOCK.now(), CLOCK.now() + timedelta(3650)
+    )
+    usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    signs = dict.fromkeys(_USAGES, False) | {"digital_signature": True, "key_cert_sign": True}
+    made = made.add_extension(x509.KeyUsage(**signs), True).add_extension(x509.ExtendedKeyUsage(usages), False)
+    found = made.add_extension(x509.BasicConstraints(True, None), True).sign(key, hashes.SHA256())
+    form = serialization.PrivateFormat.TraditionalOpenSSL
+    private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+    return {"certificate": found.public_bytes(serialization.Encoding.PEM).decode(), "privateKey": private}
 
 
 def with_vpn(name: str = "old", **changes: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from hub_kit import CLIENT_CA, CLOCK, JOIN_KEY, SERVING_CA, event, sqlite
-from oneinfra_kit import PEER, SERVER_KEY, manifest, with_older_vpn, with_vpn
+from oneinfra_kit import PEER, SERVER_KEY, authority, manifest, with_older_vpn, with_vpn
 from test_hub_stores import SecretsPlace
 
 from kubewright.apis.kubeconfig import parse
@@ -19,14 +19,17 @@ from kubewright.base.clock import rfc3339
 from kubewright.base.errors import UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli.main import main
-from kubewright.enrollment import oneinfra_clusters
+from kubewright.enrollment import answer_checks, issuing, oneinfra_clusters
 from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.fields import SymmetricKey
 from kubewright.enrollment.oneinfra_clusters import ImportedCluster
+from kubewright.enrollment.requests import JoinRequest
 from kubewright.enrollment.store import Taken
 from kubewright.enrollment.vpn import read as read_vpn
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.pki import certificates
+from kubewright.pki.keys import FreshKeys
 
 
 def read(*manifests: Any) -> list[ImportedCluster]:
@@ -79,6 +82,19 @@ def test_a_vpn_whose_network_is_not_named_is_oneinfras():
     [found] = read(with_vpn(spec__vpn={"enabled": True, "privateKey": SERVER_KEY}, status__vpnPeers=None))
     assert found.cluster.vpn is not None
     assert found.cluster.vpn.networks == ("10.0.0.0/16",)
+
+
+def test_authorities_as_oneinfra_makes_them_sign_what_nodes_and_the_hub_use():
+    made = authority("apiserver-client-authority")
+    [found] = read(manifest(**{f"spec__certificateAuthorities__{name}": made for name in ("apiServerClient", "kubelet", "kubeletClient")}))
+    wanted = JoinRequest(endpoint="https://10.0.0.1:6443", key=SymmetricKey(b"k" * 32))
+    given = {"key_source": FreshKeys(), "started": CLOCK.now(), "random": SeededRandom(3)}
+    answer = issuing.issue(LoadedCluster(found.cluster), "worker", wanted, **given).answer
+    answer_checks.require(answer, "worker", server=wanted.endpoint, ca_pem=found.cluster.server_ca.encode(), sans=(), now=CLOCK.now())
+    ca = certificates.first(made["certificate"].encode(), source="ca")
+    access = access_from_kubeconfig(parse(yaml.load_one(found.cluster.kubeconfig.encode(), source="kubeconfig")))
+    for pem in (answer.serving_certificate.encode(), access.identity.cert_pem):
+        assert certificates.first(pem, source="leaf").issued_by(ca)
 
 
 def test_lists_of_objects_are_gone_into_and_other_kinds_left_out():

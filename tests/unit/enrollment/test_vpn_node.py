@@ -160,7 +160,9 @@ def test_a_stock_hub_that_does_not_answer_in_its_vpn_keeps_no_node_out(tmp_path)
     node.require_tunnel(ours=False)
     assert node.disk.service("kubelet").running
     [warned] = [event.text for event in node.reporter.events if isinstance(event, Warned)]
-    assert warned.startswith("gave up waiting for the hub to answer in the VPN after 5.0s: nothing has been heard of it; the node does without.")
+    assert warned.startswith(
+        "gave up waiting for the hub to answer in the VPN after 5.0s: nothing has been heard of it; the node does without."
+    )
 
 
 def test_our_hub_has_to_answer_in_its_vpn(tmp_path):
