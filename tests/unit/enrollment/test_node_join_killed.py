@@ -2,126 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
-from hub_kit import API_CA, CLOCK
-from tenants_kit import LOADED, Killed, Killer, PreparedKeys
+from node_kit import TOKEN, Box, killed_at_each_step
+from tenants_kit import Killer
 
-from kubewright.apis.kubeconfig import parse, require_usable
-from kubewright.apis.machine import Layout
 from kubewright.apis.node_join_requests import Condition
-from kubewright.base import yaml
 from kubewright.base.errors import APIError, ConfigurationChanged, HostError, TrustError
-from kubewright.base.events import RecordingReporter, Warned
-from kubewright.base.randomness import SeededRandom
+from kubewright.base.events import Warned
 from kubewright.base.records import replace
-from kubewright.enrollment import answers, issuing, requests
 from kubewright.enrollment.node.joining import RequestRefused
-from kubewright.enrollment.node.operation import NODE_JOIN
-from kubewright.enrollment.node.request import NodeJoinRequest
-from kubewright.host.files import Files
-from kubewright.host.real import RealHost
-from kubewright.host.seam import Host
-from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.machine import Machine
-from kubewright.pki import certificates
-from operation_kit import stand_in_machine
-
-TOKEN = "abcdef.0123456789abcdef"
-LEFT_OUT = ("preflight", "kubelet-install", "kubelet-start", "node-ready")
-HUB_KEY = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "oneinfra-join", "namespace": "oneinfra-system"}}
-
-
-class HubCluster(RecordingKube):
-    """A cluster whose hub answers at once, and where each request for a name is answered once."""
-
-    loaded = LOADED
-    lease: tuple[str, ...] = ()
-
-    def __init__(self, **data: str) -> None:
-        super().__init__()
-        self.create({**HUB_KEY, "data": {"joinKey": LOADED.public_key, **data}})
-        self.killer = Killer()
-        self.condition = Condition(status="True", reason="Issued")
-        self.change = lambda answer: answer
-        self.created = 0
-
-    def send(self, call):
-        if call.verb != "create" or call.resource.kind != "NodeJoinRequest":
-            return super().send(call)
-        last = self.killer.before()
-        found = super().send(self.answered(call))
-        self.created += 1
-        if last:
-            raise Killed
-        return found
-
-    def answered(self, call):
-        wanted = requests.read(call.body, join_key=LOADED.join_key)
-        given = {"lease": self.lease, "key_source": PreparedKeys(), "started": CLOCK.now(), "random": SeededRandom(5)}
-        issued = issuing.issue(self.loaded, call.name, wanted, **given)
-        status = answers.write(self.change(issued.answer), wanted.key, random=SeededRandom(6))
-        changed = copy.copy(call)
-        changed.__dict__["body"] = {**call.body, "status": {**status, "conditions": [self.condition.document(CLOCK.now())]}}
-        return changed
-
-
-class KilledHost(RealHost):
-    killer: Killer
-
-    def ensure(self, desired, /):
-        last = self.killer.before()
-        change = super().ensure(desired)
-        if last:
-            raise Killed
-        return change
-
-    def remove(self, path, /):
-        last = self.killer.before()
-        change = super().remove(path)
-        if last:
-            raise Killed
-        return change
-
-
-class Box:
-    def __init__(self, root: Path) -> None:
-        self.layout = Layout.below(PurePosixPath(root))
-        self.cluster = HubCluster()
-        self.reporter = RecordingReporter()
-
-    def join(self, *, killer: Killer | None = None, mode: Mode = Mode.APPLY, **more: object):
-        chosen = killer or Killer()
-        self.cluster.killer = chosen
-        machine = Machine(
-            at=lambda layout: self.host(layout, chosen), clock=CLOCK, random=SeededRandom(7), layout=self.layout, environment={}
-        )
-        given = {"node": "worker", "server": "https://10.0.0.1:6443", "ca_pem": API_CA[0].encode(), "token": TOKEN, "skip": LEFT_OUT}
-        pin = {"fingerprint": str(LOADED.recipient.pin), "sans": ("10.0.0.5",)}
-        reached = stand_in_machine(machine, client=lambda _: self.cluster)
-        return run(NODE_JOIN, NodeJoinRequest(**{**given, **pin, **more}), reached, mode=mode, reporter=self.reporter)
-
-    def host(self, layout: Layout, killer: Killer) -> Host:
-        host = KilledHost(layout=layout, files=Files(durable=False), environment={})
-        host.killer = killer
-        return host
-
-    def require_whole(self) -> None:
-        place = Path(self.layout.oneinfra)
-        pair = certificates.pair_of((place / "kubelet.crt").read_bytes(), (place / "kubelet.key").read_bytes(), source="serving")
-        assert pair.leaf.names.ips == ("127.0.0.1", "::1", "10.0.0.5")
-        user = require_usable(parse(yaml.load_one((place / "kubelet.conf").read_bytes(), source="kubelet.conf"))).user
-        client = certificates.pair_of(user.client_certificate_data, user.client_key_data, source="client")
-        assert client.leaf.common_name == "system:node:worker"
-        assert {path.name: path.stat().st_mode & 0o777 for path in place.iterdir()} == dict.fromkeys(
-            ("kubelet.crt", "kubelet.key", "kubelet-client-ca.crt", "kubelet.conf"), 0o600
-        )
-        assert not (Path(self.layout.state) / "node-join.key").exists()
 
 
 @pytest.fixture
@@ -132,14 +24,8 @@ def box(tmp_path):
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after):
     kills = 0
-    for number in range(40):
-        box = Box(tmp_path / str(number))
-        try:
-            box.join(killer=Killer(number, after=after))
-        except Killed:
-            kills += 1
-        else:
-            break
+    for box in killed_at_each_step(lambda number: Box(tmp_path / str(number)), lambda box, killer: box.join(killer=killer), after=after):
+        kills += 1
         box.join()
         box.require_whole()
         assert box.cluster.created == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hub_kit import CLOCK
-from test_vpn_node import Node, VPNCluster
+from node_kit import Node, VPNCluster
 
 from kubewright.base.errors import APIError, NotFound, Unreachable
 from kubewright.base.randomness import SeededRandom

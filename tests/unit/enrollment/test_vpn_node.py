@@ -2,125 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
-
 import pytest
-from hub_kit import cluster
-from tenants_kit import Killed, Killer
-from test_node_join_killed import LEFT_OUT, Box, HubCluster
+from node_kit import UNIT, WITH_SERVICES, Node, killed_at_each_step
 
-from kubewright.apis.machine import Layout
-from kubewright.apis.node_join_requests import VPN_NETWORKS
 from kubewright.base.change import Action
 from kubewright.base.errors import APIError, HostError, TrustError, WaitTimeout
 from kubewright.base.events import Warned
-from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.vpn import VPN
-from kubewright.host.overlay import OverlayHost
-from kubewright.host.real import RealHost
-from kubewright.host.states import TunnelPeerState, TunnelState
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.cleanup import Cleanup
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
-from kubewright.manifests import kubelet, tunnels
 from kubewright.pki import wireguard
-
-UNIT = tunnels.unit_path("oi-wg")
-HUB_KEY = wireguard.new_private_key(SeededRandom(1))
-# a network that no machine is in which runs these tests (RFC 2544)
-WIDE = VPN(networks=("198.18.0.0/16",), endpoint="hub.example:51820", interface="wg-a")
-WITH_SERVICES = tuple(phase for phase in LEFT_OUT if phase not in {"kubelet-start", "preflight"})
-
-
-class VPNCluster(HubCluster):
-    lease = ("198.18.0.7",)
-
-    def __init__(self, *, ours: bool) -> None:
-        super().__init__(**({VPN_NETWORKS: "198.18.0.0/16"} if ours else {}))
-        self.loaded = LoadedCluster(cluster(vpn=WIDE, vpn_key=HUB_KEY, key_algorithm="ECDSA-P256"))
-
-
-class Disk(OverlayHost):
-    """A machine in memory, with systemd: what is written stays when a run is killed. An interface is there while its service runs."""
-
-    killer = Killer()
-    heard = True
-    """Whether the hub answers in the VPN."""
-
-    def ensure(self, desired, /):
-        last = self.killer.before()
-        change = super().ensure(desired)
-        if last:
-            raise Killed
-        return change
-
-    def remove(self, path, /):
-        last = self.killer.before()
-        change = super().remove(path)
-        if last:
-            raise Killed
-        return change
-
-    def tunnel(self, name, /):
-        service = self.service(name)
-        if self.read(UNIT) is None or service is None or not service.running:
-            return None
-        peers = (TunnelPeerState(public_key="K", networks=frozenset(), keepalive=20, handshake=1.0 if self.heard else 0.0),)
-        return TunnelState(private_key="", port=1, addresses=frozenset(), mtu=1420, up=True, forwards=True, peers=peers)
-
-
-class Node(Box):
-    def __init__(self, root: Path, *, ours: bool = True, programs: tuple[str, ...] = ("ip", "wg", "wireguard-go", "kubelet")) -> None:
-        (root / "machine" / "run").mkdir(parents=True)  # of the lock, which is a real one
-        super().__init__(root / "machine")
-        self.cluster = VPNCluster(ours=ours)
-        for name in programs:
-            (root / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
-            (root / name).chmod(0o755)
-        self.disk = Disk(RealHost(layout=Layout.below(PurePosixPath(root / "machine")), environment={"PATH": str(root)}))
-
-    def host(self, layout, killer):
-        self.disk.killer = killer
-        return self.disk
-
-    def join(self, **more: object):
-        return super().join(**{"skip": ("preflight", *WITH_SERVICES), **more})
-
-    def text(self, path: PurePosixPath) -> str:
-        return (self.disk.read(path) or b"").decode()
-
-    @property
-    def key(self) -> str:
-        return self.text(self.layout.oneinfra / "wg.key").strip()
-
-    def require_tunnel(self, *, ours: bool) -> None:
-        unit, drop_in = self.text(UNIT), self.text(kubelet.DROP_IN)
-        assert wireguard.is_key(wireguard.public_key(self.key))
-        assert self.key not in unit + drop_in
-        assert self.disk.state(self.layout.oneinfra / "wg.key").mode == 0o600
-        assert f"peer {wireguard.public_key(HUB_KEY)} endpoint hub.example:51820" in unit
-        assert ("--node-ip=198.18.0.7 " in drop_in) is ours
-        service = self.disk.service("oi-wg")
-        assert (service.running, service.enabled) == (True, True)
-        assert self.disk.read(self.layout.state / "node-tunnel.key") is None
 
 
 @pytest.mark.parametrize("ours", [True, False], ids=["our hub", "a stock hub"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after, ours):
     kills = 0
-    for number in range(60):
-        node = Node(tmp_path / str(number), ours=ours)
-        try:
-            node.join(killer=Killer(number, after=after))
-        except Killed:
-            kills += 1
-        else:
-            break
+    for node in killed_at_each_step(
+        lambda number: Node(tmp_path / str(number), ours=ours), lambda node, killer: node.join(killer=killer), after=after
+    ):
+        kills += 1
         node.join()
         node.require_tunnel(ours=ours)
         assert node.cluster.created == 1
