@@ -20,9 +20,11 @@ FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(P
 # Whole machines: packages, Debian tree, programs, images. As root on Debian; elsewhere it says that their tests are skipped.
 ENSURE_MACHINES = PYTHONPATH=. $(BIN)/python -m testbed ensure
 
-# What tests/compat compares with: our kubeadm and kubelet, and the kubeadms of the minor releases beside ours, which nobody's own directory has.
-FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; \
-  for version in v1.35.4 v1.37.1; do KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version $$version; done
+# What tests compare with: our kubeadm and kubelet, and the kubeadms of the minor releases beside ours, which nobody's own directory has; a kubelet
+# of one of them joins through a hub. Programs of one version are built together: they share most packages.
+FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; export KUBEWRIGHT_BINARIES_DIR=; \
+  $(BIN)/kubewright binaries fetch kubeadm kubelet --kubernetes-version v1.35.4; \
+  $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version v1.37.1
 
 # The archive that is tried on machines without Python, and the image of it, where there are such machines.
 MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE) --no-print-directory image; fi

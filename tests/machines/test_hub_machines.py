@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -16,11 +18,17 @@ from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
+from kubewright import binaries
+
 GIVEN_BY_US = {"/root/token", "/root/ca.key", "/root/admin.conf", "/root/copy.db"}
 """What these tests have written, not kubewright."""
 PKI = "/etc/kubernetes/pki"
 VPN, VPN6 = "10.64.0.0/16", "fd00:64::/64"
 INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
+BEFORE = "v1.35.4"
+"""The kubelet of a minor version before the cluster's."""
+PROGRAMS = "/opt/kubewright/before"
+"""Where machines have it."""
 KUBELET = "cgroupDriver: cgroupfs\nfailCgroupV1: false  # these machines have cgroup v1\n"
 UNIT = """\
 [Unit]
@@ -93,7 +101,9 @@ class Tenant:
 
 @pytest.fixture(scope="module")
 def tenant(parts: Parts) -> Iterator[Tenant]:
-    with Bed("one", "two", "three", "hub", bed="hub", parts=parts, shared=SHARED) as bed:
+    found = binaries.ensure(("kubelet",), version=BEFORE, sources=binaries.sources_from({**os.environ, "KUBEWRIGHT_BINARIES_DIR": ""}))
+    shared = {**SHARED, PROGRAMS: Path(found["kubelet"].path).parent}
+    with Bed("one", "two", "three", "hub", bed="hub", parts=parts, shared=shared) as bed:
         one, serving = bed["one"], bed["hub"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
@@ -166,9 +176,26 @@ def _pod(tenant: Tenant, node: str, *command: str) -> str:
     return str(status()["podIP"])
 
 
+def _join_with_the_kubelet_before(tenant: Tenant, machine: Machine, name: str) -> None:
+    """Have a machine, which brings the cluster's kubelet, join with that of the minor version before; it is started with flags that it has."""
+    tenant.add(f"--kubernetes-version={BEFORE}")
+    said = tenant.join(machine, f"--nodename={name}", KUBEWRIGHT_BINARIES_DIR=PROGRAMS).out
+    tenant.add()
+    assert f"Installing the kubelet {BEFORE}" in said
+    assert "and Ready" in said
+    assert kubectl(tenant.one, "get", "node", name)["status"]["nodeInfo"]["kubeletVersion"] == BEFORE
+    started = machine.run("systemctl", "show", "--property=ExecStart", "kubelet").out
+    given = re.findall(r"(?<=\s)(--[a-z-]+)=", started)
+    assert len(given) == 4
+    program = "/usr/local/bin/kubelet"
+    assert f"{program} --kubeconfig=" in started
+    known = machine.run(program, "--help").out
+    assert [flag for flag in given if f"{flag} " not in known] == []
+
+
 def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_only(tenant: Tenant) -> None:
     one, two, three, serving = (tenant.bed[name] for name in ("one", "two", "three", "hub"))
-    assert "and Ready" in tenant.join(three, "--nodename=four").out
+    _join_with_the_kubelet_before(tenant, three, "four")
     tenant.require_peers()
     lease, lease6 = ({row["node"]: row["lease"].split(",")[index] for row in tenant.records()} for index in (0, 1))
     assert addresses(two, "oi-wg") == [f"{lease['two']}/16", f"{lease6['two']}/64"]
@@ -219,6 +246,37 @@ def test_keys_of_the_vpn_are_where_they_belong_and_nowhere_else(tenant: Tenant) 
         assert exposed(machine, key) == []
     assert exposed(serving, serving.run("wg", "show", INTERFACE, "private-key").out.strip()) == []
     assert exposed(serving, public) != []  # what is looked for is found
+
+
+def test_a_node_changes_its_key_in_the_vpn_also_where_the_hub_is_away_in_the_middle(tenant: Tenant) -> None:
+    two, serving = tenant.bed["two"], tenant.serving
+    [lease] = [row["lease"] for row in tenant.records() if row["node"] == "two"]
+    first = two.run("wg", "show", "oi-wg", "public-key").out.strip()
+    device = two.run("cat", "/sys/class/net/oi-wg/ifindex").out
+    assert "The hub has taken the new key" in kubewright(two, "node", "rotate-vpn-key").out
+    second = two.run("wg", "show", "oi-wg", "public-key").out.strip()
+    assert second != first
+    tenant.require_peers()
+    for phase in ("vpn-key", "offer"):
+        kubewright(two, "node", "rotate-vpn-key", "phase", phase)
+    assert two.run("wg", "show", "oi-wg", "public-key").out.strip() == second
+    two.run("ping", "-c", "1", "-W", "5", "10.64.0.1")  # the old key is in force
+    assert len(peers(serving, INTERFACE)) == 3
+    serving.run("systemctl", "kill", "--signal=KILL", "hub")
+    serving.run("systemctl", "stop", "hub")
+    kubewright(two, "node", "rotate-vpn-key", "phase", "use-key")
+    third = two.run("wg", "show", "oi-wg", "public-key").out.strip()
+    serving.run("systemctl", "start", "hub")
+    eventually(lambda: _answers(two), "the hub to take the key that it has heard")
+    kubewright(two, "node", "rotate-vpn-key")
+    assert two.run("wg", "show", "oi-wg", "public-key").out.strip() == third
+    tenant.require_peers()
+    [row] = [row for row in tenant.records() if row["node"] == "two"]
+    assert (row["lease"], row["tunnelKey"]) == (lease, third)
+    assert two.run("cat", "/sys/class/net/oi-wg/ifindex").out == device
+    assert two.run("ls", "/var/lib/kubewright/node-tunnel-next.key", check=False).code != 0
+    key = two.run("cat", "/etc/oneinfra/wg.key").out.strip()
+    assert exposed(two, key) == []
 
 
 def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> None:

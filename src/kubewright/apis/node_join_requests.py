@@ -41,6 +41,11 @@ ISSUED: Final = "Issued"
 LEAVING_LABEL: Final = "enrollment.kubewright/leaving"
 """On the Node of a machine that leaves: ours, not oneinfra's. Only the machine itself and administrators can set it (NodeRestriction)."""
 
+VPN_KEY: Final = "enrollment.kubewright/vpn-key"
+"""Annotation on the Node of a machine that offers another key for its end of the VPN. Ours: `enrollment.key_offers` has what is in both."""
+VPN_KEY_ANSWER: Final = "enrollment.kubewright/vpn-key-answer"
+"""Annotation in which the hub says what has become of that."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:

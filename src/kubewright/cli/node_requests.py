@@ -1,4 +1,4 @@
-"""What the flags of `node join` and `node leave` ask for."""
+"""What the flags of `node join`, `node leave` and `node rotate-vpn-key` ask for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from kubewright.cli.inputs import absolute, given_names, given_secret, given_tex
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.node.leaving import NodeLeaveRequest
 from kubewright.enrollment.node.request import NodeJoinRequest
+from kubewright.enrollment.node.rotating import NodeRotateRequest
 from kubewright.host.files import Files
 
 _NEEDED = ("apiserver-endpoint", "apiserver-ca-cert-file", "join-token")
@@ -45,3 +46,8 @@ def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeLeaveRequest:
     """Turn the flags into a request."""
     within = Duration.parse(parsed.text("drain-timeout")).seconds if is_on(parsed, "drain") else None
     return NodeLeaveRequest(drain=within, only=only, skip=given_names(parsed, "skip-phases"))
+
+
+def rotate_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeRotateRequest:
+    """Turn the flags into a request."""
+    return NodeRotateRequest(only=only, skip=given_names(parsed, "skip-phases"))

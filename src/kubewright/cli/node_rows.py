@@ -54,6 +54,22 @@ _LEAVING = Workflow(
     request="kubewright.cli.node_requests:leave_request",
 )
 
+_ROTATE_FLAGS = {
+    flag.name: flag
+    for flag in (
+        _FLAGS["skip-phases"],
+        Flag("plan", "show what would change, and change nothing", kind=BOOL, default=False),
+        ALL_FORMATS,
+    )
+}
+_ROTATING = Workflow(
+    "kubewright.enrollment.node.rotating:PHASES",
+    flags=_ROTATE_FLAGS,
+    ours="plan output",
+    operation="kubewright.enrollment.node.rotating:NODE_ROTATE",
+    request="kubewright.cli.node_requests:rotate_request",
+)
+
 ROWS = (
     Command("node", summary("node")),
     Command(
@@ -73,5 +89,13 @@ ROWS = (
         description="With --drain, evicts its pods. Stops the kubelet, asks the hub to forget the node and to delete its Node and its request, waits for that, and removes pods, keys"
         " and files as reset does. Without a hub that answers nothing is removed, unless the phase depart is left out.",
         examples=("node leave --drain",),
+    ),
+    Command(
+        "node rotate-vpn-key",
+        "Give this machine another key in the VPN of its hub",
+        flags=tuple(_ROTATE_FLAGS.values()),
+        workflow=_ROTATING,
+        description="Makes a key, has the hub hear it, uses it, and waits until the hub has put it in the place of the old one. The tunnel stays up, and the old key is"
+        " in force until the new one has been used. Killed anywhere, the same command goes on.",
     ),
 )

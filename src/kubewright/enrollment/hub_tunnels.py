@@ -17,6 +17,7 @@ from kubewright.enrollment import vpn as vpns
 from kubewright.enrollment.vpn import VPN
 from kubewright.host import tunnels
 from kubewright.host.desired import File, Service, TunnelPeer
+from kubewright.host.states import TunnelState
 from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import tunnels as units
 
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 
 AGAIN: Final = 30.0
 """Seconds between two looks at an interface about which nothing is known to have changed."""
+_FRESH: Final = 0.4
+"""Seconds for which one look at an interface serves all who wait for a call."""
 LINGER: Final = 5.0
 """Seconds that the peer of a node stays which has been let go: through it the node learns so."""
 
@@ -63,6 +66,9 @@ class HubTunnel:
         self._programs: TunnelPrograms | None = None
         self._peers: dict[str, TunnelPeer] = {}
         self._leaving: dict[str, tuple[TunnelPeer, float]] = {}
+        self._offers: dict[str, tuple[TunnelPeer, float]] = {}
+        self._state: TunnelState | None = None
+        self._looked = float("-inf")
         self._lock = asyncio.Lock()
         self._asked = self._done = 0
 
@@ -84,6 +90,30 @@ class HubTunnel:
         if found is not None:
             self._leaving[node] = found, asyncio.get_running_loop().time() + self.linger
 
+    def offer(self, node: str, key: str) -> float:
+        """Have a further key of a node heard, beside the one that it has; returns since how many seconds it is."""
+        now = asyncio.get_running_loop().time()
+        known = self._offers.get(node)
+        if known is None or known[0].public_key != key:
+            self._offers[node] = known = TunnelPeer(public_key=key, networks=()), now
+        return now - known[1]
+
+    def withdraw(self, node: str) -> None:
+        """Take note that a node offers no further key."""
+        self._offers.pop(node, None)
+
+    async def heard(self, node: str, key: str) -> bool:
+        """Whether a node has called with a further key, and not with the one that it has since. Raises HostError."""
+        if node not in self._offers or self._offers[node][0].public_key != key:
+            return False
+        async with self._lock:
+            if asyncio.get_running_loop().time() - self._looked > _FRESH:
+                self._state = await asyncio.to_thread(self._host.tunnel, self._vpn.interface)
+                self._looked = asyncio.get_running_loop().time()
+        calls = {peer.public_key: peer.handshake for peer in self._state.peers} if self._state is not None else {}
+        had = self._peers.get(node)
+        return calls.get(key, 0.0) > 0 and calls[key] >= (calls.get(had.public_key, 0.0) if had is not None else 0.0)
+
     def _ensure(self, peers: tuple[TunnelPeer, ...]) -> list[Change]:
         if self._programs is None:
             self._programs = tunnels.find_programs(self._host, self._host.programs, hub=True)
@@ -94,7 +124,8 @@ class HubTunnel:
         self._leaving = {node: row for node, row in self._leaving.items() if row[1] > now}
         held = {word for peer in self._peers.values() for word in (peer.public_key, *peer.networks)} if self._leaving else set()
         lingering = [peer for peer, _ in self._leaving.values() if held.isdisjoint((peer.public_key, *peer.networks))]
-        return (*self._peers.values(), *lingering)
+        offered = [peer for peer, _ in self._offers.values() if peer.public_key not in {one.public_key for one in self._peers.values()}]
+        return (*self._peers.values(), *lingering, *offered)
 
     async def follow(self) -> None:
         """Have the interface as the records that are known now. Raises HostError."""

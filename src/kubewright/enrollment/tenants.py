@@ -27,6 +27,7 @@ from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.hub_tunnels import AGAIN as TUNNEL_AGAIN
 from kubewright.enrollment.hub_tunnels import HubTunnel
 from kubewright.enrollment.issuing import Issued
+from kubewright.enrollment.key_rotation import KeyRotation
 from kubewright.enrollment.known_nodes import KnownNodes
 from kubewright.enrollment.leases import NoAddressLeft
 from kubewright.enrollment.requests import JoinRequest
@@ -56,7 +57,7 @@ CROWD: Final = 1000
 """Requests of one tenant that are kept together: beyond that, those that were refused go at once, so that nobody fills the cluster with them."""
 LONGEST_SLEEP: Final = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
-_REQUEST, _LEAVING, _OBJECTS, _TOKENS, _TUNNEL = "request/", "leaving/", "objects", "tokens", "tunnel"
+_REQUEST, _LEAVING, _KEY, _OBJECTS, _TOKENS, _TUNNEL = "request/", "leaving/", "key/", "objects", "tokens", "tunnel"
 _FULL: Final = 60.0
 """Seconds after which it is looked again whether a VPN that was full has an address."""
 
@@ -89,6 +90,9 @@ class Tenant:
         self._key_algorithm = Algorithm(loaded.cluster.key_algorithm)
         self._tunnel = tunnel
         networks = loaded.cluster.vpn.networks if loaded.cluster.vpn is not None else ()
+        self._rotation = (
+            KeyRotation(loaded, api, store=store, tunnel=tunnel, clock=clock, event=self._event) if tunnel is not None else None
+        )
         self._desired = tenant_objects.desired(loaded.public_key, networks=networks)
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._aside: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
@@ -117,6 +121,10 @@ class Tenant:
         """Have everything looked at: what the hub keeps has been changed by somebody else."""
         for key in (_OBJECTS, _TOKENS, _TUNNEL, *(_REQUEST + name for _, name in self._requests.objects)):
             self._queue.add(key)
+        if self._rotation is not None:
+            self._rotation.look_again()
+            for node in self._nodes.objects.values():
+                self._follow_key(node)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -152,8 +160,18 @@ class Tenant:
     def _node_changed(self, event: WatchEvent) -> None:
         self._known.changed(event)
         leaves = (core.metadata(event.object).get("labels") or {}).get(LEAVING_LABEL) == "true"
-        if leaves and event.type is not EventType.DELETED:
-            self._queue.add(_LEAVING + core.identity_of(event.object)[0])
+        name, _ = core.identity_of(event.object)
+        if event.type is EventType.DELETED:
+            if self._rotation is not None:
+                self._rotation.gone(name)
+            return
+        if leaves:
+            self._queue.add(_LEAVING + name)
+        self._follow_key(event.object)
+
+    def _follow_key(self, node: Object) -> None:
+        if self._rotation is not None and self._rotation.concerns(node):
+            self._queue.add(_KEY + core.identity_of(node)[0])
 
     async def _handle(self, key: str) -> Again | None:
         if key == _OBJECTS:
@@ -166,6 +184,9 @@ class Tenant:
         if key.startswith(_LEAVING):
             await self._release(key.removeprefix(_LEAVING))
             return None
+        if key.startswith(_KEY):
+            node = self._nodes.get(key.removeprefix(_KEY))
+            return await self._rotation.follow(node) if self._rotation is not None and node is not None else None
         return await self._answer(key.removeprefix(_REQUEST))
 
     async def _repair(self) -> None:

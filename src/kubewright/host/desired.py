@@ -152,4 +152,17 @@ class Tunnel:
         return f"tunnel {self.name}"
 
 
-Desired = File | Directory | Service | Accounts | Ownership | Tunnel
+@dataclass(frozen=True, kw_only=True)
+class TunnelKey:
+    """The private key of a WireGuard interface that somebody else has made: it stays up, with everything that is bound to it."""
+
+    name: str
+    private_key: str = field(repr=False)
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"key of tunnel {self.name}"
+
+
+Desired = File | Directory | Service | Accounts | Ownership | Tunnel | TunnelKey

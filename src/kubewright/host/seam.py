@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
-from kubewright.host.desired import Accounts, Desired, Tunnel
+from kubewright.host.desired import Accounts, Desired, Tunnel, TunnelKey
 from kubewright.host.readers import FileReader, Network, Programs
 from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState, TunnelState
 
@@ -142,6 +142,10 @@ class Tunnels(Protocol):
 
     def apply(self, desired: Tunnel, found: TunnelState | None, /) -> None:
         """Write: make an interface what it should be, given what it is."""
+        ...
+
+    def set_key(self, desired: TunnelKey, /) -> None:
+        """Give an interface another private key."""
         ...
 
     def remove(self, name: str, found: TunnelState, /) -> None:

@@ -18,7 +18,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host import accounts, decisions, mounts
 from kubewright.host.decisions import UNITS, roots
-from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel, TunnelKey
 from kubewright.host.paths import checked
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Services, Tunnels
@@ -136,6 +136,8 @@ class StoreHost(ABC):
                 return self._ensure_ownership(desired)
             case Tunnel():
                 return self._ensure_tunnel(desired)
+            case TunnelKey():
+                return self._ensure_tunnel_key(desired)
 
     def remove(self, path: PurePosixPath, /) -> Change:
         change = decisions.decide_removal(self.state(path), path, layout=self.layout)
@@ -200,6 +202,14 @@ class StoreHost(ABC):
         change = tunnels.decide(found, desired)
         if change:
             self._tunnels.apply(desired, found)
+        return change
+
+    def _ensure_tunnel_key(self, desired: TunnelKey) -> Change:
+        from kubewright.host import tunnels
+
+        change = tunnels.decide_key(self._tunnels.state(desired.name), desired)
+        if change:
+            self._tunnels.set_key(desired)
         return change
 
     def _ensure_file(self, desired: File) -> Change:

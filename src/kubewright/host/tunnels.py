@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.masking import remember
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
 from kubewright.host import tunnel_guard
-from kubewright.host.desired import Tunnel
+from kubewright.host.desired import Tunnel, TunnelKey
 from kubewright.host.programs import Commands, Ended
 from kubewright.host.readers import FileReader, Programs
 from kubewright.host.states import TunnelPeerState, TunnelState
@@ -33,7 +33,8 @@ def configuration(desired: Tunnel) -> str:
     """Write an interface and its peers as `wg syncconf` reads them. It holds the private key."""
     lines = ["[Interface]", f"PrivateKey = {desired.private_key}", f"ListenPort = {desired.port}"]
     for peer in desired.peers:
-        lines += ["[Peer]", f"PublicKey = {peer.public_key}", f"AllowedIPs = {', '.join(peer.networks)}"]
+        lines += ["[Peer]", f"PublicKey = {peer.public_key}"]
+        lines += [f"AllowedIPs = {', '.join(peer.networks)}"] if peer.networks else []
         lines += [f"PersistentKeepalive = {peer.keepalive}"] if peer.keepalive else []
     return "\n".join(lines) + "\n"
 
@@ -97,6 +98,14 @@ def peer_differences(found: TunnelState, desired: Tunnel) -> list[str]:
         "surplus": len(known.keys() - wanted.keys()),
     }
     return [f"{count} {kind} peer{'s' * (count > 1)}" for kind, count in counts.items() if count]
+
+
+def decide_key(found: TunnelState | None, desired: TunnelKey) -> Change:
+    """Compare the key of an interface. Raises HostError where there is none."""
+    if found is None or not found.device:
+        raise HostError(f"there is no interface {desired.name}", remedy=f"start it: systemctl restart {desired.name}")
+    same = found.private_key == desired.private_key
+    return Change(target=desired.target, action=Action.NONE if same else Action.UPDATE, reason="" if same else "another private key")
 
 
 def decide_removal(found: TunnelState | None, name: str) -> Change:
@@ -199,6 +208,9 @@ class RealTunnels:
             if not self._forwards(family):
                 self._forward(family)
 
+    def set_key(self, desired: TunnelKey, /) -> None:
+        self._run(("wg", "set", desired.name, "private-key", _STDIN), text=f"{desired.private_key}\n")
+
     def remove(self, name: str, found: TunnelState, /) -> None:
         if found.device:
             self._run(("ip", "link", "delete", "dev", name))
@@ -267,6 +279,10 @@ class PlannedTunnels:
                 for peer in desired.peers
             ),
         )
+
+    def set_key(self, desired: TunnelKey, /) -> None:
+        found = self.state(desired.name)
+        self._planned[desired.name] = replace(found, private_key=desired.private_key) if found is not None else None
 
     def remove(self, name: str, found: TunnelState, /) -> None:
         self._planned[name] = None

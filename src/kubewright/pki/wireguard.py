@@ -7,7 +7,7 @@ import binascii
 from typing import Final
 
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.masking import remember
@@ -29,6 +29,14 @@ def public_key(private: str) -> str:
     """Return the public half. Raises CertificateError for what is no key."""
     raw = X25519PrivateKey.from_private_bytes(_bytes(private)).public_key()
     return base64.b64encode(raw.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)).decode()
+
+
+def agreed(private: str, public: str) -> bytes:
+    """Return what the holders of two keys have in common (X25519). Raises CertificateError for what is no key, or one that agrees with every other."""
+    try:
+        return X25519PrivateKey.from_private_bytes(_bytes(private)).exchange(X25519PublicKey.from_public_bytes(_bytes(public)))
+    except ValueError as error:  # a point of small order (RFC 7748, 6.1)
+        raise CertificateError("this key of WireGuard's agrees with every other one", remedy="make another with `wg genkey`") from error
 
 
 def is_key(text: str) -> bool:

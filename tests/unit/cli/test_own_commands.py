@@ -85,6 +85,9 @@ OWN = {
     "node leave phase": "",
     "node leave phase drain": "drain drain-timeout output plan",
     **{f"node leave phase {name}": "output plan" for name in ("kubelet-stop", "depart", "cleanup-node")},
+    "node rotate-vpn-key": "output plan skip-phases",
+    "node rotate-vpn-key phase": "",
+    **{f"node rotate-vpn-key phase {name}": "output plan" for name in ("vpn-key", "offer", "use-key", "taken", "forget-key")},
     "help": "",
     "alpha": "",
 }

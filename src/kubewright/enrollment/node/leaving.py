@@ -11,14 +11,12 @@ from typing import Final
 from kubewright.apis.kubeadm.loading import load_reset
 from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, CertificateError, NotFound, Unreachable
+from kubewright.base.errors import APIError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.enrollment.node import draining
+from kubewright.enrollment.node.joined import JoinedMachine
 from kubewright.host.desired import Service
-from kubewright.kube.api import KubeAPI
-from kubewright.kube.credentials import ClientCertificate
-from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.machine import Machine
@@ -27,11 +25,9 @@ from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.cleanup import Cleanup
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
-from kubewright.pki import certificates
 from kubewright.workflow.phases import Phase, Phases
 
 _SERVICE: Final = "kubelet"
-_USER: Final = "system:node:"
 _WITHIN: Final = 60.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
 TOPIC: Final = "node-leave"
@@ -47,35 +43,11 @@ class NodeLeaveRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeLeaveContext:
+class NodeLeaveContext(JoinedMachine):
     """One run. `cleanup` is what the last phase works with, `within` the seconds that pods have to go, None where they stay."""
 
-    bound: Bound
     cleanup: Cleanup
     within: float | None
-
-    @property
-    def kubeconfig(self) -> PurePosixPath:
-        """The kubelet's kubeconfig, which the hub gave."""
-        return self.bound.host.layout.oneinfra / "kubelet.conf"
-
-    @functools.cached_property
-    def api(self) -> KubeAPI:
-        """The cluster, as this machine's kubelet."""
-        return self.bound.connections.kube(load_access(self.kubeconfig, read=self.bound.base.read))
-
-    @functools.cached_property
-    def node(self) -> str:
-        """The name of the Node, as the certificate has it. Raises CertificateError for a kubeconfig that is no kubelet's."""
-        identity = load_access(self.kubeconfig, read=self.bound.base.read).identity
-        name = ""
-        if isinstance(identity, ClientCertificate):
-            name = certificates.first(identity.cert_pem, source=str(self.kubeconfig)).common_name
-        if not name.startswith(_USER):
-            raise CertificateError(
-                f"{self.kubeconfig} is no kubelet's", remedy="leave with `--skip-phases depart`, and delete the Node by hand"
-            )
-        return name.removeprefix(_USER)
 
     def say(self, text: str) -> None:
         """Report one line of progress."""

@@ -1,0 +1,205 @@
+"""`node rotate-vpn-key`: another key for this machine's end of the VPN, which stays up.
+
+The hub hears the new key before this machine uses it, and leaves the old one in force until it has: whoever is killed on the way, the machine is
+reached, and the same command goes on with the same key.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
+from kubewright.base.change import Change, Lifetime
+from kubewright.base.errors import APIError, HostError, NotFound
+from kubewright.base.events import Line, Waited
+from kubewright.base.masking import remember
+from kubewright.base.records import dataclass
+from kubewright.enrollment import key_offers
+from kubewright.enrollment.key_offers import AnswerState, KeyAnswer
+from kubewright.enrollment.node.joined import JoinedMachine
+from kubewright.host.desired import File, Show, TunnelKey
+from kubewright.host.states import TunnelState
+from kubewright.kube import core
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import Bound, Operation, Prepared
+from kubewright.manifests import tunnels as units
+from kubewright.manifests.tunnels import NODE_INTERFACE
+from kubewright.pki import wireguard
+from kubewright.workflow.phases import Phase, Phases
+
+TOPIC: Final = "node-rotate"
+_KEY_FILE: Final = "node-tunnel-next.key"
+_PRIVATE: Final = 0o700
+_WITHIN: Final = 60.0
+_LOOK, _LONGEST_LOOK = 0.1, 1.0
+_AGAIN: Final = "look whether the hub runs (one of oneinfra's does not change keys); then run the same command again, which goes on with this key"
+
+
+class KeyRefused(APIError):
+    """The hub does not take the key. The message is the hub's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRotateRequest:
+    """One call of `node rotate-vpn-key` or of one of its phases."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRotateContext(JoinedMachine):
+    """One run."""
+
+    @property
+    def key_path(self) -> PurePosixPath:
+        """The key that is in force after the next boot."""
+        return self.bound.host.layout.oneinfra / "wg.key"
+
+    @property
+    def next_key_path(self) -> PurePosixPath:
+        """The new key, until the hub has taken it."""
+        return self.bound.host.layout.state / _KEY_FILE
+
+    @functools.cached_property
+    def new(self) -> str:
+        """The new private key: that of a run which was broken off, else one that is made now."""
+        found = self.bound.host.read(self.next_key_path)
+        return _key(found) if found is not None else wireguard.new_private_key(self.bound.machine.random)
+
+    @property
+    def current(self) -> str:
+        """The private key of the file. Raises HostError where there is none."""
+        found = self.bound.host.read(self.key_path)
+        if found is None:
+            raise HostError(f"{self.key_path} does not exist", remedy="join this machine again")
+        return _key(found)
+
+    def interface(self) -> TunnelState:
+        """Look at the interface. Raises HostError where there is none."""
+        found = self.bound.host.tunnel(NODE_INTERFACE)
+        if found is None or not found.peers:
+            raise HostError(f"there is no interface {NODE_INTERFACE}", remedy=f"start it: systemctl restart {NODE_INTERFACE}")
+        return found
+
+    def answer(self) -> KeyAnswer | None:
+        """Return what the hub says of the new key, None while it says nothing. Raises KeyRefused."""
+        found = core.metadata(self.api.get(NODE, self.node)).get("annotations") or {}
+        answer = key_offers.read_answer(str(found.get(VPN_KEY_ANSWER) or ""))
+        if answer is None or answer.key != wireguard.public_key(self.new):
+            return None
+        if answer.state is AnswerState.REFUSED:
+            raise KeyRefused(
+                f"the hub does not take the new key of {self.node}: {answer.reason}",
+                remedy=f"ask whoever runs the hub; to begin with another key, remove {self.next_key_path}",
+            )
+        return answer
+
+    def say(self, text: str) -> None:
+        """Report one line of progress."""
+        self.bound.reporter.emit(Line(topic=TOPIC, text=text))
+
+
+def _key(content: bytes) -> str:
+    return remember(content.decode(errors="replace").strip())
+
+
+def make(ctx: NodeRotateContext) -> Iterator[Change]:
+    """Keep the new key before anybody hears of it."""
+    content = f"{ctx.new}\n".encode()
+    wireguard.public_key(ctx.new)
+    yield ctx.bound.host.ensure(
+        File(path=ctx.next_key_path, content=content, show=Show.MADE, directory_mode=_PRIVATE, lifetime=Lifetime.EPHEMERAL)
+    )
+
+
+def until_used(ctx: NodeRotateContext) -> str | None:
+    """Leave the phase out where the new key is in force on this machine: the hub has heard of it."""
+    return f"{ctx.key_path} has the new key" if ctx.current == ctx.new else None
+
+
+def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
+    """Offer the new key, and wait until the hub hears it. Raises KeyRefused, and WaitTimeout where no hub does."""
+    [peer, *_] = ctx.interface().peers
+    offered = key_offers.offer(ctx.node, current=ctx.current, new=ctx.new, hub=peer.public_key)
+    try:
+        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, annotations={VPN_KEY: offered.text}))
+    except NotFound as error:
+        raise APIError(f"there is no Node {ctx.node}", remedy="see that the kubelet runs; or join this machine again") from error
+    ctx.say(f"Offered the hub another key for {ctx.node}")
+    yield ctx.bound.waiter.until(
+        lambda: None if ctx.answer() is not None else "it has not answered yet",
+        within=_WITHIN,
+        saying="the hub to hear the new key",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        remedy=_AGAIN,
+    )
+
+
+def use(ctx: NodeRotateContext) -> Iterator[Change]:
+    """Put the new key in force: for the next boot first, then now."""
+    yield ctx.bound.host.ensure(File(path=ctx.key_path, content=f"{ctx.new}\n".encode(), show=Show.MADE))
+    yield ctx.bound.host.ensure(TunnelKey(name=NODE_INTERFACE, private_key=ctx.new))
+    ctx.say("The new key is in force on this machine")
+
+
+def taken(ctx: NodeRotateContext) -> Iterator[Waited]:
+    """Wait until the hub has given the new key the machine's place in the VPN. Raises WaitTimeout."""
+    yield ctx.bound.waiter.until(
+        lambda: _untaken(ctx),
+        within=_WITHIN,
+        saying="the hub to take the new key",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        remedy=f"{_AGAIN}; `wg show {NODE_INTERFACE}` tells whether the hub is heard",
+    )
+    ctx.say("The hub has taken the new key")
+
+
+def _untaken(ctx: NodeRotateContext) -> str | None:
+    try:
+        answer = ctx.answer()
+    except KeyRefused:
+        raise
+    except APIError as error:  # the way to the API server may lead through the tunnel
+        return str(error)
+    return None if answer is not None and answer.state is AnswerState.TAKEN else "it has not heard this machine with it yet"
+
+
+def forget(ctx: NodeRotateContext) -> Iterator[Change]:
+    """Remove the copy of the key: the next run makes another one."""
+    yield ctx.bound.host.remove(ctx.next_key_path)
+
+
+_HERE: Final = f"{__name__}:"
+PHASES: Final[Phases[NodeRotateContext]] = Phases(
+    Phase("vpn-key", "Make a new key", run=f"{_HERE}make"),
+    Phase("offer", "Have the hub hear the new key", run=f"{_HERE}offer", condition=f"{_HERE}until_used"),
+    Phase("use-key", "Use the new key", run=f"{_HERE}use"),
+    Phase("taken", "Wait until the hub has taken the new key", run=f"{_HERE}taken"),
+    Phase("forget-key", "Remove the copy of the new key", run=f"{_HERE}forget"),
+)
+
+
+def configure(request: NodeRotateRequest, machine: Machine) -> Prepared[None]:
+    """Require a machine that is in a VPN through a hub. Raises HostError."""
+    here = machine.at(machine.layout)
+    if here.state(here.layout.oneinfra / "kubelet.conf") is None:
+        raise HostError("this machine has not joined through a hub", remedy="kubewright node join")
+    if not units.is_ours(here.read(units.unit_path(NODE_INTERFACE))):
+        raise HostError("this machine is in no VPN of a hub", remedy="see `kubewright hub cluster add --help`, flags --vpn-…")
+    return Prepared(configuration=None, host=here, only=request.only, skip=request.skip)
+
+
+def context(_: NodeRotateRequest, __: None, bound: Bound) -> NodeRotateContext:
+    """Make what the phases work with."""
+    return NodeRotateContext(bound=bound)
+
+
+NODE_ROTATE: Final = Operation(name="node rotate-vpn-key", phases=PHASES, configure=configure, context=context)

@@ -1,0 +1,318 @@
+"""A node that changes the key of its end of the VPN: who is killed on the way, hub or node, leaves a node that is reached, and peers as the records are."""
+
+from __future__ import annotations
+
+import pytest
+from hub_kit import CLOCK
+from node_kit import HUB_KEY as NODES_HUB_KEY
+from node_kit import UNIT, Node, VPNCluster, killed_at_each_step
+from old_peer import OldNode
+from tenants_kit import Killed, Killer
+from test_vpn_at_work import HUB_KEY, Network
+
+from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
+from kubewright.base.errors import CertificateError, HostError, WaitTimeout
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment import key_offers
+from kubewright.enrollment.key_offers import AnswerState, KeyAnswer
+from kubewright.enrollment.node.rotating import NODE_ROTATE, KeyRefused, NodeRotateRequest
+from kubewright.host.states import TunnelPeerState
+from kubewright.kube import core
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.engine import run
+from kubewright.lifecycle.machine import Machine
+from kubewright.pki import wireguard
+from operation_kit import stand_in_machine
+
+RANDOM = SeededRandom(11)
+OLD, NEW, OTHER = (wireguard.new_private_key(RANDOM) for _ in range(3))
+HUB = wireguard.public_key(HUB_KEY)
+SMALL = "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+"""A point of small order: what anybody agrees on with it is nothing."""
+
+
+def given(current: str = OLD, new: str = NEW, node: str = "worker") -> key_offers.KeyOffer:
+    return key_offers.offer(node, current=current, new=new, hub=HUB)
+
+
+def proven(offer: key_offers.KeyOffer | None, *, node: str = "worker", current: str = OLD) -> bool:
+    assert offer is not None
+    return key_offers.is_proven(offer, node, current=wireguard.public_key(current), hub=HUB_KEY)
+
+
+def test_an_offer_is_proven_by_both_keys_for_one_node_and_one_hub():
+    offer = given()
+    assert key_offers.read(offer.text) == offer
+    assert proven(key_offers.read(offer.text))
+    assert not proven(offer, node="other")
+    assert not proven(offer, current=NEW)  # after the change it proves nothing any more
+    assert not proven(given(current=OTHER))
+    assert not proven(replace(offer, key=wireguard.public_key(OTHER)))
+    assert not key_offers.is_proven(offer, "worker", current=wireguard.public_key(OLD), hub=OTHER)
+    assert not proven(replace(offer, proof="é"))
+    assert not proven(replace(offer, key=SMALL))
+    with pytest.raises(CertificateError, match="agrees with every other"):
+        wireguard.agreed(OLD, SMALL)
+
+
+@pytest.mark.parametrize("text", ["", "x", f"{HUB}", f"{HUB} a b", "A" * 300, f"{'A' * 43}= proof", "k p"])
+def test_what_is_no_offer_is_none(text):
+    assert key_offers.read(text) is None
+
+
+def test_answers_come_back_as_they_were():
+    for answer in (KeyAnswer(state=AnswerState.WAITING, key=HUB), KeyAnswer(state=AnswerState.REFUSED, key=HUB, reason="it is another's")):
+        assert key_offers.read_answer(answer.text) == answer
+    assert key_offers.read_answer("perhaps x") is None
+
+
+class Rotating(Network):
+    """A hub with one node, whose calls are made up."""
+
+    def __init__(self, directory) -> None:
+        directory.mkdir(exist_ok=True)
+        super().__init__(directory)
+        self.calls: dict[str, float] = {}
+        seen = self.host.tunnel
+
+        def tunnel(name, /):
+            found = seen(name)
+            return replace(found, peers=tuple(self._called(peer) for peer in found.peers)) if found is not None else None
+
+        self.host.tunnel = tunnel
+
+    def _called(self, peer: TunnelPeerState) -> TunnelPeerState:
+        return replace(peer, handshake=self.calls.get(peer.public_key, 0.0))
+
+    async def joined(self) -> None:
+        self.ask_with_key(OldNode("worker", "https://10.0.0.1:6443"), wireguard.public_key(OLD), uid="u1")
+        assert not await self.serve(lambda: self.status("worker") == "True Issued" and self.ready())
+        self.calls[wireguard.public_key(OLD)] = 5.0
+        self.put(None)
+
+    def put(self, offer: key_offers.KeyOffer | None, name: str = "worker") -> None:
+        annotations = {VPN_KEY: offer.text} if offer is not None else {}
+        self.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name, "annotations": annotations}})
+
+    def answer(self, name: str = "worker") -> str:
+        return self.api.objects["nodes", "", name]["metadata"].get("annotations", {}).get(VPN_KEY_ANSWER, "")
+
+    @property
+    def events(self) -> list[str]:
+        store = self.store()
+        found = [line.event for line in store.journal()]
+        store.close()
+        return found
+
+
+@pytest.fixture
+def rotating(tmp_path):
+    return Rotating(tmp_path / "hub")
+
+
+async def test_the_old_key_is_in_force_until_the_new_one_has_called(rotating):
+    await rotating.joined()
+    lease = rotating.records()["worker"].lease
+    old, new = wireguard.public_key(OLD), wireguard.public_key(NEW)
+    rotating.put(given())
+    assert not await rotating.serve(lambda: rotating.answer() == f"waiting {new}")
+    assert rotating.host.peers() == {old: frozenset({f"{lease}/32"}), new: frozenset()}
+    assert rotating.records()["worker"].tunnel_key == old
+    rotating.calls[new] = 4.0  # before the node called with its old key again
+    assert not await rotating.serve(lambda: rotating.host.looks > 8)
+    assert rotating.records()["worker"].tunnel_key == old
+    rotating.calls[new] = 6.0
+    assert not await rotating.serve(lambda: rotating.answer() == f"taken {new}")
+    assert rotating.records()["worker"].tunnel_key == new
+    assert rotating.records()["worker"].lease == lease
+    rotating.require_equal()
+    assert rotating.events == ["issued", "vpn key changed"]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+async def test_a_hub_that_is_killed_at_any_step_of_a_change_ends_it(tmp_path, after):
+    new, kills = wireguard.public_key(NEW), 0
+    for number in range(20):
+        hub = Rotating(tmp_path / str(number))
+        await hub.joined()
+        hub.put(given())
+        hub.calls[new] = 6.0
+        killed = await hub.serve(lambda hub=hub: hub.answer() == f"taken {new}", killer=Killer(number, after=after))
+        if not killed:
+            break
+        kills += 1
+        assert not await hub.serve(lambda hub=hub: hub.answer() == f"taken {new}" and len(hub.host.peers()) == 1)
+        assert hub.records()["worker"].tunnel_key == new
+        hub.require_equal()
+        assert hub.events.count("vpn key changed") == 1
+    assert kills >= 2
+
+
+async def test_who_cannot_prove_an_offer_and_who_offers_the_key_of_another_is_refused(rotating):
+    await rotating.joined()
+    rotating.put(given(current=OTHER))
+    assert not await rotating.serve(lambda: "has not shown to hold the key" in rotating.answer())
+    rotating.ask_with_key(OldNode("second", "https://10.0.0.1:6443"), wireguard.public_key(NEW), uid="u2")
+    assert not await rotating.serve(lambda: rotating.status("second") == "True Issued")
+    rotating.put(given())
+    assert not await rotating.serve(lambda: "it is another node's" in rotating.answer())
+    assert rotating.records()["worker"].tunnel_key == wireguard.public_key(OLD)
+    rotating.require_equal()
+    rotating.put(given(node="stranger"), "stranger")
+    assert not await rotating.serve(lambda: "it is another node's" in rotating.answer())
+    assert rotating.answer("stranger") == ""
+
+
+async def test_an_offer_that_is_withdrawn_or_whose_node_goes_leaves_no_peer(rotating):
+    await rotating.joined()
+    rotating.put(given())
+    assert not await rotating.serve(lambda: len(rotating.host.peers()) == 2)
+    rotating.put(None)
+    assert not await rotating.serve(lambda: len(rotating.host.peers()) == 1)
+    rotating.require_equal()
+
+
+async def test_a_state_from_before_a_change_finds_the_node_again(rotating):
+    await rotating.joined()
+    new = wireguard.public_key(NEW)
+    before = rotating.records()["worker"]
+    rotating.put(given())
+    rotating.calls[new] = 6.0
+    assert not await rotating.serve(lambda: rotating.answer() == f"taken {new}")
+    store = rotating.store()
+    store.keep(before, store.journal()[0])
+    store.close()
+    assert not await rotating.serve(lambda: rotating.records()["worker"].tunnel_key == new)
+
+
+class OfferedCluster(VPNCluster):
+    """A cluster whose hub hears an offer at once, and takes it when the machine uses the key."""
+
+    node: Node
+    reason = ""
+    deaf = False
+
+    def hub(self) -> None:
+        found = super().send(core.get(NODE, "worker"))
+        offer = key_offers.read((found["metadata"].get("annotations") or {}).get(VPN_KEY, ""))
+        if offer is None or self.deaf:
+            return
+        if offer.key != self.key:
+            assert key_offers.is_proven(offer, "worker", current=self.key, hub=NODES_HUB_KEY)
+        used = wireguard.public_key(self.node.disk.tunnel("oi-wg").private_key) == offer.key
+        state = AnswerState.REFUSED if self.reason else AnswerState.TAKEN if used else AnswerState.WAITING
+        if state is AnswerState.TAKEN:
+            self.key = offer.key
+        annotations = {VPN_KEY_ANSWER: KeyAnswer(state=state, key=offer.key, reason=self.reason).text}
+        super().send(core.patch(NODE, "worker", {"metadata": {"annotations": annotations}}, type="merge"))
+
+    def send(self, call):
+        if call.resource == NODE and call.verb == "get":
+            self.hub()
+        last = call.resource == NODE and call.verb == "patch" and self.killer.before()
+        found = super().send(call)
+        if last:
+            raise Killed
+        return found
+
+
+class Changing(Node):
+    """A machine in a VPN, and its cluster."""
+
+    def __init__(self, root) -> None:
+        super().__init__(root)
+        self.cluster = OfferedCluster(ours=True)
+        self.cluster.node = self
+        self.join()
+        self.disk.killer = Killer()
+        self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}})
+        self.cluster.key = wireguard.public_key(self.key)
+
+    def rotate(self, killer: Killer | None = None, *, mode: Mode = Mode.APPLY):
+        self.cluster.killer = self.disk.killer = killer or Killer()
+        machine = Machine(at=lambda _: self.disk, clock=CLOCK, random=RANDOM, layout=self.layout, environment={})
+        reached = stand_in_machine(machine, client=lambda _: self.cluster)
+        return run(NODE_ROTATE, NodeRotateRequest(), reached, mode=mode, reporter=self.reporter)
+
+    def require_changed(self, before: str) -> None:
+        assert self.key != before
+        assert self.disk.tunnel("oi-wg").private_key == self.key
+        assert wireguard.public_key(self.key) == self.cluster.key
+        assert self.disk.read(self.layout.state / "node-tunnel-next.key") is None
+        assert self.disk.state(self.layout.oneinfra / "wg.key").mode == 0o600
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_node_that_is_killed_at_any_step_of_a_change_ends_it_with_the_same_key(tmp_path, after):
+    kills, keys = 0, {}
+
+    def change(node, killer):
+        keys[node] = node.key
+        node.rotate(killer)
+
+    for node in killed_at_each_step(lambda number: Changing(tmp_path / str(number)), change, after=after):
+        kills += 1
+        offered = key_offers.read(node.cluster.get(NODE, "worker")["metadata"].get("annotations", {}).get(VPN_KEY, ""))
+        used = wireguard.public_key(node.disk.tunnel("oi-wg").private_key)
+        assert used in {node.cluster.key, offered.key if offered is not None else ""}  # whatever is in force, the hub hears it
+        finished = used == node.cluster.key and node.disk.read(node.layout.state / "node-tunnel-next.key") is None and used != keys[node]
+        node.rotate()
+        node.require_changed(keys[node])
+        if offered is not None and used != wireguard.public_key(keys[node]) and not finished:
+            assert node.cluster.key == offered.key
+    assert kills >= 5
+
+
+def test_each_run_changes_the_key_once_more_and_no_key_is_told(tmp_path):
+    node = Changing(tmp_path)
+    first = node.key
+    done = node.rotate()
+    second = node.key
+    node.require_changed(first)
+    node.rotate()
+    node.require_changed(second)
+    told = repr(done.changes) + repr(node.reporter.events)
+    assert [key for key in (first, second, node.key) if key in told] == []
+
+
+def test_a_plan_changes_nothing(tmp_path):
+    node = Changing(tmp_path)
+    before = node.key
+    planned = {one.target: one.action.value for one in node.rotate(mode=Mode.PLAN).changes}
+    assert (planned["node worker"], planned["key of tunnel oi-wg"]) == ("update", "update")
+    assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
+    assert VPN_KEY not in node.cluster.get(NODE, "worker")["metadata"].get("annotations", {})
+
+
+def test_a_refusal_is_the_hubs_and_the_old_key_stays(tmp_path):
+    node = Changing(tmp_path)
+    before, node.cluster.reason = node.key, "it is another node's"
+    with pytest.raises(KeyRefused, match="does not take the new key of worker: it is another node's"):
+        node.rotate()
+    assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
+
+
+def test_where_no_hub_answers_the_old_key_stays(tmp_path):
+    node = Changing(tmp_path)
+    before, node.cluster.deaf = node.key, True
+    with pytest.raises(WaitTimeout, match="the hub to hear the new key"):
+        node.rotate()
+    assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
+    node.cluster.deaf = False
+    node.rotate()
+    node.require_changed(before)
+
+
+def test_a_machine_in_no_vpn_and_one_that_has_not_joined_are_told(tmp_path):
+    node = Changing(tmp_path)
+    node.disk.remove(node.layout.oneinfra / "wg.key")
+    with pytest.raises(HostError, match=r"wg.key does not exist"):
+        node.rotate()
+    node.disk.remove_units("oi-wg", units=(UNIT,))
+    with pytest.raises(HostError, match="is in no VPN"):
+        node.rotate()
+    node.disk.remove(node.layout.oneinfra / "kubelet.conf")
+    with pytest.raises(HostError, match="has not joined through a hub"):
+        node.rotate()
