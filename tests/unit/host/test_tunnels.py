@@ -17,7 +17,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.host import tunnel_guard, tunnels
-from kubewright.host.desired import Tunnel, TunnelPeer
+from kubewright.host.desired import Tunnel, TunnelKey, TunnelPeer
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.programs import Ended
@@ -323,6 +323,27 @@ def test_a_plan_has_an_interface_as_if_it_were_made_and_makes_none(tmp_path):
     assert [plan.remove_tunnel("wg-a").action for _ in range(2)] == [Action.DELETE, Action.NONE]
     assert base.tunnel("wg-a") is None
     assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_another_key_of_an_interface_that_is_up_goes_over_standard_input_and_a_plan_leaves_it(real, kernel, tmp_path):
+    wanted = TunnelKey(name="wg-a", private_key="other")
+    assert [tunnels.decide_key(replace(FOUND, private_key=key), wanted).action for key in (KEY, "other")] == [Action.UPDATE, Action.NONE]
+    real.set_key(wanted)
+    assert (kernel.done, kernel.texts) == (["wg set wg-a private-key /dev/stdin"], ["other\n"])
+    assert "other" not in repr(wanted)
+    base = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)})
+    plan = OverlayHost(base)
+    with pytest.raises(HostError, match="there is no interface wg-a") as told:
+        plan.ensure(wanted)
+    assert "systemctl restart wg-a" in told.value.remedy
+    plan.ensure(DESIRED)
+    assert [plan.ensure(wanted).action for _ in range(2)] == [Action.UPDATE, Action.NONE]
+    assert plan.tunnel("wg-a").private_key == "other"
+
+
+def test_a_peer_without_networks_is_heard_and_sent_nothing():
+    text = tunnels.configuration(replace(DESIRED, peers=(TunnelPeer(public_key="P", networks=()),)))
+    assert ("PublicKey = P" in text, "AllowedIPs" in text) == (True, False)
 
 
 def test_keys_have_one_form():
