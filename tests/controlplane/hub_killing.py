@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -16,25 +15,26 @@ from local_kit import eventually
 from server_kit import RunningServer
 
 from kubewright.apis.join_records import JoinRecord
-from kubewright.base.randomness import SystemRandom
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.pki import certificates, sealing
+from kubewright.pki import certificates
 
 TOGETHER: Final = 3
 """Nodes that join at a time."""
 LIMIT: Final = 120.0
-HUB, NODE = "hub", "node"
+HUB, NODE, PAUSED = "hub", "node", "paused hub"
+PAUSE: Final = 8.0
+"""Seconds: longer than the lease of `hub_process`."""
 
 
 @dataclass
 class Killing:
-    """Joins through one hub, of which some are disturbed. `seed` chooses who is killed, and when."""
+    """Joins through one hub, or its `replicas`, of which some are disturbed. `seed` chooses who is killed, and when."""
 
     place: Path
     hub: HubProcess
     server: RunningServer
     created: dict[str, Any]
     seed: int
+    replicas: tuple[HubProcess, ...] = ()
     joined: int = 0
     kills: Counter[str] = field(default_factory=Counter)
 
@@ -53,16 +53,14 @@ class Killing:
         processes = [box.start() for box in boxes]
         if killing:
             time.sleep(self._chosen.uniform(0, self._undisturbed))
-            victim = self._chosen.choice((HUB, NODE))
+            victim = self._chosen.choice((HUB, NODE, PAUSED) if self.replicas else (HUB, NODE))
             self.kills[victim] += 1
-            if victim == HUB:
-                self.hub.kill()
-                time.sleep(self._chosen.uniform(0, 0.5))
-                self.hub.start()
-            else:
+            if victim == NODE:
                 processes[0].kill()
                 processes[0].wait(LIMIT)
                 processes[0] = boxes[0].start()
+            else:
+                self._disturb(self._chosen.choice((self.hub, *self.replicas)), victim)
         codes = [process.wait(LIMIT) for process in processes]
         took = time.monotonic() - began
         assert codes == [0] * TOGETHER, [box.said[-500:] for box in boxes]
@@ -71,6 +69,20 @@ class Killing:
         self.joined += TOGETHER
         self._require_single()
         return took
+
+    def _disturb(self, hub: HubProcess, how: str) -> None:
+        """Kill a hub, or have it stand still until another one leads; one that has ended is started again, as a service manager does."""
+        if how == PAUSED:
+            hub.pause()
+            time.sleep(PAUSE)
+            hub.pause(go_on=True)
+            time.sleep(self._chosen.uniform(0, 1))
+        else:
+            hub.kill()
+            time.sleep(self._chosen.uniform(0, 0.5))
+        for one in (self.hub, *self.replicas):
+            if not one.runs:
+                one.start()
 
     def _box(self, name: str) -> Box:
         number = self.joined + int(name.rpartition("-")[2])
@@ -94,14 +106,21 @@ class Killing:
         assert len(held) == 2 * self.joined  # its name and its address
 
     def _records(self) -> list[JoinRecord]:
-        key = sealing.parse_key((self.hub.place / "hub" / "state.key").read_text().strip())
-        with closing(SQLiteStore(self.hub.place / "hub" / "state.db", key=key, random=SystemRandom())) as store:
-            return [one for one in store.records("a") if one.node.startswith(("undisturbed-", "round-"))]
+        return [one for one in self.hub.records() if one.node.startswith(("undisturbed-", "round-"))]
 
 
-def killed(hub: HubProcess, server: RunningServer, place: Path, created: dict[str, Any], *, rounds: int, seed: int) -> Killing:
+def killed(
+    hub: HubProcess,
+    server: RunningServer,
+    place: Path,
+    created: dict[str, Any],
+    *,
+    rounds: int,
+    seed: int,
+    replicas: tuple[HubProcess, ...] = (),
+) -> Killing:
     """Kill so many times; returns what was done."""
-    found = Killing(place, hub, server, created, seed)
+    found = Killing(place, hub, server, created, seed, replicas)
     found.rounds(rounds)
     eventually(lambda: "Traceback" not in hub.log, "a log without faults", within=1)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +18,18 @@ from server_kit import RunningServer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "enrollment"))  # the other implementation of the protocol
 
+from kubewright.apis.join_records import JoinRecord
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
+from kubewright.base.randomness import SystemRandom
+from kubewright.enrollment.secret_store import SecretStore
+from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import HubStore
+from kubewright.kube.client import KubeClient
+from kubewright.pki import sealing
+
+LEASE = {"leaderElectLeaseDuration": "6s", "leaderElectRenewDeadline": "5s", "leaderElectRetryPeriod": "500ms"}
+"""Shorter than usual: nobody waits for them longer than need be."""
 
 
 @dataclass
@@ -29,6 +40,8 @@ class HubProcess:
     server: RunningServer
     state: str = ""
     """Where the state is, if not in a file; then the kubeconfig for it is `state.conf`."""
+    name: str = "hub"
+    """Of the log: several hubs may have one place."""
     _daemon: subprocess.Popen[bytes] | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -42,13 +55,14 @@ class HubProcess:
         }
         if self.state:
             fields["stateKubeconfig"] = str(self.place / "state.conf")
+            fields |= LEASE
         self.write("hub.yaml", yaml.dump({"apiVersion": "hub.kubewright/v1alpha1", "kind": "HubConfiguration", **fields}))
 
     def write(self, name: str, content: str) -> None:
         (self.place / name).write_text(content)
 
     def start(self) -> None:
-        with (self.place / "hub.log").open("ab") as log:
+        with self._log.open("ab") as log:
             argv = [sys.executable, "-m", "kubewright", "hub", "run", "--config", str(self.place / "hub.yaml"), "-v", "2"]
             self._daemon = subprocess.Popen(argv, stdout=log, stderr=log)
 
@@ -82,7 +96,33 @@ class HubProcess:
 
     @property
     def log(self) -> str:
-        return (self.place / "hub.log").read_text()
+        return self._log.read_text()
+
+    @property
+    def _log(self) -> Path:
+        return self.place / f"{self.name}.log"
+
+    @property
+    def runs(self) -> bool:
+        """Whether the daemon is there."""
+        return self._daemon is not None and self._daemon.poll() is None
+
+    def pause(self, *, go_on: bool = False) -> None:
+        """Stop the daemon as a debugger does, or have it go on."""
+        assert self._daemon is not None
+        self._daemon.send_signal(signal.SIGCONT if go_on else signal.SIGSTOP)
+
+    def records(self, cluster: str = "a") -> list[JoinRecord]:
+        """Return what the state has of nodes, wherever it is."""
+        key = sealing.parse_key((self.place / "hub" / "state.key").read_text().strip())
+        with contextlib.closing(self._store(key)) as store:
+            return store.records(cluster)
+
+    def _store(self, key: bytes) -> HubStore:
+        if not self.state:
+            return SQLiteStore(self.place / "hub" / "state.db", key=key, random=SystemRandom())
+        namespace, _, name = self.state.removeprefix("secrets:").partition("/")
+        return SecretStore(KubeClient(self.server.access()), namespace=namespace, name=name, key=key, random=SystemRandom())
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command of the hub, and return what it prints."""

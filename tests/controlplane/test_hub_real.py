@@ -99,6 +99,15 @@ def join_as(client: KubeClient, node: OldNode) -> dict[str, Any]:
     return answered(client, node.name)
 
 
+def test_a_second_hub_of_one_state_is_refused_and_the_first_goes_on(hub: HubProcess) -> None:
+    served = hub.served
+    told = hub.run("run", "--secure-port", "0", code=75)
+    assert f"a hub works with the state {hub.place}/hub/state.db already" in told
+    assert "held by pid" in told
+    hub.require_running()
+    assert hub.served == served
+
+
 def test_an_old_node_joins_and_its_certificate_is_its_own(holder: KubeClient, apiserver: RunningServer) -> None:
     node = OldNode("old-1", apiserver.url, ("10.9.0.5",))
     results = node.results(join_as(holder, node))

@@ -22,7 +22,7 @@ from kubewright.enrollment.store import HubStore, Retention
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST, SECRET
-from kubewright.pki import keys, oaep
+from kubewright.pki import certificates, keys, oaep
 
 from hub_kit import JOIN_KEY, STATE_KEY  # isort: skip
 from oneinfra_kit import manifest  # isort: skip
@@ -51,7 +51,10 @@ __all__ = [
 ]
 
 NAMESPACE, USER = "hubs", "hub-state"
-RULES = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "update", "delete"]}]
+RULES = [
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "update", "delete"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
+]
 """As docs/guide/hub.md has them."""
 
 
@@ -133,8 +136,9 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
 
             holder.create(node.request(key))
             eventually(answered, f"the answer to {name}", within=60)
-            hub.kill()
-            hub.start()
+            if name == "secret-1":
+                hub.kill()
+                hub.start()
     rows = hub.data("journal")
     assert [row["node"] for row in rows if row["event"] == "issued"] == ["secret-1", "secret-2"]
     assert hub.data("cluster", "list")[0]["joined"] == 2
@@ -144,6 +148,64 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
     hub.run("token", "revoke", "a", created["id"])
     hub.run("cluster", "remove", "a")
     assert "Traceback" not in hub.log
+
+
+def test_of_two_hubs_with_one_state_one_works_and_the_other_goes_on_when_that_stands_still(
+    hub: HubProcess, management: RunningServer
+) -> None:
+    hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
+    created = hub.data("token", "create", "a", "--ttl", "1h")
+    other = HubProcess(hub.place, management, hub.state, name="other")
+    other.start()
+    try:
+        eventually(lambda: "waiting for the lease" in other.log, "the other one to wait", within=60)
+        holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
+        with closing(holder):
+            eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key", within=60)
+            first = _joined(holder, management, "replica-1", "replica-2")
+            assert other.log.count("has been answered") == 0
+            hub.pause()
+            nodes = _joined(holder, management, "replica-3", "replica-4")
+            assert other.log.count("has been answered") == 2
+            hub.pause(go_on=True)
+            eventually(lambda: not hub.runs, "the one that stood still to end", within=60)
+            assert "was not renewed in time" in hub.log
+            hub.start()
+            last = _joined(holder, management, "replica-5")
+        given = {**first, **nodes, **last}
+        records = {record.node: record for record in hub.records() if record.node in given}
+        assert {name: record.certificates[1].serial for name, record in records.items()} == given
+        assert hub.log.count("has been answered") + other.log.count("has been answered") >= 5
+    finally:
+        other.kill()
+    led = hub.log.count("leads by the lease")
+    eventually(lambda: hub.log.count("leads by the lease") > led, "the first one to lead again", within=60)
+    hub.run("token", "revoke", "a", created["id"])
+    hub.run("cluster", "remove", "a")
+
+
+def _joined(holder: KubeClient, server: RunningServer, *names: str) -> dict[str, str]:
+    """Have old nodes join together, and return the serial numbers of what they serve with."""
+    nodes, key = [OldNode(name, server.url) for name in names], _published(holder)
+    for node in nodes:
+        holder.create(node.request(key))
+    for node in nodes:
+        eventually(lambda node=node: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), f"the answer to {node.name}", within=60)
+    found = {node.name: node.results(holder.get(NODE_JOIN_REQUEST, node.name))["kubeletServerCertificate"] for node in nodes}
+    return {name: f"{certificates.first(pem.encode(), source=name).serial:x}" for name, pem in found.items()}
+
+
+def test_a_hub_that_may_not_lead_says_what_it_lacks(hub: HubProcess, management: RunningServer, tmp_path: Path) -> None:
+    with closing(KubeClient(management.access())) as admin:
+        head = {"name": "secrets-only", "namespace": NAMESPACE}
+        group = {"apiGroup": "rbac.authorization.k8s.io"}
+        admin.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": head, "rules": RULES[:1]})
+        subjects = [{**group, "kind": "User", "name": "secrets-only"}]
+        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": head, "subjects": subjects}
+        admin.create({**binding, "roleRef": {**group, "kind": "Role", "name": "secrets-only"}})
+    (tmp_path / "less.conf").write_text(kubeconfig(management, "secrets-only", "hubs"))
+    told = hub.run("run", "--state-kubeconfig", str(tmp_path / "less.conf"), code=1)
+    assert 'let it get, create and update "leases"' in told
 
 
 def test_a_cluster_of_oneinfras_is_imported_and_its_nodes_go_on(hub: HubProcess, management: RunningServer) -> None:

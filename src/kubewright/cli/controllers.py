@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import uuid
 from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
-from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import daemon_serving
+from kubewright.cli import daemon_serving, leader_election
 from kubewright.cli.controllers_rows import RUN_FLAGS, SIGNERS
 from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.flag_documents import FlagDocument
@@ -31,7 +29,6 @@ from kubewright.host.notify import Notifier
 from kubewright.http.proxies import Proxies
 from kubewright.kube import in_cluster
 from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.electing import Election
 from kubewright.kube.kubeconfigs import load_access
 
 _log = logging.getLogger(__name__)
@@ -62,9 +59,10 @@ def options_of(parsed: Parsed) -> Options:
     with problems:
         files = options.authority_files(_pair(parsed, "cluster-signing"), own)
     with problems:
-        longest = timedelta(seconds=_positive(parsed, "cluster-signing-duration").seconds)
+        longest = timedelta(seconds=leader_election.positive(parsed, "cluster-signing-duration").seconds)
     with problems:
-        election = _election(parsed) if parsed.flag("leader-elect") else None
+        names = {word: parsed.text(f"leader-elect-resource-{word}") for word in ("name", "namespace")}
+        election = leader_election.election(parsed, **names)
     with problems:
         rate = _rate(parsed)
     problems.require()
@@ -82,31 +80,6 @@ def _require_cluster(parsed: Parsed) -> None:
 
 def _pair(parsed: Parsed, prefix: str) -> tuple[str, str]:
     return tuple(absolute(parsed.text(f"{prefix}-{kind}-file")) for kind in ("cert", "key"))  # type: ignore[return-value]
-
-
-def _election(parsed: Parsed) -> Election:
-    lease, renew, retry = (
-        _positive(parsed, f"leader-elect-{name}").seconds for name in ("lease-duration", "renew-deadline", "retry-period")
-    )
-    if not lease > renew > retry:
-        raise UsageError(
-            "--leader-elect-lease-duration has to be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period",
-            remedy="leave them out: 15s, 10s and 2s are good values",
-        )
-    return Election(
-        name=parsed.text("leader-elect-resource-name"),
-        namespace=parsed.text("leader-elect-resource-namespace"),
-        lease=lease,
-        renew=renew,
-        retry=retry,
-    )
-
-
-def _positive(parsed: Parsed, name: str) -> Duration:
-    found = Duration.parse(parsed.text(name))
-    if found <= 0:
-        raise UsageError(f"--{name} has to be longer than nothing", remedy="write a duration like 90s, 2m or 1h30m")
-    return found
 
 
 def _rate(parsed: Parsed) -> float:
@@ -128,7 +101,7 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
     access = load_access(path, read=files.read) if named else in_cluster.in_cluster_access(os.environ, read=files.read)
     api = AsyncKubeClient(access, field_manager=_MANAGER, proxies=Proxies.from_environment(os.environ))
     registry = Registry()
-    identity = f"{os.uname().nodename}_{uuid.UUID(bytes=random.token_bytes(16), version=4)}"
+    identity = leader_election.identity(random)
     manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random, metrics=ControllerMetrics(registry))
     notifier = Notifier(os.environ)
     stop_serving = await daemon_serving.serve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, Argument, Command, Flag, serving
+from kubewright.cli.model import ALL_FORMATS, DURATION, INT32, LIST, Argument, Command, Flag, electing, serving
 
 SIGNERS = {
     "kubelet-client": "kubernetes.io/kube-apiserver-client-kubelet",
@@ -36,10 +36,7 @@ RUN_FLAGS = (
         )
     ),
     Flag("cluster-signing-duration", "the longest life of a certificate", kind=DURATION, default="8760h0m0s"),
-    Flag("leader-elect", "become the leader before anything is written", kind=BOOL, default=True),
-    Flag("leader-elect-lease-duration", "how long others wait for a leader that is not heard of", kind=DURATION, default="15s"),
-    Flag("leader-elect-renew-deadline", "after which time without a renewal the leader gives up", kind=DURATION, default="10s"),
-    Flag("leader-elect-retry-period", "how often the lease is looked at", kind=DURATION, default="2s"),
+    *electing(),
     Flag("leader-elect-resource-lock", "kind of object that is the lock", default="leases", choices=("leases",)),
     Flag("leader-elect-resource-name", "name of the lease", default="kubewright-controllers"),
     Flag("leader-elect-resource-namespace", "namespace of the lease", default="kube-system"),

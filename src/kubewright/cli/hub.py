@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Callable
 from typing import Final
 
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import daemon_serving, daemons, hub_state, machine
+from kubewright.cli import cluster_access, daemon_serving, daemons, hub_state, leader_election, machine
+from kubewright.cli.hub_leading import FileLock, Leading, SecretsElection
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.hub import Hub
@@ -21,6 +24,7 @@ from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.electing import FencedKube
 
 FIELD_MANAGER: Final = "kubewright-hub"
 _LIMITS: Final = Limits(connections=32)
@@ -30,31 +34,59 @@ _LIMITS: Final = Limits(connections=32)
 def run(parsed: Parsed) -> int:
     """Serve until a signal stops it; then end what is in flight."""
     parsed = hub_state.CONFIG.with_file(parsed)
-    store = hub_state.open_store(parsed, retention=hub_state.retention(parsed))
+    kept, place = hub_state.retention(parsed), hub_state.secrets_place(parsed)
+    if place is None:
+        store: HubStore = hub_state.open_file(parsed, retention=kept)
+        leading: Leading = _closing(store, lambda: FileLock(parsed))
+    else:
+        election = leader_election.election(parsed, name=place.name, namespace=place.namespace)
+        client = cluster_access.client(place.access)
+        store = hub_state.open_secrets(parsed, client, place, retention=kept)
+        leading = SecretsElection(place, election, store=client)
     logs.configure(max(1, parsed.number("v") or 0))
     from kubewright.http import loop
 
-    return loop.run(lambda: _serve(parsed, store))
+    return loop.run(lambda: _serve(parsed, store, leading))
 
 
-async def _serve(parsed: Parsed, store: HubStore) -> int:
+def _closing(store: HubStore, make: Callable[[], Leading]) -> Leading:
+    """Close the state where it cannot be worked with."""
+    try:
+        return make()
+    except BaseException:
+        store.close()
+        raise
+
+
+async def _serve(parsed: Parsed, store: HubStore, leading: Leading) -> int:
     from kubewright.http.metrics import Registry
 
-    registry, thread, notifier = Registry(), StoreThread(store), Notifier(os.environ)
-    hub = Hub(thread, connect=_connect, clock=SystemClock(), random=SystemRandom(), metrics=HubMetrics(registry), host=machine.host())
-    stop_serving = await daemon_serving.serve(parsed, files=Files(), ready=lambda: hub.unready, metrics=registry, own=None)
+    registry, thread, notifier = Registry(), StoreThread(store, require=leading.require), Notifier(os.environ)
+
+    def connect(cluster: TenantCluster) -> AsyncKubeAPI:
+        access = hub_state.access(cluster)
+        client = AsyncKubeClient(access, field_manager=FIELD_MANAGER, proxies=Proxies.from_environment(os.environ), limits=_LIMITS)
+        return FencedKube(client, require=leading.require)
+
+    hub = Hub(thread, connect=connect, clock=SystemClock(), random=SystemRandom(), metrics=HubMetrics(registry), host=machine.host())
+
+    def unready() -> str:
+        return "" if leading.waits else hub.unready
+
+    stop_serving = await daemon_serving.serve(parsed, files=Files(), ready=unready, metrics=registry, own=None)
 
     async def beside() -> None:
-        await daemons.keep_told(notifier, ready=lambda: not hub.unready, status=lambda: "serving")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leading.beside(), name="credentials of the state")
+            group.create_task(daemons.keep_told(notifier, ready=lambda: not unready(), status=status), name="service manager")
+
+    def status() -> str:
+        return "waiting for the lease" if leading.waits else "serving"
 
     try:
-        await daemons.until_stopped(hub.run, beside=beside, stopping=notifier.stopping)
+        await daemons.until_stopped(lambda: leading.run(hub.run), beside=beside, stopping=notifier.stopping)
     finally:
         await stop_serving()
         thread.close()
+        await leading.close()
     return 0
-
-
-def _connect(cluster: TenantCluster) -> AsyncKubeAPI:
-    access = hub_state.access(cluster)
-    return AsyncKubeClient(access, field_manager=FIELD_MANAGER, proxies=Proxies.from_environment(os.environ), limits=_LIMITS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, LIST, Argument, Command, Flag, serving
+from kubewright.cli.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, LIST, Argument, Command, Flag, electing, serving
 
 _STATE = (
     Flag("config", "file with the settings of the hub: a HubConfiguration; flags count more", metavar="file"),
@@ -27,6 +27,7 @@ RUN_FLAGS = (
     *_STATE,
     Flag("keep-journal", "how long lines of the journal stay", kind=DURATION, default="2160h0m0s"),
     Flag("keep-journal-lines", "how many lines of the journal stay at most", kind=INT, default=100_000),
+    *electing(),
     *serving(bind="127.0.0.1", port=10270),
 )
 
@@ -77,7 +78,7 @@ ROWS = (
         handler="kubewright.cli.hub:run",
         flags=RUN_FLAGS,
         description="Answers the NodeJoinRequests of each cluster, repairs the kind, the rights and the join key in it, and keeps its tokens."
-        " Commands beside it take effect at once. Runs until it is stopped by SIGTERM or Ctrl-C.",
+        " Commands beside it take effect at once. Of several with one state one works: in Secrets the others wait for its Lease, in a file they are refused. Runs until it is stopped by SIGTERM or Ctrl-C.",
         examples=("hub run --config hub.yaml",),
     ),
     Command("hub cluster", "Say which clusters the hub serves"),

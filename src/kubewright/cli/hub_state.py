@@ -19,6 +19,7 @@ from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import SilentReporter
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.cli import cluster_access, machine
 from kubewright.cli.flag_documents import FlagDocument
@@ -34,7 +35,7 @@ from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.in_cluster import in_cluster_access
+from kubewright.kube.in_cluster import in_cluster_access, is_in_cluster
 from kubewright.kube.kubeconfigs import access_from_kubeconfig, load_access
 from kubewright.pki import sealing
 
@@ -62,14 +63,10 @@ def exists(parsed: Parsed) -> bool:
     return state.startswith(_SECRETS) or Path(absolute(state)).exists()
 
 
-def open_store(parsed: Parsed, *, retention: Retention | None = None) -> HubStore:
-    """Open the state; make it where there is none. Raises HostError where that is not possible.
-
-    Only the daemon has a `retention`: commands remove nothing that is old.
-    """
-    if parsed.text("state").startswith(_SECRETS):
-        return _open_secrets(parsed, retention=retention)
-    return open_file(parsed, retention=retention)
+def open_store(parsed: Parsed) -> HubStore:
+    """Open the state for a command; make it where there is none. Raises HostError where that is not possible."""
+    place = secrets_place(parsed)
+    return open_file(parsed) if place is None else open_secrets(parsed, cluster_access.client(place.access), place)
 
 
 def open_file(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteStore:
@@ -83,18 +80,39 @@ def open_file(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteSt
         return SQLiteStore(path, key=state_key(parsed), random=SystemRandom(), retention=retention)
 
 
-def _open_secrets(parsed: Parsed, *, retention: Retention | None) -> HubStore:
-    """Open the state in Secrets, `secrets:NAMESPACE/NAME`, of the cluster whose kubeconfig was named, else of the one whose pod this is."""
-    from kubewright.enrollment.secret_store import SecretStore
+@dataclass(frozen=True, kw_only=True)
+class SecretsPlace:
+    """Where a state in Secrets is. `in_pod`: the cluster is that of the pod which this process runs in."""
 
+    namespace: str
+    name: str
+    access: Access
+    in_pod: bool
+
+
+def secrets_place(parsed: Parsed) -> SecretsPlace | None:
+    """Return where the state is, `secrets:NAMESPACE/NAME` in the cluster whose kubeconfig was named, else in the one whose pod this is; None for a file."""
+    if not parsed.text("state").startswith(_SECRETS):
+        return None
     namespace, _, name = parsed.text("state").removeprefix(_SECRETS).partition("/")
     if formats.subdomain_problems(namespace) or formats.subdomain_problems(name):
         raise UsageError(f"{quoted(parsed.text('state'))} names no Secrets", remedy="write it as secrets:NAMESPACE/NAME")
-    kubeconfig = parsed.text("state-kubeconfig")
-    read = Files().read
+    kubeconfig, read = parsed.text("state-kubeconfig"), Files().read
+    if not kubeconfig and not is_in_cluster(os.environ):
+        raise UsageError(
+            "it is not said which cluster has the state of the hub",
+            remedy="name its kubeconfig with --state-kubeconfig; only in a pod it can be left out",
+        )
     access = load_access(PurePosixPath(absolute(kubeconfig)), read=read) if kubeconfig else in_cluster_access(os.environ, read=read)
+    return SecretsPlace(namespace=namespace, name=name, access=access, in_pod=not kubeconfig)
+
+
+def open_secrets(parsed: Parsed, api: KubeClient, place: SecretsPlace, *, retention: Retention | None = None) -> HubStore:
+    """Open the state in Secrets. Only the daemon has a `retention`: commands remove nothing that is old."""
+    from kubewright.enrollment.secret_store import SecretStore
+
     key = _key(machine.host(), PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=False)
-    return SecretStore(cluster_access.client(access), namespace=namespace, name=name, key=key, random=SystemRandom(), retention=retention)
+    return SecretStore(api, namespace=place.namespace, name=place.name, key=key, random=SystemRandom(), retention=retention)
 
 
 @contextmanager

@@ -241,6 +241,16 @@ def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
     )
 
 
+def electing() -> tuple[Flag, ...]:
+    """Return the flags of a daemon of whose replicas one works at a time: kube-controller-manager's, with its times."""
+    return (
+        Flag("leader-elect", "become the leader before anything is written", kind=BOOL, default=True),
+        Flag("leader-elect-lease-duration", "how long others wait for a leader that is not heard of", kind=DURATION, default="15s"),
+        Flag("leader-elect-renew-deadline", "after which time without a renewal the leader gives up", kind=DURATION, default="10s"),
+        Flag("leader-elect-retry-period", "how often the lease is looked at", kind=DURATION, default="2s"),
+    )
+
+
 PRINTED_FORMATS = (
     "text",
     "json",

@@ -15,12 +15,14 @@ T = TypeVar("T")
 class StoreThread:
     """Runs what is asked of a store in its thread. `close` ends what was begun, and closes the store."""
 
-    def __init__(self, store: HubStore) -> None:
+    def __init__(self, store: HubStore, *, require: Callable[[], None] = lambda: None) -> None:
         self._store = store
+        self._require = require
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def ask(self, work: Callable[[HubStore], T]) -> T:
-        """Do something with the store, and return what comes of it. Raises what it raises."""
+        """Do something with the store, and return what comes of it. Raises what it raises, and what keeps this process from working with it."""
+        self._require()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._store)
 
     def close(self) -> None:

@@ -54,7 +54,8 @@ OWN = {
     "csr show": "kubeconfig output",
     "csr explain": "kubeconfig output signer usages username",
     "hub": "",
-    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file secure-port state state-kubeconfig tls-cert-file"
+    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file leader-elect"
+    " leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period secure-port state state-kubeconfig tls-cert-file"
     " tls-private-key-file",
     "hub cluster": "",
     "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"

@@ -19,11 +19,14 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.hub_tunnels import HubTunnel
+from kubewright.enrollment.secret_store import SecretStore
 from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.store import HubStore
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.tenants import CROWD, Tenant
 from kubewright.kube import core
 from kubewright.kube.credentials import Access
+from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm, KeyPool
@@ -82,6 +85,40 @@ for _name in WRITES:
     setattr(KilledStore, _name, _dying(_name))
 
 
+class FilePlace:
+    """A state in a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "state.db"
+
+    def open(self, killer: Killer | None = None) -> HubStore:
+        return KilledStore(self._path, killer or Killer())
+
+
+class KilledKube(RecordingKube):
+    """A management cluster in memory, whose user may be killed at each write."""
+
+    killer = Killer()
+
+    def send(self, call: core.Call, /) -> core.Object:
+        last = call.verb not in READS and self.killer.before()
+        found = super().send(call)
+        if last:
+            raise Killed
+        return found
+
+
+class SecretsPlace:
+    """A state in Secrets."""
+
+    def __init__(self, _: Path) -> None:
+        self._api = KilledKube()
+
+    def open(self, killer: Killer | None = None) -> HubStore:
+        self._api.killer = killer or Killer()
+        return SecretStore(self._api, namespace="hubs", name="one", key=STATE_KEY, random=SeededRandom(3))
+
+
 class TenantClient(FakeClient):
     """A client that may be killed at each write."""
 
@@ -110,12 +147,12 @@ class PreparedKeys(KeyPool):
 
 
 class Bench:
-    """A cluster in memory, a state on the disk, and tenants over both, one after the other."""
+    """A cluster in memory, a state in a file or in Secrets, and tenants over both, one after the other."""
 
     loaded = LOADED
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "state.db"
+    def __init__(self, directory: Path, *, place: type[FilePlace | SecretsPlace] = FilePlace) -> None:
+        self._place = place(directory)
         self.api = FakeAPI()
         self.hanging: frozenset[str] = frozenset()
 
@@ -129,7 +166,7 @@ class Bench:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked
         client = TenantClient(self.api, Access(server="https://api"))
         client.killer, client.hanging = chosen, self.hanging
-        store = StoreThread(KilledStore(self.path, chosen))
+        store = StoreThread(self._place.open(chosen))
         given = {"keys": PreparedKeys(), "clock": SystemClock(), "random": SeededRandom(4), "tunnel": self.tunnel()}
         tenant = Tenant(self.loaded, client, store=store, crowd=crowd, **given)
         task = asyncio.create_task(tenant.run())
@@ -143,8 +180,8 @@ class Bench:
             await asyncio.gather(task, return_exceptions=True)
             store.close()
 
-    def store(self) -> SQLiteStore:
-        return SQLiteStore(self.path, key=STATE_KEY, random=SeededRandom(3))
+    def store(self) -> HubStore:
+        return self._place.open()
 
     def ask(self, node: OldNode, *, uid: str = "") -> None:
         self.send(node.request(LOADED.public_key), uid=uid or f"uid-of-{node.name}")

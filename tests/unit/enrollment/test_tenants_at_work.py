@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from old_peer import OldNode
-from tenants_kit import Bench, Killer
+from tenants_kit import Bench, FilePlace, Killer, SecretsPlace
 
 from kubewright.apis.join_records import State
 from kubewright.apis.node_join_requests import LEAVING_LABEL
@@ -26,13 +26,14 @@ async def steps_of(bench, until) -> int:
     return killer.steps
 
 
+@pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, after):
+async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, after, place):
     kills = 0
     for number in range(30):
         directory = tmp_path / str(number)
         directory.mkdir()
-        bench, node = Bench(directory), OldNode("worker", ENDPOINT, ("10.0.0.5",))
+        bench, node = Bench(directory, place=place), OldNode("worker", ENDPOINT, ("10.0.0.5",))
         bench.ask(node)
         if not await bench.serve(lambda bench=bench: bench.status("worker") == "True Issued", killer=Killer(number, after=after)):
             break
@@ -47,13 +48,14 @@ async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, af
     assert kills >= 9
 
 
+@pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_while_a_node_leaves_ends_well(tmp_path, after):
+async def test_a_hub_that_is_killed_while_a_node_leaves_ends_well(tmp_path, after, place):
     kills = 0
     for number in range(30):
         directory = tmp_path / str(number)
         directory.mkdir()
-        bench = Bench(directory)
+        bench = Bench(directory, place=place)
         bench.ask(OldNode("worker", ENDPOINT))
         assert not await bench.serve(lambda bench=bench: bench.status("worker") == "True Issued" and bench.ready())
         labels = {LEAVING_LABEL: "true"}

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from hub_kit import cluster, event, sqlite
 from old_peer import OldNode
-from tenants_kit import LOADED, Bench, FakeAPI, Killer, TenantClient
+from tenants_kit import LOADED, Bench, FakeAPI, FilePlace, Killer, SecretsPlace, TenantClient
 
 from kubewright.apis.join_records import JoinRecord, State
 from kubewright.apis.machine import Layout
@@ -66,8 +66,8 @@ class Interfaces(OverlayHost):
 class Network(Bench):
     """A bench whose cluster has a VPN."""
 
-    def __init__(self, directory: Path, vpn: VPN = WIDE) -> None:
-        super().__init__(directory)
+    def __init__(self, directory: Path, vpn: VPN = WIDE, **more: type[FilePlace | SecretsPlace]) -> None:
+        super().__init__(directory, **more)
         self.vpn = vpn
         self.loaded = LoadedCluster(cluster(vpn=vpn, vpn_key=HUB_KEY, key_algorithm="ECDSA-P256"))
         self.host = Interfaces(directory)
@@ -101,13 +101,14 @@ def network(tmp_path):
     return Network(tmp_path)
 
 
+@pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_at_any_step_gives_one_address_and_has_one_peer(tmp_path, after):
+async def test_a_hub_that_is_killed_at_any_step_gives_one_address_and_has_one_peer(tmp_path, after, place):
     kills, leases = 0, set()
     for number in range(30):
         directory = tmp_path / str(number)
         directory.mkdir()
-        network = Network(directory)
+        network = Network(directory, place=place)
         network.ask(OldNode("worker", ENDPOINT))
 
         def issued(network=network):

@@ -7,7 +7,7 @@ from hub_kit import CLOCK
 from node_kit import HUB_KEY as NODES_HUB_KEY
 from node_kit import UNIT, Node, VPNCluster, killed_at_each_step
 from old_peer import OldNode
-from tenants_kit import Killed, Killer
+from tenants_kit import FilePlace, Killed, Killer, SecretsPlace
 from test_vpn_at_work import HUB_KEY, Network
 
 from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
@@ -71,9 +71,9 @@ def test_answers_come_back_as_they_were():
 class Rotating(Network):
     """A hub with one node, whose calls are made up."""
 
-    def __init__(self, directory) -> None:
+    def __init__(self, directory, **more: type[FilePlace | SecretsPlace]) -> None:
         directory.mkdir(exist_ok=True)
-        super().__init__(directory)
+        super().__init__(directory, **more)
         self.calls: dict[str, float] = {}
         seen = self.host.tunnel
 
@@ -131,11 +131,12 @@ async def test_the_old_key_is_in_force_until_the_new_one_has_called(rotating):
     assert rotating.events == ["issued", "vpn key changed"]
 
 
+@pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_at_any_step_of_a_change_ends_it(tmp_path, after):
+async def test_a_hub_that_is_killed_at_any_step_of_a_change_ends_it(tmp_path, after, place):
     new, kills = wireguard.public_key(NEW), 0
     for number in range(20):
-        hub = Rotating(tmp_path / str(number))
+        hub = Rotating(tmp_path / str(number), place=place)
         await hub.joined()
         hub.put(given())
         hub.calls[new] = 6.0

@@ -37,7 +37,9 @@ _KEY_FILE: Final = "node-tunnel-next.key"
 _PRIVATE: Final = 0o700
 _WITHIN: Final = 60.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
-_AGAIN: Final = "look whether the hub runs (one of oneinfra's does not change keys); then run the same command again, which goes on with this key"
+_AGAIN: Final = (
+    "look whether the hub runs (one of oneinfra's does not change keys); then run the same command again, which goes on with this key"
+)
 
 
 class KeyRefused(APIError):
