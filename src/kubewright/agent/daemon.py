@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.agent import status_file, telemetry
 from kubewright.agent.certificates.bootstrap import KubeconfigBootstrap
@@ -23,6 +23,7 @@ from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.observation.observer import Machine, MachineObserver
 from kubewright.agent.pods.lifecycle import SimulationRules
+from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Connect, Seams
 from kubewright.agent.server import Contents
 from kubewright.agent.status_file import StatusFile
@@ -35,10 +36,12 @@ from kubewright.host.locks import Lock
 from kubewright.host.network import look_up
 from kubewright.host.seam import Host
 from kubewright.http.listening import listen
-from kubewright.http.metrics import Registry
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
+
+if TYPE_CHECKING:
+    from kubewright.http.metrics import Registry
 
 _log = logging.getLogger(__name__)
 
@@ -66,13 +69,6 @@ class AgentDaemon:
         self._seams = seams or Seams(connect=_connect(environment))
         self._started = self._seams.clock.now()
         self._lock = Lock(options.root / _LOCK, doing=f"agent of node {options.name}")
-        self._registry = Registry()
-        telemetry.follow(
-            self._registry,
-            lambda: self.agent.view() if self.agent is not None else None,
-            clock=self._seams.clock,
-            tasks=lambda: len(asyncio.all_tasks()),
-        )
         self._api = self._kubelet_api()
         self._reload = asyncio.Event()
         self._stopped = False
@@ -85,15 +81,15 @@ class AgentDaemon:
             if self._api is not None:
                 await self._api.prepare()
             status = StatusFile(self._files, self._options.root, self.record)
-            beside = [asyncio.create_task(_kept(status), name="status file"), asyncio.create_task(self._serve(health), name="serving")]
+            beside = Tasks()
+            beside.start(_kept(status))
+            beside.start(self._serve(health))
             try:
                 while True:
                     await self._run_once()
             finally:
                 self._stopped = True
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+                await beside.stop()
                 with suppress(HostError):
                     status.write()
 
@@ -181,9 +177,12 @@ class AgentDaemon:
     async def _serve(self, health: socket.socket | None) -> None:
         """Answer callers until cancelled: from when the node is ready, or has to wait, because to load what answers takes a third of a start."""
         await self._start_over()
+        from kubewright.http.metrics import Registry
         from kubewright.http.serving import serve_socket
 
-        server = await serve_socket(telemetry.routes(self.unhealthy, self._registry), health) if health is not None else None
+        registry = Registry()
+        self._measure(registry)
+        server = await serve_socket(telemetry.routes(self.unhealthy, registry), health) if health is not None else None
         try:
             if self._api is not None:
                 await self._api.run()
@@ -191,6 +190,16 @@ class AgentDaemon:
         finally:
             if server is not None:
                 await server.stop()
+
+    def _measure(self, registry: Registry) -> None:
+        telemetry.follow(
+            registry,
+            lambda: self.agent.view() if self.agent is not None else None,
+            clock=self._seams.clock,
+            tasks=lambda: len(asyncio.all_tasks()),
+        )
+        if self._api is not None:
+            self._api.measure(registry)
 
     async def _start_over(self) -> None:
         """Return when the node is ready, or when it is clear that it has to wait."""
@@ -204,7 +213,6 @@ class AgentDaemon:
         if options.kubelet_api is None:
             return None
         contents = Contents(
-            metrics=self._registry,
             usage=lambda: usage_metrics(self._files),
             configuration=_shown(options.kubelet),
             unhealthy=self.unhealthy,
@@ -218,7 +226,6 @@ class AgentDaemon:
             pki=options.pki,
             agents=lambda: () if self.agent is None else (self.agent,),
             seams=self._seams,
-            registry=self._registry,
             contents=contents,
         )
 

@@ -15,6 +15,7 @@ from kubewright.agent.node import NodeAgent
 from kubewright.agent.seams import Seams
 from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.errors import HostError, KubewrightError
+from kubewright.base.records import replace
 from kubewright.host import usage
 from kubewright.host.desired import File
 from kubewright.host.readers import FileReader
@@ -25,7 +26,7 @@ from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm
 
 if TYPE_CHECKING:
-    from kubewright.http.metrics import Registry
+    from kubewright.http.metrics import Histogram, Registry
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +51,6 @@ class MachineAPI:
         pki: PurePosixPath,
         agents: Callable[[], Iterable[NodeAgent]],
         seams: Seams,
-        registry: Registry,
         contents: Contents,
         again: float = _AGAIN,
     ) -> None:
@@ -65,11 +65,7 @@ class MachineAPI:
         self._again = again
         self._signed = SignedCertificate(seams.clock)
         self._latest: Pair | None = None
-        self._ages = registry.histogram(
-            "kubelet_certificate_manager_server_rotation_seconds",
-            "Seconds that the previous serving certificate had lived when it was replaced.",
-            buckets=_AGES,
-        )
+        self._ages: Histogram | None = None
         self._identity: ServingIdentity | None = None
         self.trouble = "it does not listen yet"
         """Why nobody can call it, '' if they can."""
@@ -82,6 +78,15 @@ class MachineAPI:
         pki = Path(self._pki)
         store = FilePairStore(pki, SERVING, clock=self._seams.clock, given=self._options.files)
         return ServingRequests(store=store, use=self._use, pending=PendingKey(pki, SERVING))
+
+    def measure(self, registry: Registry) -> None:
+        """Count in these metrics from now on, and show them."""
+        self._contents = replace(self._contents, metrics=registry)
+        self._ages = registry.histogram(
+            "kubelet_certificate_manager_server_rotation_seconds",
+            "Seconds that the previous serving certificate had lived when it was replaced.",
+            buckets=_AGES,
+        )
 
     async def prepare(self) -> None:
         """Read what there is to be read, and make a certificate of our own where one is needed and missing.
@@ -153,7 +158,7 @@ class MachineAPI:
         return certificate, key
 
     def _use(self, pair: Pair) -> None:
-        if self._latest is not None and self._latest.pem() != pair.pem():
+        if self._ages is not None and self._latest is not None and self._latest.pem() != pair.pem():
             self._ages.observe((self._seams.clock.now() - self._latest.leaf.not_before).total_seconds())
         self._latest = pair
         self._signed.use(pair)

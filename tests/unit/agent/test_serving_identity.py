@@ -64,7 +64,7 @@ def contents(place: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in place.iterdir()}
 
 
-def api_of(place: Path, *, registry: Registry | None = None, again: float = 5.0, **changes: Any) -> MachineAPI:
+def api_of(place: Path, *, again: float = 5.0, **changes: Any) -> MachineAPI:
     return MachineAPI(
         options(**changes),
         Host(),  # type: ignore[arg-type]
@@ -72,7 +72,6 @@ def api_of(place: Path, *, registry: Registry | None = None, again: float = 5.0,
         pki=PurePosixPath(place),
         agents=tuple,
         seams=Seams(clock=FakeClock(START)),
-        registry=registry or Registry(),
         contents=Contents(),
         again=again,
     )
@@ -240,8 +239,9 @@ def test_a_port_that_is_taken_is_said_and_taken_when_it_is_free(tmp_path: Path):
 
 
 async def test_the_age_of_a_certificate_that_is_replaced_is_counted(tmp_path: Path):
-    registry, authority = Registry(), trustme.CA()
-    requests = api_of(tmp_path, registry=registry, requested=True).requests
+    registry, authority, api = Registry(), trustme.CA(), api_of(tmp_path, requested=True)
+    api.measure(registry)
+    requests = api.requests
     assert requests is not None
     for name in ("a", "b"):
         requests.use(certificates.pair_of(*issue(authority, name), source="test"))

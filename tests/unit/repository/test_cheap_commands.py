@@ -53,7 +53,7 @@ def test_an_agent_loads_what_answers_others_only_when_it_has_registered():
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert {"kubewright", "asyncio", "msgspec"} <= loaded
-    assert sorted(loaded & {"aiohttp", "grpc", "jinja2", "rich", "urllib3"}) == []
+    assert sorted(loaded & {"aiohttp", "grpc", "prometheus_client", "rich", "urllib3"}) == []
 
 
 def environment() -> dict[str, str]:
