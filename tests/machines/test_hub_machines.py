@@ -19,6 +19,7 @@ from testbed.machine import Ended, Machine
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
 from kubewright import binaries
+from kubewright.pki import certificates
 
 GIVEN_BY_US = {"/root/token", "/root/ca.key", "/root/admin.conf", "/root/copy.db"}
 """What these tests have written, not kubewright."""
@@ -29,7 +30,14 @@ BEFORE = "v1.35.4"
 """The kubelet of a minor version before the cluster's."""
 PROGRAMS = "/opt/kubewright/before"
 """Where machines have it."""
-KUBELET = "cgroupDriver: cgroupfs\nfailCgroupV1: false  # these machines have cgroup v1\n"
+KUBELET = """\
+cgroupDriver: cgroupfs
+failCgroupV1: false  # these machines have cgroup v1
+rotateCertificates: true
+serverTLSBootstrap: true
+"""
+SHORT = "3m"
+"""How long the certificates of one node last: its kubelet asks for others after 0.7 to 0.9 of that."""
 UNIT = """\
 [Unit]
 Description=hub
@@ -178,7 +186,7 @@ def _pod(tenant: Tenant, node: str, *command: str) -> str:
 
 def _join_with_the_kubelet_before(tenant: Tenant, machine: Machine, name: str) -> None:
     """Have a machine, which brings the cluster's kubelet, join with that of the minor version before; it is started with flags that it has."""
-    tenant.add(f"--kubernetes-version={BEFORE}")
+    tenant.add(f"--kubernetes-version={BEFORE}", f"--certificate-lifetime={SHORT}")
     said = tenant.join(machine, f"--nodename={name}", KUBEWRIGHT_BINARIES_DIR=PROGRAMS).out
     tenant.add()
     assert f"Installing the kubelet {BEFORE}" in said
@@ -393,6 +401,30 @@ def test_a_hub_whose_plug_was_pulled_has_its_peers_again(tenant: Tenant) -> None
     tenant.require_peers()
     for machine in (tenant.bed["two"], tenant.bed["three"]):  # they notice that they are not heard, and begin anew
         eventually(lambda machine=machine: _answers(machine), f"the hub to answer {machine.name} in the VPN")
+
+
+def test_a_kubelet_renews_what_the_hub_gave_where_the_cluster_lets_it(tenant: Tenant) -> None:
+    one, three = tenant.one, tenant.bed["three"]
+    [given] = [row["certificates"] for row in tenant.records() if row["node"] == "four"]
+    serials = {row["serial"] for row in given}
+    asked = kubectl(one, "get", "csr")["items"]
+    serving = [
+        request["metadata"]["name"]
+        for request in asked
+        if request["spec"]["signerName"] == "kubernetes.io/kubelet-serving" and request["spec"]["username"] == "system:node:four"
+    ]
+    assert serving != []  # nobody approves these by itself
+    one.run("kubectl", "certificate", "approve", *serving, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+    for kind in ("client", "server"):
+        eventually(lambda kind=kind: _serial(three, kind) not in {"", *serials}, f"another certificate of the {kind} side")
+    assert "and Ready" in tenant.join(three, "--nodename=four").out
+    assert tenant.ready("four")
+    assert {row["ends"] for row in tenant.records()} == {""}
+
+
+def _serial(machine: Machine, kind: str) -> str:
+    found = machine.run("cat", f"/var/lib/kubelet/pki/kubelet-{kind}-current.pem", check=False).out
+    return f"{certificates.first(found.encode(), source=kind).serial:x}" if found else ""
 
 
 def test_the_interface_goes_with_its_cluster(tenant: Tenant) -> None:

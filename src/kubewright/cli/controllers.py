@@ -17,7 +17,7 @@ from kubewright.cli import daemon_serving, leader_election
 from kubewright.cli.controllers_rows import RUN_FLAGS, SIGNERS
 from kubewright.cli.daemons import keep_told, until_stopped
 from kubewright.cli.flag_documents import FlagDocument
-from kubewright.cli.inputs import absolute
+from kubewright.cli.inputs import absolute, given_duration
 from kubewright.cli.parser import Parsed
 from kubewright.cli.usage_problems import UsageProblems
 from kubewright.controllers import options
@@ -59,7 +59,7 @@ def options_of(parsed: Parsed) -> Options:
     with problems:
         files = options.authority_files(_pair(parsed, "cluster-signing"), own)
     with problems:
-        longest = timedelta(seconds=leader_election.positive(parsed, "cluster-signing-duration").seconds)
+        longest = timedelta(seconds=given_duration(parsed, "cluster-signing-duration").seconds)
     with problems:
         names = {word: parsed.text(f"leader-elect-resource-{word}") for word in ("name", "namespace")}
         election = leader_election.election(parsed, **names)

@@ -14,8 +14,9 @@ from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import APIError, CertificateError, DocumentError, UsageError
 from kubewright.base.messages import quoted
+from kubewright.base.versions import Version
 from kubewright.cli import cluster_access, hub_state, hub_vpn
-from kubewright.cli.inputs import absolute
+from kubewright.cli.inputs import absolute, given_duration
 from kubewright.cli.output import write_rows
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
@@ -108,7 +109,7 @@ def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
         "name": name,
         "server": parsed.text("server") or access.server,
         "server_ca": access.ca_pem.decode(),
-        "kubernetes_version": parsed.text("kubernetes-version") or _version(access),
+        "kubernetes_version": _kubelets_version(parsed) or _version(access),
         "service_subnet": parsed.text("service-cidr"),
         "pod_subnets": tuple(ranges["pod-network-cidr"]),
         "domain": parsed.text("service-dns-domain"),
@@ -126,6 +127,7 @@ def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
         "ranges": tuple(ranges["allow-ranges"]),
         "open_addresses": not ranges["allow-ranges"],
         "kept": round(Duration.parse(parsed.text("keep-requests")).seconds),
+        "lifetime": round(given_duration(parsed, "certificate-lifetime").seconds),
         "kubeconfig": yaml.dump(_flat(access, name)),
     }
 
@@ -154,6 +156,15 @@ def _fields(path: str) -> dict[str, Any]:
         raise DocumentError(f"{path} holds no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
     fields: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return fields
+
+
+def _kubelets_version(parsed: Parsed) -> str:
+    """Return the version that was given. Raises UsageError for one that no kubelet has."""
+    text = parsed.text("kubernetes-version")
+    try:
+        return str(Version.parse(text)) if text else ""
+    except ValueError as error:
+        raise UsageError(f"--kubernetes-version: {error}", remedy="write it like v1.36.3; without it the API server is asked") from error
 
 
 def _version(access: Access) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
-from typing import Final
+from datetime import timedelta
+from typing import Any, Final
 
 from kubewright.apis import node_join_requests
 from kubewright.apis.join_records import JoinRecord
-from kubewright.base.clock import SystemClock
+from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import APIError, NotFound, UsageError
 from kubewright.base.messages import printable, quoted
 from kubewright.cli import hub_state, inputs
 from kubewright.cli.output import human_duration, write_rows
 from kubewright.cli.parser import Parsed
+from kubewright.enrollment import expiry
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.kube import core
 from kubewright.kube.core import Object
@@ -21,7 +23,17 @@ from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.tokens.secrets import parse_moment
 
 _COLUMNS: Final = (("cluster", "CLUSTER"), ("node", "NODE"), ("age", "AGE"), ("state", "STATE"), ("message", "MESSAGE"))
-_NODE_COLUMNS: Final = (("cluster", "CLUSTER"), ("node", "NODE"), ("state", "STATE"), ("lease", "VPN ADDRESS"), ("issued", "ISSUED"))
+_NODE_COLUMNS: Final = (
+    ("cluster", "CLUSTER"),
+    ("node", "NODE"),
+    ("state", "STATE"),
+    ("lease", "VPN ADDRESS"),
+    ("issued", "ISSUED"),
+    ("ends", "CERTIFICATES END"),
+)
+_SOON: Final = timedelta(days=30)
+"""Certificates that end so soon are told about."""
+_NAMED: Final = 10
 _EVENT_COLUMNS: Final = (("number", "NO"), ("at", "AT"), ("cluster", "CLUSTER"), ("event", "EVENT"), ("node", "NODE"))
 _MOST: Final = 100_000
 
@@ -36,10 +48,18 @@ def list_requests(parsed: Parsed) -> int:
 
 
 def list_nodes(parsed: Parsed) -> int:
-    """List the nodes that the hub has let in."""
+    """List the nodes that the hub has let in, and tell whose certificates end soon."""
     with hub_state.store(parsed) as store:
-        rows = [_node_row(record) for record in store.records()]
+        configs = {cluster.name: cluster.kubelet_config for cluster in store.clusters()}
+        rows = [_node_row(record, configs.get(record.cluster, {})) for record in store.records()]
     write_rows(rows, columns=_NODE_COLUMNS, form=parsed.text("output"), none="no node has joined")
+    soon = [row for row in rows if "" < str(row["ends"]) <= rfc3339(SystemClock().now() + _SOON)]
+    if soon:
+        named = ", ".join(f"{row['cluster']} {row['node']} ({row['ends']})" for row in soon[:_NAMED])
+        more = f", and {len(soon) - _NAMED} more" if len(soon) > _NAMED else ""
+        inputs.warn(
+            [f"certificates of {len(soon)} nodes end within {_SOON.days} days: {named}{more}; each has to leave, and to join again"]
+        )
     return 0
 
 
@@ -110,9 +130,9 @@ def _rows(cluster: TenantCluster) -> Iterator[dict[str, object]]:
         yield _row(cluster.name, request)
 
 
-def _node_row(record: JoinRecord) -> dict[str, object]:
+def _node_row(record: JoinRecord, kubelet_config: Mapping[str, Any]) -> dict[str, object]:
     shown = ("cluster", "node", "state", "protocol", "names", "lease", "tunnelKey", "certificates", "issued", "changed")
-    return {name: value for name, value in record.document().items() if name in shown}
+    return {**{name: value for name, value in record.document().items() if name in shown}, "ends": expiry.end_of(record, kubelet_config)}
 
 
 def _row(cluster: str, request: Object) -> dict[str, object]:

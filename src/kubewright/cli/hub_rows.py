@@ -60,6 +60,12 @@ _ADD_FLAGS = (
     Flag("allow-names", "patterns of further DNS names that nodes may serve under", kind=LIST, metavar="patterns"),
     Flag("allow-ranges", "ranges that addresses of nodes have to be in; none: any that is not reserved", kind=LIST, metavar="cidrs"),
     Flag("kubelet-config", "file with further fields for the configuration of kubelets, YAML", default="", metavar="file"),
+    Flag(
+        "certificate-lifetime",
+        "how long the certificates of nodes last; less where an authority ends sooner",
+        kind=DURATION,
+        default="8760h0m0s",
+    ),
     Flag("key-algorithm", "kind of the keys that nodes are given", default="RSA-2048", choices=("RSA-2048", "ECDSA-P256")),
     Flag("vpn-cidr", "networks of a VPN that nodes are given, one of each family; none: no VPN", kind=LIST, metavar="cidrs"),
     Flag("vpn-endpoint", "host and port at which nodes reach the hub's end of the VPN", default="", metavar="host:port"),

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from kubewright.apis.kubeadm.overrides import refuse_beside_config
+from kubewright.base.durations import Duration
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask, remember_token
 from kubewright.base.yaml import Document
@@ -41,6 +42,14 @@ def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()
 def has(parsed: Parsed, name: str) -> bool:
     """Tell whether the command has a flag."""
     return any(flag.name == name for flag in parsed.command.flags)
+
+
+def given_duration(parsed: Parsed, name: str) -> Duration:
+    """Return a flag that is a length of time. Raises UsageError for one of nothing, or less."""
+    found = Duration.parse(parsed.text(name))
+    if found <= 0:
+        raise UsageError(f"--{name} has to be longer than nothing", remedy="write a duration like 90s, 2m or 1h30m")
+    return found
 
 
 def given_text(parsed: Parsed, name: str) -> str:

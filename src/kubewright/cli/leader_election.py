@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import uuid
 
-from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
+from kubewright.cli.inputs import given_duration
 from kubewright.cli.parser import Parsed
 from kubewright.kube.electing import Election
 
@@ -17,7 +17,7 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
     if not parsed.flag("leader-elect"):
         return None
     lease, renew, retry = (
-        positive(parsed, f"leader-elect-{flag}").seconds for flag in ("lease-duration", "renew-deadline", "retry-period")
+        given_duration(parsed, f"leader-elect-{flag}").seconds for flag in ("lease-duration", "renew-deadline", "retry-period")
     )
     if not lease > renew > retry:
         raise UsageError(
@@ -25,14 +25,6 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
             remedy="leave them out: 15s, 10s and 2s are good values",
         )
     return Election(name=name, namespace=namespace, lease=lease, renew=renew, retry=retry)
-
-
-def positive(parsed: Parsed, name: str) -> Duration:
-    """Return a duration. Raises UsageError for one of nothing, or less."""
-    found = Duration.parse(parsed.text(name))
-    if found <= 0:
-        raise UsageError(f"--{name} has to be longer than nothing", remedy="write a duration like 90s, 2m or 1h30m")
-    return found
 
 
 def identity(random: Random) -> str:

@@ -38,7 +38,7 @@ class TenantCluster:
     - `reserved`, `node_names`, `names`, `ranges` and `open_addresses` are those of `NamePolicy`.
     - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes look into none.
     - `vpn` is None where nodes get none; `vpn_key` is the private key of the hub's end.
-    - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds.
+    - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds, and so is `lifetime`, of certificates.
 
     All authorities are PEM, `kubeconfig` is YAML, with which the hub acts in the cluster.
     """
@@ -63,6 +63,7 @@ class TenantCluster:
     key_algorithm: str = Algorithm.RSA_2048.value
     kept: int = 3600
     waits: int = 86400
+    lifetime: int = 365 * 86400
     vpn: VPN | None = None
     kubeconfig: str = field(repr=False)
     join_key: str = field(repr=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.clock import Clock
@@ -148,9 +149,15 @@ class Hub:
                 tunnel=self._tunnel(cluster),
             )
             self._served[cluster.name].tenant = tenant
+            if self._metrics is not None:
+                self._metrics.follow_ends(cluster.name, partial(self._first_end, cluster.name))
             await tenant.run()
         finally:
             await api.close()
+
+    def _first_end(self, name: str) -> float:
+        served = self._served.get(name)
+        return served.tenant.ends.first if served is not None and served.tenant is not None else float("inf")
 
     def _tunnel(self, cluster: TenantCluster) -> HubTunnel | None:
         return HubTunnel(cluster.vpn, cluster.vpn_key, host=self._host) if cluster.vpn is not None and self._host is not None else None

@@ -29,7 +29,6 @@ from kubewright.pki.specs import CertificateSpec
 from kubewright.pki.store import LoadedAuthority
 from kubewright.pki.table import CLIENT, SERVER
 
-LIFETIME: Final = timedelta(days=365)
 NODES: Final = "system:nodes"
 
 
@@ -162,7 +161,7 @@ def _certificate(
         organizations=(row.organization.format(**words),),
         usages=row.usages,
         names=row.names(node, own),
-        lifetime=_lifetime(authority, started),
+        lifetime=_lifetime(authority, started, wanted=timedelta(seconds=loaded.cluster.lifetime)),
         algorithm=algorithm,
         signer=authority.base,
     )
@@ -178,9 +177,9 @@ def _certificate(
     return IssuedPair(certificate_pem=pem.encode(pem.CERTIFICATE, der), key_pem=key.pem(), remembered=remembered)
 
 
-def _lifetime(authority: LoadedAuthority, started: datetime) -> timedelta:
-    """Return a year, or what is left of the authority's life. Raises CertificateError where it has ended."""
+def _lifetime(authority: LoadedAuthority, started: datetime, *, wanted: timedelta) -> timedelta:
+    """Return how long a certificate lasts: what is wanted, or what is left of the authority's life. Raises CertificateError where that has ended."""
     left = authority.certificate.not_after - started
     if left <= timedelta():
         raise CertificateError(f"the authority {authority.base} has expired", remedy="renew it, and add the cluster again")
-    return min(LIFETIME, left)
+    return min(wanted, left)

@@ -20,12 +20,21 @@ class HubMetrics:
         self._latency = registry.histogram(
             "kubewright_hub_join_seconds", "Seconds from a request to its answer.", labels=labels, buckets=_BUCKETS
         )
+        self._ends = registry.gauge(
+            "kubewright_hub_certificate_end_timestamp_seconds",
+            "When the first certificate of a node ends that nothing renews.",
+            labels=("cluster",),
+        )
         self._clusters = registry.gauge("kubewright_hub_clusters", "Tenant clusters that are served.")
 
     def outcome(self, cluster: str, protocol: str, outcome: str, seconds: float) -> None:
         """Count an answer and how long it took."""
         self._outcomes.add(cluster, protocol, outcome)
         self._latency.observe(seconds, cluster, protocol, outcome)
+
+    def follow_ends(self, cluster: str, first: Callable[[], float]) -> None:
+        """Show when the first certificate of a cluster's nodes ends."""
+        self._ends.follow(first, cluster)
 
     def follow_clusters(self, count: Callable[[], float]) -> None:
         """Show how many clusters are served."""

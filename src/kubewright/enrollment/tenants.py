@@ -23,6 +23,7 @@ from kubewright.base.records import replace
 from kubewright.enrollment import answers, decisions, issuing, leases, requests, tenant_objects
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
+from kubewright.enrollment.expiry import CertificateEnds
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.hub_tunnels import AGAIN as TUNNEL_AGAIN
 from kubewright.enrollment.hub_tunnels import HubTunnel
@@ -57,7 +58,7 @@ CROWD: Final = 1000
 """Requests of one tenant that are kept together: beyond that, those that were refused go at once, so that nobody fills the cluster with them."""
 LONGEST_SLEEP: Final = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
-_REQUEST, _LEAVING, _KEY, _OBJECTS, _TOKENS, _TUNNEL = "request/", "leaving/", "key/", "objects", "tokens", "tunnel"
+_REQUEST, _LEAVING, _KEY, _OBJECTS, _TOKENS, _TUNNEL, _ENDS = "request/", "leaving/", "key/", "objects", "tokens", "tunnel", "ends"
 _FULL: Final = 60.0
 """Seconds after which it is looked again whether a VPN that was full has an address."""
 
@@ -89,6 +90,8 @@ class Tenant:
         self._crowd = crowd
         self._key_algorithm = Algorithm(loaded.cluster.key_algorithm)
         self._tunnel = tunnel
+        self.ends = CertificateEnds(loaded.cluster.kubelet_config)
+        """When certificates of nodes end, once the records have been read."""
         networks = loaded.cluster.vpn.networks if loaded.cluster.vpn is not None else ()
         self._rotation = (
             KeyRotation(loaded, api, store=store, tunnel=tunnel, clock=clock, event=self._event) if tunnel is not None else None
@@ -119,7 +122,7 @@ class Tenant:
 
     def look_again(self) -> None:
         """Have everything looked at: what the hub keeps has been changed by somebody else."""
-        for key in (_OBJECTS, _TOKENS, _TUNNEL, *(_REQUEST + name for _, name in self._requests.objects)):
+        for key in (_OBJECTS, _TOKENS, _TUNNEL, _ENDS, *(_REQUEST + name for _, name in self._requests.objects)):
             self._queue.add(key)
         if self._rotation is not None:
             self._rotation.look_again()
@@ -132,7 +135,7 @@ class Tenant:
         self._nodes.subscribe(self._node_changed)
         self._secrets.subscribe(lambda _: self._queue.add(_TOKENS))
         watched = [self._watch_object(one) for one in self._desired]
-        for key in (_OBJECTS, _TOKENS, _TUNNEL):
+        for key in (_OBJECTS, _TOKENS, _TUNNEL, _ENDS):
             self._queue.add(key)
         self._make_keys()
         if self._tunnel is not None:  # before the first answer: an interface is never without the peers that it had
@@ -181,6 +184,9 @@ class Tenant:
             return await self._keep_tokens()
         if key == _TUNNEL:
             return await self._keep_tunnel()
+        if key == _ENDS:
+            self.ends.load(await self._store.ask(lambda store: store.records(self.name)))
+            return None
         if key.startswith(_LEAVING):
             await self._release(key.removeprefix(_LEAVING))
             return None
@@ -284,6 +290,7 @@ class Tenant:
             await self._store.ask(
                 lambda store: store.keep(left, self._event("left", name, serials=[one.serial for one in record.certificates]))
             )
+            self.ends.put(left)
         await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name))
         await self._ignoring_gone(self._api.delete(NODE, name, uid=str(core.metadata(node).get("uid") or "")))
         if self._tunnel is not None:
@@ -360,6 +367,7 @@ class Tenant:
         except Taken as error:
             _log.debug("%s: %s is decided again: %s", self.name, seen.name, error)
             return 0.0
+        self.ends.put(record)
         if self._tunnel is not None:  # before the answer: a node's first packet finds its peer
             self._tunnel.put(record)
             try:

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "enrollment"))
 
 from hub_kit import CLIENT_CA, authority, event
 
-from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
@@ -140,7 +140,41 @@ def test_who_has_joined_is_listed_with_the_address_in_the_vpn(commands):
     [row] = json.loads(commands.run("nodes", "-o", "json"))
     assert (row["node"], row["state"], row["lease"], row["tunnelKey"]) == ("worker", "Issued", "10.64.0.7", "K")
     assert "key" not in row
-    assert commands.run("nodes").splitlines()[0].split() == ["CLUSTER", "NODE", "STATE", "VPN", "ADDRESS", "ISSUED"]
+    columns = ["CLUSTER", "NODE", "STATE", "VPN", "ADDRESS", "ISSUED", "CERTIFICATES", "END"]
+    assert commands.run("nodes").splitlines()[0].split() == columns
+
+
+def test_whose_certificates_end_soon_is_told_unless_the_kubelet_renews_them(commands):
+    commands.add()
+    certificates = tuple(
+        IssuedCertificate(purpose=one, serial="1", fingerprint="f", not_after="2026-01-01T00:00:00Z") for one in ("client", "serving")
+    )
+    with closing(commands.store()) as store:
+        for number in range(12):
+            store.keep(replace(RECORD, node=f"w-{number:02d}", lease="", tunnel_key="", certificates=certificates), event())
+        store.keep(replace(RECORD, node="gone", lease="", tunnel_key="", state=State.LEFT, certificates=certificates), event())
+    rows = json.loads(commands.run("nodes", "-o", "json"))
+    assert {row["ends"] for row in rows if row["node"] != "gone"} == {"2026-01-01T00:00:00Z"}
+    assert "certificates of 12 nodes end within 30 days: a w-00 (2026-01-01T00:00:00Z), " in commands.warned
+    assert "and 2 more" in commands.warned
+    (commands.directory / "kubelet.yaml").write_text("rotateCertificates: true\nserverTLSBootstrap: true\n")
+    commands.add(f"--kubelet-config={commands.directory}/kubelet.yaml")
+    assert {row["ends"] for row in json.loads(commands.run("nodes", "-o", "json"))} == {""}
+    assert commands.warned == ""
+
+
+@pytest.mark.parametrize(
+    ("flag", "problem"),
+    [
+        ("--kubernetes-version=latest", '"latest" is not a version like v1.36.3'),
+        ("--kubernetes-version=1.36", "is not a version like v1.36.3"),
+        ("--certificate-lifetime=0", "--certificate-lifetime has to be longer than nothing"),
+        ("--certificate-lifetime=-1h", "--certificate-lifetime has to be longer than nothing"),
+    ],
+)
+def test_what_no_node_could_use_is_refused(commands, flag, problem):
+    assert problem in commands.add(flag, code=2)
+    assert json.loads(commands.run("cluster", "list", "-o", "json")) == []
 
 
 def test_the_interface_goes_with_the_cluster_also_where_no_daemon_runs(commands):

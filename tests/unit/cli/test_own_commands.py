@@ -58,7 +58,7 @@ OWN = {
     " leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period secure-port state state-kubeconfig tls-cert-file"
     " tls-private-key-file",
     "hub cluster": "",
-    "hub cluster add": "allow-names allow-node-names allow-ranges approval client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
+    "hub cluster add": "allow-names allow-node-names allow-ranges approval certificate-lifetime client-ca-cert-file client-ca-key-file config keep-requests key-algorithm key-file"
     " kubeconfig kubelet-client-ca-file kubelet-config kubernetes-version output pod-network-cidr reserved-names server service-cidr"
     " service-dns-domain serving-ca-cert-file serving-ca-key-file state state-kubeconfig vpn-cidr vpn-endpoint vpn-interface vpn-keepalive vpn-mtu vpn-server",
     "hub cluster list": _HUB,

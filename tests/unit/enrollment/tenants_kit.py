@@ -169,6 +169,7 @@ class Bench:
         store = StoreThread(self._place.open(chosen))
         given = {"keys": PreparedKeys(), "clock": SystemClock(), "random": SeededRandom(4), "tunnel": self.tunnel()}
         tenant = Tenant(self.loaded, client, store=store, crowd=crowd, **given)
+        self.tenant = tenant
         task = asyncio.create_task(tenant.run())
         try:
             async with asyncio.timeout(within):

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
-from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.operation import Bound
 from kubewright.pki import certificates
 
 if TYPE_CHECKING:
+    from kubewright.host.seam import Host
     from kubewright.kube.api import KubeAPI
 
 _USER: Final = "system:node:"
@@ -31,14 +32,19 @@ class JoinedMachine:
         return self.bound.host.layout.oneinfra / "kubelet.conf"
 
     @functools.cached_property
+    def access(self) -> Access:
+        """The cluster as this machine's kubelet has it: with the certificate that the hub gave, or the one by which the kubelet has replaced it."""
+        return renewed(load_access(self.kubeconfig, read=self.bound.base.read), self.bound.base)
+
+    @functools.cached_property
     def api(self) -> KubeAPI:
         """The cluster, as this machine's kubelet."""
-        return self.bound.connections.kube(load_access(self.kubeconfig, read=self.bound.base.read))
+        return self.bound.connections.kube(self.access)
 
     @functools.cached_property
     def node(self) -> str:
         """The name of the Node, as the certificate has it. Raises CertificateError for a kubeconfig that is no kubelet's."""
-        identity = load_access(self.kubeconfig, read=self.bound.base.read).identity
+        identity = self.access.identity
         name = ""
         if isinstance(identity, ClientCertificate):
             name = certificates.first(identity.cert_pem, source=str(self.kubeconfig)).common_name
@@ -48,3 +54,19 @@ class JoinedMachine:
                 remedy="join this machine again; to leave, `kubewright node leave --skip-phases depart`, and delete the Node by hand",
             )
         return name.removeprefix(_USER)
+
+
+def renewed(access: Access, host: Host) -> Access:
+    """Return an access with the certificate that a kubelet with `rotateCertificates` has got since, where that lasts longer. Raises nothing for a file that is none."""
+    path, given = host.layout.kubelet_client_current, access.identity
+    found = host.read(path)
+    if found is None or not isinstance(given, ClientCertificate):
+        return access
+    try:
+        pair = certificates.pair_of(found, found, source=str(path))
+        before = certificates.first(given.cert_pem, source="the kubeconfig")
+    except CertificateError:
+        return access
+    if pair.leaf.common_name != before.common_name or pair.leaf.not_after <= before.not_after:
+        return access
+    return access.as_identity(ClientCertificate(cert_pem=found, key_pem=found))

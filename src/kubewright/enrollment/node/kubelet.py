@@ -11,6 +11,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, HostError, NotFound
 from kubewright.base.events import Waited
 from kubewright.enrollment import answer_checks
+from kubewright.enrollment.node.joined import renewed
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
@@ -118,7 +119,7 @@ def ready(ctx: NodeJoinContext) -> Iterable[Waited]:
 
 def _unready(ctx: NodeJoinContext) -> str | None:
     try:
-        access = load_access(ctx.kubeconfig, read=ctx.host.read)
+        access = renewed(load_access(ctx.kubeconfig, read=ctx.host.read), ctx.host)
         found = ctx.bound.connections.kube(access).get(NODE, ctx.join.node)
     except NotFound:
         return "it has not registered yet"
