@@ -8,7 +8,10 @@ from node_kit import Node, VPNCluster
 
 from kubewright.base.errors import APIError, NotFound, Unreachable
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
+from kubewright.host.desired import File
+from kubewright.host.facts import Facts
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
@@ -34,14 +37,18 @@ class LeavingCluster(VPNCluster):
 
 
 class LeavingNode(Node):
-    def __init__(self, root) -> None:
+    def __init__(self, root, **more: object) -> None:
         super().__init__(root)
         self.cluster = LeavingCluster(ours=True)
-        self.join()
+        self.join(**more)
         self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}})
 
-    def leave(self, *, skip=SKIPPED, drain=None):
-        machine = Machine(at=lambda layout: self.disk, clock=CLOCK, random=SeededRandom(1), layout=self.layout, environment={})
+    def leave(self, *, skip=SKIPPED, drain=None, seen=lambda _: None):
+        def at(layout):
+            seen(layout)
+            return self.disk
+
+        machine = Machine(at=at, clock=CLOCK, random=SeededRandom(1), layout=self.layout, environment={})
         reached = stand_in_machine(machine, client=lambda _: self.cluster)
         return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, reporter=self.reporter)
 
@@ -72,3 +79,19 @@ def test_who_cannot_ask_is_told_how_to_leave_all_the_same(node, drain):
     with pytest.raises(APIError, match="no usable answer") as told:
         node.leave(drain=drain)
     assert "--skip-phases drain,depart" in told.value.remedy
+
+
+def test_a_machine_with_several_container_runtimes_leaves_with_the_one_that_it_joined_with(tmp_path):
+    node = LeavingNode(tmp_path, runtime_endpoint="unix:///var/run/crio/crio.sock")
+    facts = node.disk.facts
+    both = ("unix:///run/containerd/containerd.sock", "unix:///var/run/crio/crio.sock")
+    node.disk._facts = Facts(detected=replace(facts.detected, cri_sockets=both), machine=lambda: facts.machine, systemd=True)
+    layouts = []
+    node.leave(seen=layouts.append)
+    assert layouts[-1].cri_socket == "unix:///var/run/crio/crio.sock"
+    node.disk.ensure(File(path=node.layout.machine_record, content=b'{"no": "record"}'))
+    node.leave(seen=layouts.append)
+    assert layouts[-1].cri_socket == "unix:///var/run/crio/crio.sock"
+    node.disk.ensure(File(path=node.layout.kubelet_config, content=b"\xff: ["))
+    with pytest.raises(Exception, match="crio.sock"):  # then nobody knows which
+        node.leave()

@@ -16,6 +16,7 @@ from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.enrollment.node import draining
 from kubewright.enrollment.node.joined import JoinedMachine
+from kubewright.enrollment.node.request import runtime_of
 from kubewright.host.desired import Service
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
@@ -149,10 +150,10 @@ class NodeLeave:
 
 
 def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[NodeLeave]:
-    """Find what is on the machine. Raises as `reset` does where several container runtimes are there."""
+    """Find what is on the machine. Raises as `reset` does where nothing tells which of several container runtimes is the node's."""
     here = machine.at(machine.layout)
     detected = DetectedCluster(here)
-    socket = load_reset((), detected=here.facts.detected).configuration.cri_socket
+    socket = runtime_of(here) or load_reset((), detected=here.facts.detected).configuration.cri_socket
     return Prepared(
         configuration=NodeLeave(detected=detected, default_pki=here.layout.pki),
         host=machine.at(replace(detected.layout, cri_socket=socket or here.layout.cri_socket)),

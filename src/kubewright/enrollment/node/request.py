@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kubewright.apis import formats
 from kubewright.apis.node_join_requests import MOST_SANS
 from kubewright.base import yaml
-from kubewright.base.errors import CertificateError, UsageError
+from kubewright.base.errors import CertificateError, DocumentError, HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field, replace
+from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.machine_record import MachineRecord
 from kubewright.lifecycle.operation import Prepared
@@ -20,8 +22,13 @@ from kubewright.pki.pins import Pin
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
 
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
+
 RUNTIME_ENDPOINT: Final = "unix:///run/containerd/containerd.sock"
 NAME: Final = "node join"
+_RUNTIME: Final = "containerRuntimeEndpoint"
+"""In the record as in the kubelet's configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +127,29 @@ def _authority(text: bytes) -> bytes:
     return b"".join(one.pem() for one in found)
 
 
+def runtime_of(host: Host) -> str:
+    """Return the container runtime with which a machine has joined: as its record has it, else its kubelet's configuration; '' where neither can be read."""
+    with suppress(HostError):
+        found = machine_record.load(host)
+        if found is not None and found.workflow == NAME:
+            return _runtime(found.configuration)
+    return _runtime((host.read(host.layout.kubelet_config) or b"").decode(errors="replace"))
+
+
+def _runtime(text: str) -> str:
+    try:
+        found = yaml.load(text, source="what this machine was made of")
+    except DocumentError:
+        return ""
+    return str(found.get(_RUNTIME) or "") if isinstance(found, dict) else ""
+
+
 def record(join: NodeJoin) -> MachineRecord:
     """Return what is kept of a machine that begins to join. Another run may bring another token, and another pin."""
     document = {
         "nodeName": join.node,
         "apiServerEndpoint": join.server,
-        "containerRuntimeEndpoint": join.runtime_endpoint,
+        _RUNTIME: join.runtime_endpoint,
         "imageServiceEndpoint": join.image_endpoint,
         "extraSANs": list(join.sans),
     }
