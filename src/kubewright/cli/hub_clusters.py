@@ -19,6 +19,7 @@ from kubewright.cli import cluster_access, hub_state, hub_vpn
 from kubewright.cli.inputs import absolute, given_duration
 from kubewright.cli.output import write_rows
 from kubewright.cli.parser import Parsed
+from kubewright.enrollment import decisions
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.store import HubStore
 from kubewright.host.files import Files
@@ -105,9 +106,15 @@ def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
             formats.subnets(text)
     except ValueError as error:
         raise UsageError(str(error), remedy="write a range like 10.96.0.0/12") from error
+    server = parsed.text("server") or access.server
+    problem = decisions.endpoint_problem(server)
+    if problem:
+        raise UsageError(
+            f"{quoted(server)}, which nodes are to reach, {problem}", remedy="name the API server with --server https://HOST:PORT"
+        )
     return {
         "name": name,
-        "server": parsed.text("server") or access.server,
+        "server": server,
         "server_ca": access.ca_pem.decode(),
         "kubernetes_version": _kubelets_version(parsed) or _version(access),
         "service_subnet": parsed.text("service-cidr"),

@@ -158,7 +158,7 @@ def _after_the_end(condition: Condition, seen: Seen, kept: timedelta, now: datet
 def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy: Policy) -> Refuse | None:
     if seen.first and seen.first != seen.uid:
         return Refuse(reason=REPLAYED, message="the request is a copy of an earlier one")
-    problem = _endpoint_problem(request.endpoint)
+    problem = endpoint_problem(request.endpoint)
     if problem:
         return Refuse(reason=ENDPOINT_NOT_ALLOWED, message=f"apiServerEndpoint {problem}")
     names = node_names.names_refused(request.sans, seen.name, policy.names, loopback=True)
@@ -181,8 +181,8 @@ def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy
     return None
 
 
-def _endpoint_problem(endpoint: str) -> str:
-    """Return what keeps an endpoint out of a kubeconfig. '' stands for the cluster's own."""
+def endpoint_problem(endpoint: str) -> str:
+    """Return what keeps an endpoint out of a kubeconfig: node and hub ask this alike. '' stands for the cluster's own."""
     if not endpoint:
         return ""
     if len(endpoint) > _LONGEST_ENDPOINT or not endpoint.isprintable():

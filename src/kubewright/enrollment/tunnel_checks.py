@@ -11,6 +11,7 @@ from kubewright.apis import formats
 from kubewright.apis.formats import Network
 from kubewright.base.errors import TrustError
 from kubewright.base.messages import quoted
+from kubewright.enrollment import vpn
 from kubewright.enrollment.answers import TunnelAnswer
 from kubewright.enrollment.vpn import KEEPALIVE, LEAST_MTU, MOST_MTU, MTU
 from kubewright.manifests.tunnels import NODE_INTERFACE, NodeTunnel
@@ -18,8 +19,6 @@ from kubewright.pki import wireguard
 
 _MOST_NETWORKS: Final = 4
 _MOST_KEEPALIVE: Final = 65535
-_NARROWEST: Final = 8
-"""A network of fewer bits would take a good part of the internet, or all of it, through the hub."""
 
 
 def networks(ends: TunnelAnswer) -> list[Network]:
@@ -35,8 +34,9 @@ def _network(text: str) -> Network:
         found = ipaddress.ip_network(text)
     except ValueError as error:
         raise TrustError(f"{quoted(text)} is no network") from error
-    if found.prefixlen < _NARROWEST or found.is_loopback or found.is_multicast or found.is_link_local or found.is_unspecified:
-        raise TrustError(f"{found} cannot be the network of a VPN")
+    problem = vpn.unusable(found)
+    if problem:
+        raise TrustError(problem)
     return found
 
 

@@ -23,6 +23,8 @@ LEAST_MTU: Final = 1280
 MOST_MTU: Final = 9000
 KEEPALIVE: Final = 20
 """Seconds, as oneinfra has them."""
+_NARROWEST: Final = 8
+"""A network of fewer bits would take a good part of the internet, or all of it, through the hub."""
 _INTERFACE: Final = Pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 _DIGITS: Final = 12
 
@@ -103,6 +105,13 @@ def interface_name(cluster: str) -> str:
     return f"wg-{hashlib.sha1(cluster.encode(), usedforsecurity=False).hexdigest()[:_DIGITS]}"
 
 
+def unusable(network: Network) -> str:
+    """Say why a network cannot be that of a VPN, '' if it can: hub and node ask this alike."""
+    if network.prefixlen < _NARROWEST or network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
+        return f"{network} cannot be the network of a VPN"
+    return ""
+
+
 def problem(vpn: VPN, *, subnets: Iterable[str], server: str, others: Iterable[VPN]) -> str:
     """Say what keeps a cluster from having this VPN, '' if nothing does.
 
@@ -115,6 +124,9 @@ def problem(vpn: VPN, *, subnets: Iterable[str], server: str, others: Iterable[V
     small = next((network for network in ranges if leases.capacity(network) < 1), None)
     if small is not None:
         return f"{small} has no room for a node"
+    wrong = next(filter(None, map(unusable, ranges)), "")
+    if wrong:
+        return wrong
     taken = [network for text in subnets for network in formats.subnets(text)]
     overlap = _overlap(ranges, taken)
     if overlap:

@@ -41,8 +41,8 @@ def traces(host: Host) -> tuple[PurePosixPath, ...]:
     return (*started, *(path for path in more if host.state(path) is not None))
 
 
-def check(host: Host, *, adopts: bool, plan: Callable[[], Plan], reporter: Reporter) -> bool:
-    """Tell whether the machine is taken over by this run. Where it is, the changes that `plan` gives are shown first.
+def check(host: Host, *, adopts: bool, may: bool = True, plan: Callable[[], Plan], reporter: Reporter) -> bool:
+    """Tell whether the machine is taken over by this run. Where it is, the changes that `plan` gives are shown first. `may`: the command knows --adopt.
 
     Raises HostError for a machine that something else made, unless the user `adopts` it, and ConfigurationChanged where its cluster was made
     with another configuration.
@@ -51,7 +51,7 @@ def check(host: Host, *, adopts: bool, plan: Callable[[], Plan], reporter: Repor
     if not found:
         return False
     if not adopts:
-        raise _foreign(found)
+        raise _foreign(found, may=may)
     changes = plan()
     _require_same_cluster(changes.changes)
     text = changes.text() or "nothing has to change: the configuration is the one that this machine was made with"
@@ -69,11 +69,12 @@ def _require_same_cluster(changes: Iterable[Change]) -> None:
             )
 
 
-def _foreign(found: Iterable[PurePosixPath]) -> HostError:
+def _foreign(found: Iterable[PurePosixPath], *, may: bool) -> HostError:
+    takes = "see what would change with --plan, then take it over with --adopt; or remove what is there with `kubewright reset`"
     return HostError(
         "this machine is part of a cluster, and kubewright did not make it so",
         detail="\n".join(f"{path} is there" for path in found),
-        remedy="see what would change with --plan, then take it over with --adopt; or remove what is there with `kubewright reset`",
+        remedy=takes if may else "take it out of that cluster (`kubewright reset`), then run the same command again",
     )
 
 

@@ -107,7 +107,7 @@ class _Run(Generic[Request, Configuration, Context]):
             policy.before_adopting(host, self.machine)
             return self.walk(Mode.PLAN, quiet=True).plan
 
-        adopted = adoption.check(host, adopts=self.prepared.adopts, plan=plan, reporter=self.reporter)
+        adopted = adoption.check(host, adopts=self.prepared.adopts, may=policy.adopts, plan=plan, reporter=self.reporter)
 
         def begin() -> None:
             if found is None:

@@ -147,11 +147,13 @@ class Policy:
     - `locks`: one kubewright at a time works on the machine.
     - `traces_resume`: what something else has made of the machine counts as begun, also for single phases.
     - `reporter` may put one over that of the caller.
+    - `adopts`: the command can take over a machine that something else made.
     - `before_adopting` checks what a run that takes over a machine will need; it raises.
     """
 
     locks: bool = True
     traces_resume: bool = False
+    adopts: bool = True
     reporter: Callable[[Reporter], Reporter] = unchanged
     before_adopting: Callable[[Host, Machine], None] = nothing
 

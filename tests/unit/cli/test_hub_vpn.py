@@ -31,6 +31,9 @@ VPN = ("--vpn-cidr=10.64.0.0/16,fd00:64::/64", "--vpn-endpoint=hub.example:51820
 RECORD = JoinRecord(cluster="a", node="worker", state=State.ISSUED, protocol="p", request="u", key="k", lease="10.64.0.7", tunnel_key="K")
 
 
+_NO_NETWORKS = ("::/0", "fc00::/7", "127.0.0.0/8", "224.0.0.0/8", "169.254.0.0/16", "fe80::/10")
+
+
 class Commands:
     """The hub's commands over a state below a directory."""
 
@@ -97,6 +100,14 @@ def test_a_cluster_gets_a_vpn_whose_key_stays_and_is_not_shown(commands):
         (VPN[:1], "--vpn-endpoint is missing"),
         (("--vpn-cidr=10.96.8.0/24", VPN[1]), "10.96.8.0/24 overlaps 10.96.0.0/12, which is for Services or pods"),
         (("--vpn-cidr=10.64.0.0", VPN[1]), "is not a CIDR"),
+        *(
+            ((f"--vpn-cidr={cidr}", VPN[1]), f"{cidr} has no room for a node")
+            for cidr in ("10.64.0.0/31", "10.64.0.0/32", "fd00::/127", "fd00::/128")
+        ),
+        *(((f"--vpn-cidr={cidr}", VPN[1]), f"{cidr} cannot be the network of a VPN") for cidr in _NO_NETWORKS),
+        (("--vpn-cidr=10.64.0.0/16", "--vpn-endpoint=hub.example:51820\n"), "the port must be a number"),
+        ((*VPN, "--server=http://10.0.0.1:6443"), "is not https://HOST:PORT"),
+        ((*VPN, "--server=https://10.0.0.1:6443#x"), "is not https://HOST:PORT"),
         ((*VPN, "--pod-network-cidr=10.64.128.0/17"), "which is for Services or pods"),
         ((*VPN, "--vpn-mtu=576"), "the MTU is 576"),
         ((*VPN, "--vpn-server=http://10.0.0.1"), "is not https://ADDRESS:PORT"),

@@ -88,6 +88,13 @@ def test_no_key_and_no_token_is_in_what_is_told(box):
     [
         ({"server": "http://10.0.0.1"}, "is not the URL of an API server"),
         ({"server": "https://10.0.0.1:x"}, "is not the URL of an API server"),
+        ({"server": "https://10.0.0.1:6443\n"}, "is not the URL of an API server"),
+        ({"server": "https://10.0.0.1:6443#x"}, "is not the URL of an API server"),
+        ({"server": "https://a b:6443"}, "is not the URL of an API server"),
+        ({"server": "https://a\x00b:6443"}, "is not the URL of an API server"),
+        ({"server": "https://[fe80::1%25eth0]:6443"}, "is not the URL of an API server"),
+        ({"server": "https://:6443"}, "is not the URL of an API server"),
+        ({"node": "a" * 64}, "63 characters"),
         ({"node": "Worker"}, "cannot have the name"),
         ({"token": "short"}, "bootstrap token"),
         ({"ca_pem": b"nothing"}, "holds no certificate"),
@@ -100,6 +107,23 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_done(box, more, 
         box.join(**more)
     assert box.cluster.created == 0
     assert not Path(box.layout.oneinfra).exists()
+
+
+@pytest.mark.parametrize("server", ["https://10.0.0.1", "https://[fd00::1]:6443", "https://[fd00::1]", "https://api.example:6443/"])
+def test_endpoints_with_and_without_a_port_of_both_families_are_asked_for_as_they_are(tmp_path, server):
+    box = Box(tmp_path)
+    box.join(server=server)
+    assert f"server: {server.rstrip('/')}\n" in (Path(box.layout.oneinfra) / "kubelet.conf").read_text()
+
+
+def test_a_machine_that_something_else_made_is_left_alone_and_is_not_told_of_a_flag_that_there_is_not(box):
+    for path in (box.layout.kubeconfig("kubelet"), box.layout.kubelet_config):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("kind: Config\n")
+    with pytest.raises(HostError, match="part of a cluster, and kubewright did not make it so") as told:
+        box.join()
+    assert ("--adopt" in told.value.remedy, "kubewright reset" in told.value.remedy) == (False, True)
+    assert box.cluster.created == 0
 
 
 def test_hosts_that_fail_leave_a_key_that_is_used_again(box):

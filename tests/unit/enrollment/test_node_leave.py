@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hub_kit import CLOCK
 from node_kit import Node, VPNCluster
 
-from kubewright.base.errors import APIError, NotFound, Unreachable
+from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
@@ -43,14 +45,18 @@ class LeavingNode(Node):
         self.join(**more)
         self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}})
 
-    def leave(self, *, skip=SKIPPED, drain=None, seen=lambda _: None):
-        def at(layout):
-            seen(layout)
-            return self.disk
+    def leave(self, **how: object):
+        return leave(self, **how)
 
-        machine = Machine(at=at, clock=CLOCK, random=SeededRandom(1), layout=self.layout, environment={})
-        reached = stand_in_machine(machine, client=lambda _: self.cluster)
-        return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, reporter=self.reporter)
+
+def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None):
+    def at(layout):
+        seen(layout)
+        return node.disk
+
+    machine = Machine(at=at, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
+    reached = stand_in_machine(machine, client=lambda _: node.cluster)
+    return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, reporter=node.reporter)
 
 
 @pytest.fixture
@@ -93,5 +99,26 @@ def test_a_machine_with_several_container_runtimes_leaves_with_the_one_that_it_j
     node.leave(seen=layouts.append)
     assert layouts[-1].cri_socket == "unix:///var/run/crio/crio.sock"
     node.disk.ensure(File(path=node.layout.kubelet_config, content=b"\xff: ["))
-    with pytest.raises(Exception, match="crio.sock"):  # then nobody knows which
+    with pytest.raises(Exception, match="choose one"):  # then nobody knows which
         node.leave()
+
+
+@pytest.mark.parametrize("made", ["kubeadm", "init"])
+def test_a_machine_that_is_part_of_a_cluster_in_another_way_is_not_emptied(tmp_path, made):
+    node = Node(tmp_path)
+    layout = node.layout
+    left = [layout.kubeconfig("kubelet"), layout.kubelet_config]
+    if made == "init":
+        record = {"format": 1, "workflow": "init", "configuration": "", "finished": True}
+        node.disk.ensure(File(path=layout.machine_record, content=json.dumps(record).encode()))
+        left.append(layout.machine_record)
+    for path in left[:2]:
+        node.disk.ensure(File(path=path, content=b"kind: Config\n"))
+    with pytest.raises(HostError, match="has not joined through a hub") as told:
+        leave(node)
+    assert "kubewright reset" in told.value.remedy
+    assert all(node.disk.state(path) is not None for path in left)
+
+
+def test_a_machine_on_which_nothing_is_left_has_left(tmp_path):
+    assert leave(Node(tmp_path), skip=()).failures == ()

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_reset
 from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, NotFound, Unreachable
+from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.enrollment.node import draining
 from kubewright.enrollment.node.joined import JoinedMachine
-from kubewright.enrollment.node.request import runtime_of
+from kubewright.enrollment.node.request import NAME, runtime_of
 from kubewright.host.desired import Service
+from kubewright.host.seam import Host
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
+from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import cleanup
@@ -149,9 +151,25 @@ class NodeLeave:
     default_pki: PurePosixPath
 
 
+def _require_of_a_hub(host: Host) -> None:
+    """Require that nobody's control plane, and no other node, is emptied. Raises HostError."""
+    record = None
+    with suppress(HostError):  # a damaged one keeps nobody from leaving
+        record = machine_record.load(host)
+    if host.state(host.layout.oneinfra) is not None or (record is not None and record.workflow == NAME):
+        return
+    if record is not None or adoption.traces(host):
+        raise HostError(
+            "this machine has not joined through a hub",
+            detail="it is part of a cluster in another way",
+            remedy="`kubewright reset` takes it out of that; it asks before it does",
+        )
+
+
 def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[NodeLeave]:
-    """Find what is on the machine. Raises as `reset` does where nothing tells which of several container runtimes is the node's."""
+    """Find what is on the machine. Raises HostError for one that others made, and as `reset` does where nothing tells which of several container runtimes is the node's."""
     here = machine.at(machine.layout)
+    _require_of_a_hub(here)
     detected = DetectedCluster(here)
     socket = runtime_of(here) or load_reset((), detected=here.facts.detected).configuration.cri_socket
     return Prepared(

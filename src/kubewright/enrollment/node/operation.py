@@ -10,7 +10,7 @@ from kubewright.enrollment.node.context import FetchKubelet, NodeJoinContext
 from kubewright.enrollment.node.phases import PHASES
 from kubewright.enrollment.node.request import NAME, NodeJoin, NodeJoinRequest, configure
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.operation import Bound, Operation
+from kubewright.lifecycle.operation import Bound, Operation, Policy
 
 
 def context(_: NodeJoinRequest, join: NodeJoin, bound: Bound) -> NodeJoinContext:
@@ -34,6 +34,7 @@ NODE_JOIN: Final = Operation(
     name=NAME,
     phases=PHASES,
     configure=configure,
+    policy=Policy(adopts=False),
     context=context,
     preflight={Mode.APPLY: "kubewright.enrollment.node.preflight:checked"},
 )

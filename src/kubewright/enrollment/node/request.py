@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from kubewright.apis import formats
 from kubewright.apis.node_join_requests import MOST_SANS
@@ -13,6 +12,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field, replace
+from kubewright.enrollment import decisions
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.machine_record import MachineRecord
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 RUNTIME_ENDPOINT: Final = "unix:///run/containerd/containerd.sock"
 NAME: Final = "node join"
+_LONGEST_NAME: Final = 63
 _RUNTIME: Final = "containerRuntimeEndpoint"
 """In the record as in the kubelet's configuration."""
 
@@ -67,7 +68,7 @@ def configure(request: NodeJoinRequest, machine: Machine) -> Prepared[NodeJoin]:
     """Check what was asked for. Raises UsageError and CertificateError."""
     here = machine.at(machine.layout)
     node = request.node or here.facts.detected.host_name.strip().lower()
-    problems = formats.subdomain_problems(node)
+    problems = formats.subdomain_problems(node) or _too_long(node)
     if problems:
         raise UsageError(
             f"a node cannot have the name {quoted(node)}", detail="; ".join(problems), remedy="give another one with --nodename"
@@ -102,21 +103,22 @@ _UNPINNED: Final = (
 )
 
 
+def _too_long(node: str) -> list[str]:
+    """Say that the API server would refuse the Node: its kubelet gives it the label kubernetes.io/hostname with that value."""
+    return (
+        [f"a node's name has at most {_LONGEST_NAME} characters, since its kubelet labels it with it"] if len(node) > _LONGEST_NAME else []
+    )
+
+
 def _server(text: str) -> str:
     """Return the URL as kubeconfigs have it. Raises UsageError."""
-    try:
-        parts = urlsplit(text)
-        fine = (
-            parts.scheme == "https"
-            and parts.hostname
-            and parts.port != 0
-            and parts.path in {"", "/"}
-            and not (parts.query or parts.username)
+    problem = decisions.endpoint_problem(text) if text else "is empty"
+    if problem:
+        raise UsageError(
+            f"{quoted(text)} is not the URL of an API server",
+            detail=f"it {problem}",
+            remedy="give it as https://HOST:PORT with --apiserver-endpoint",
         )
-    except ValueError:
-        fine = False
-    if not fine:
-        raise UsageError(f"{quoted(text)} is not the URL of an API server", remedy="give it as https://HOST:PORT with --apiserver-endpoint")
     return text.rstrip("/")
 
 
