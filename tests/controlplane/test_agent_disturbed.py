@@ -137,7 +137,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 HEARD: Final = {
     "lease-only": "nodeLeaseDurationSeconds: 8\nnodeStatusReportFrequency: 1h\n",
-    "status-only": "nodeLeaseDurationSeconds: 3600\nnodeStatusUpdateFrequency: 2s\n",
+    "status-only": "nodeLeaseDurationSeconds: 3600\nnodeStatusUpdateFrequency: 2s\nnodeStatusReportFrequency: 2s\n",
     "wrong-clock": "nodeLeaseDurationSeconds: 8\nnodeStatusReportFrequency: 1h\n",
 }
 """Nodes that the node lifecycle controller hears of in one way: none of them is missed."""

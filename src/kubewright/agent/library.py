@@ -34,7 +34,7 @@ def node_agent(
         node_ips=(address,) if address else (),
         node_labels=tuple(f"{key}={value}" for key, value in labels.items()),
     )
-    chosen = options.options_of(reading.read([], {"rotate-certificates": True}), own, host_name=name)
+    chosen = options.options_of(reading.read(None, {"rotate-certificates": True}), own, host_name=name)
     place.mkdir(parents=True, exist_ok=True)
     storage = host.files.space(PurePosixPath(place)).capacity
     known = replace(chosen.facts(host.facts.machine, storage=storage), taints=(), addresses=(address,) if address else ())

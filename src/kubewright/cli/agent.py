@@ -25,6 +25,7 @@ from kubewright.cli.parser import Parsed
 from kubewright.host.notify import Notifier
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
+from kubewright.host.states import Kind
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +52,9 @@ def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration
     """Read the files and flags. Raises DocumentError for a file that is missing or no KubeletConfiguration, ValidationError for what is wrong in it."""
     flags = {flag.name: parsed[flag.name] for flag in FLAGS if flag.name in parsed.given}
     flags |= {name: absolute(str(flags[name])) for name in _FIELDS if name in flags}
-    return reading.read(list(_documents(parsed, files)), flags)
+    named, directory = (absolute(parsed.text(name)) for name in ("config", "config-dir"))
+    config = _document(PurePosixPath(named), files, flag="config") if named else None
+    return reading.read(config, flags, drop_ins=list(_drop_ins(PurePosixPath(directory), files)) if directory else ())
 
 
 def options_of(parsed: Parsed, configuration: reading.Configuration, *, host_name: str) -> AgentOptions:
@@ -75,22 +78,22 @@ def _seconds(parsed: Parsed, name: str) -> float:
     return float(Duration.parse(parsed.text(name) or "0").seconds)
 
 
-def _documents(parsed: Parsed, files: FileReader) -> Iterator[Document]:
-    """Read `--config`, then the drop-ins of `--config-dir`, in the order of their names."""
-    named = absolute(parsed.text("config"))
-    if named:
-        yield _document(PurePosixPath(named), files)
-    directory = absolute(parsed.text("config-dir"))
-    if directory:
-        for path in files.entries(PurePosixPath(directory)):
-            if path.suffix == _DROP_IN:
-                yield _document(path, files)
+def _drop_ins(directory: PurePosixPath, files: FileReader) -> Iterator[Document]:
+    """Read the drop-ins of a directory and of those below it, each in the order of the names."""
+    if files.state(directory) is None:
+        raise DocumentError(f"{directory} does not exist", remedy="check --config-dir")
+    for path in files.entries(directory):
+        found = files.state(path)
+        if found is not None and found.kind is Kind.DIRECTORY:
+            yield from _drop_ins(path, files)
+        elif path.name.endswith(_DROP_IN):
+            yield _document(path, files, flag="config-dir")
 
 
-def _document(path: PurePosixPath, files: FileReader) -> Document:
+def _document(path: PurePosixPath, files: FileReader, *, flag: str) -> Document:
     content = files.read(path)
     if content is None:
-        raise DocumentError(f"{path} does not exist", remedy="check --config")
+        raise DocumentError(f"{path} does not exist", remedy=f"check --{flag}")
     return yaml.load_one(content, source=str(path))
 
 

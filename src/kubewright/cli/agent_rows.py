@@ -11,7 +11,7 @@ from kubewright.apis.schema import Fields, Plain
 from kubewright.cli.commands import summary
 from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, STRING, Command, Flag
 
-_KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING, "less": STRING}
+_KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING}
 """How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
 _SHOWN = {"pairs": "mapStringString", "less": "mapStringString", "taints": "[]v1.Taint", "limits": "reserved-memory"}
 """What help shows for the value of a kind, where it is not our own word."""

@@ -12,7 +12,7 @@ from kubewright.agent.configuration.kubelet_api import openssl_cipher
 from kubewright.agent.configuration.options import NO_PODS, UNINITIALIZED, AgentOptions, Own
 from kubewright.apis.kubelet import KUBELET
 from kubewright.base import yaml
-from kubewright.base.errors import DocumentError, UsageError, ValidationError
+from kubewright.base.errors import DocumentError, KubewrightError, UsageError, ValidationError
 from kubewright.host.facts import MachineInfo
 
 GIB = 1 << 30
@@ -22,7 +22,8 @@ HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 def configuration(*texts: str, **given: object) -> reading.Configuration:
     documents = [yaml.load_one((HEAD + text).encode(), source=f"{number}.yaml") for number, text in enumerate(texts)]
-    return reading.read(documents, {name.replace("_", "-"): value for name, value in given.items()})
+    config, drop_ins = (documents[0], documents[1:]) if documents else (None, [])
+    return reading.read(config, {name.replace("_", "-"): value for name, value in given.items()}, drop_ins=drop_ins)
 
 
 def chosen(*texts: str, own: dict[str, Any] | None = None, **given: object) -> AgentOptions:
@@ -151,7 +152,7 @@ def test_drop_ins_are_merged_in_order_and_flags_count_most():
 
 def test_flags_have_the_kubelets_forms():
     found = configuration(
-        eviction_hard="memory.available<1Gi,nodefs.available<5%",
+        eviction_hard=("memory.available<1Gi", "nodefs.available<5%"),
         register_with_taints=("a.example/b=c:NoSchedule", "d:NoExecute"),
         system_reserved=("cpu=100m", "memory=1Gi"),
         node_status_update_frequency="20s",
@@ -166,7 +167,7 @@ def test_flags_have_the_kubelets_forms():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("eviction_hard", "memory.available=1Gi"), ("register_with_taints", ("a=b",)), ("kube_reserved", ("cpu",))]
+    ("name", "value"), [("eviction_hard", ("memory.available=1Gi",)), ("register_with_taints", ("a=b",)), ("kube_reserved", ("cpu",))]
 )
 def test_a_flag_that_cannot_be_read_says_how_it_is_written(name, value):
     with pytest.raises(UsageError) as error:
@@ -204,7 +205,7 @@ def test_a_field_that_is_ignored_may_be_wrong_and_an_unknown_one_is_noted():
 def test_a_file_of_another_kind_is_refused_by_name():
     document = yaml.load_one(b"apiVersion: v1\nkind: Pod\n", source="x.yaml")
     with pytest.raises(DocumentError, match=r"x\.yaml"):
-        reading.read([document], {})
+        reading.read(document, {})
 
 
 def test_hard_thresholds_replace_the_defaults_unless_they_are_merged():
@@ -213,6 +214,27 @@ def test_hard_thresholds_replace_the_defaults_unless_they_are_merged():
     merged = options.hard_eviction(configuration("evictionHard: {memory.available: 1Gi}\nmergeDefaultEvictionSettings: true").kubelet)
     assert len(merged) == 5
     assert merged["memory.available"] == "1Gi"
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "word"),
+    [
+        ("maxPods: 4\nmaxPods: 5", {}, "given twice"),
+        ("maxPods: 4\n---\nmaxPods: 5", {}, "2 documents"),
+        ("nodeStatusUpdateFrequency: -5s", {}, "nodeStatusUpdateFrequency"),
+        ("", {"node_status_update_frequency": "0s"}, "nodeStatusUpdateFrequency"),
+        ("", {"runtime_request_timeout": "0s"}, "runtimeRequestTimeout"),
+    ],
+)
+def test_what_a_kubelet_would_take_and_nobody_means_is_refused(text, flags, word):
+    with pytest.raises(KubewrightError) as error:
+        configuration(text, **flags)
+    assert word in f"{error.value} {error.value.detail}"
+
+
+def test_without_a_file_the_hard_thresholds_are_those_of_a_file():
+    assert chosen().looks.thresholds == chosen("").looks.thresholds
+    assert len(chosen().looks.thresholds) == 5
 
 
 def test_reserved_cores_are_all_of_the_cpu_that_is_reserved():

@@ -11,7 +11,7 @@ from kubewright.agent.configuration.reading import Configuration
 from kubewright.agent.observation.addresses import node_ip_errors
 from kubewright.agent.observation.observer import Looks
 from kubewright.agent.seams import Duties, Timings
-from kubewright.agent.status.facts import HARD_EVICTION, MachineProfile, NodeFacts
+from kubewright.agent.status.facts import HARD_EVICTION, MachineProfile, NodeFacts, check_labels
 from kubewright.agent.status.pressures import thresholds
 from kubewright.apis.formats import subdomain_problems
 from kubewright.base.errors import UsageError, ValidationError
@@ -78,7 +78,7 @@ class AgentOptions:
             name=self.name,
             profile=_profile(kubelet, machine, storage=storage),
             addresses=(),
-            kubelet_port=kubelet["port"] or 10250,
+            kubelet_port=kubelet["port"],
             labels=self.labels,
             taints=(*given, *((UNINITIALIZED,) if self.external_cloud else ()), NO_PODS),
             provider_id=kubelet["providerID"],
@@ -101,6 +101,8 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
             f"--cloud-provider={own.cloud_provider}: cloud providers in the kubelet are gone", remedy="use external, or leave it out"
         )
     name = (own.hostname_override or host_name).strip().lower()
+    labels = _labels(own.node_labels)
+    check_labels(dict(labels))
     errors = [
         *(
             FieldError(path=FieldPath("--hostname-override"), type=FieldErrorType.INVALID, value=name, reason=reason)
@@ -112,7 +114,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
     if errors:
         raise ValidationError("no node can be like that", errors, remedy="correct the flags named above")
     root = PurePosixPath(own.root_dir) if own.root_dir else ROOT
-    hold = kubelet["evictionPressureTransitionPeriod"].seconds or 300.0
+    hold = kubelet["evictionPressureTransitionPeriod"].seconds
     watched = thresholds(hard_eviction(kubelet), kubelet["evictionSoft"] or {}, kubelet["evictionMinimumReclaim"] or {})
     return AgentOptions(
         name=name,
@@ -121,7 +123,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
         pki=PurePosixPath(own.cert_dir) if own.cert_dir else root / "pki",
         root=root,
         runtime=kubelet["containerRuntimeEndpoint"],
-        runtime_timeout=kubelet["runtimeRequestTimeout"].seconds or 120.0,
+        runtime_timeout=kubelet["runtimeRequestTimeout"].seconds,
         looks=Looks(name=name, node_ips=own.node_ips, thresholds=watched, hold=hold),
         duties=Duties(
             registers=_or(kubelet["registerNode"], True),
@@ -132,9 +134,9 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
             returns=True,
         ),
         timings=replace(_timings(kubelet), certificate_lifetime=int(own.certificate_lifetime) or None),
-        health=(kubelet["healthzBindAddress"] or "127.0.0.1", _or(kubelet["healthzPort"], 10248)),
+        health=(kubelet["healthzBindAddress"], _or(kubelet["healthzPort"], 10248)),
         kubelet_api=kubelet_api_options(kubelet),
-        labels=_labels(own.node_labels),
+        labels=labels,
         kubelet=kubelet,
         external_cloud=bool(own.cloud_provider),
         exit_after=own.exit_without_certificate,
@@ -142,9 +144,9 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
 
 
 def hard_eviction(kubelet: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hard thresholds: the defaults only where none is configured, unless they are to be merged."""
+    """Return the hard thresholds, the defaults where nothing says any."""
     given = kubelet["evictionHard"]
-    return {**(HARD_EVICTION if given is None or kubelet["mergeDefaultEvictionSettings"] else {}), **(given or {})}
+    return dict(HARD_EVICTION if given is None else given)
 
 
 def reserved(kubelet: Mapping[str, Any]) -> dict[str, int]:
@@ -184,7 +186,7 @@ def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) 
         os_image=machine.os_image,
         huge_pages={str(Quantity.of_bytes(size)): size * count for size, count in machine.huge_pages.items()},
         swap=machine.swap,
-        max_pods=kubelet["maxPods"] or 110,
+        max_pods=kubelet["maxPods"],
         pods_per_core=kubelet["podsPerCore"],
         reserved=reserved(kubelet),
         hard_eviction=hard_eviction(kubelet),
@@ -194,18 +196,12 @@ def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) 
 def _timings(kubelet: Mapping[str, Any]) -> Timings:
     """Return the kubelet's intervals with those that are configured; the first registration attempt does not wait."""
     update, report = (kubelet[f"nodeStatus{word}Frequency"].seconds for word in ("Update", "Report"))
-    default = Timings()
-    return replace(
-        default,
-        registration_first=0.0,
-        status_update=update or default.status_update,
-        status_report=report or default.status_report,
-        lease_duration=kubelet["nodeLeaseDurationSeconds"] or default.lease_duration,
-    )
+    lease = kubelet["nodeLeaseDurationSeconds"]
+    return replace(Timings(), registration_first=0.0, status_update=update, status_report=report, lease_duration=lease)
 
 
 def _labels(pairs: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    split = (pair.partition("=") for pair in pairs)
+    split = (pair.partition("=") for pair in pairs if pair)
     return tuple((key.strip(), value.strip()) for key, _, value in split)
 
 

@@ -1,7 +1,7 @@
 """From the kubelet's flags and files to one decoded KubeletConfiguration (kubelet v1.36: cmd/kubelet/app/server.go; kubelet.config.k8s.io/v1beta1).
 
-`--config` first, then the drop-ins in the order of their names, then flags: each counts more than what came before it. Maps of files are merged,
-lists are replaced; a flag replaces its field.
+`--config` first, with its defaults; then the drop-ins, each a JSON merge patch (RFC 7396: maps are merged, lists replaced, null takes away); then flags,
+each of which replaces its field.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kubewright.agent.configuration import fields
 from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
+from kubewright.agent.status.facts import HARD_EVICTION
 from kubewright.agent.status.pressures import threshold_errors
 from kubewright.apis import kubelet_rules
 from kubewright.apis.components import Row, value_at
@@ -23,6 +24,22 @@ from kubewright.base.records import dataclass
 from kubewright.base.yaml import Document
 
 _EVICTION: Final = ("evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim")
+_HARD: Final = "evictionHard"
+_UPDATE: Final = "nodeStatusUpdateFrequency"
+_REPORT: Final = "nodeStatusReportFrequency"
+_OFTEN: Final[Mapping[str, str]] = {_UPDATE: "10s", _REPORT: "5m0s"}
+_DEFAULTS: Final[Mapping[str, object]] = {
+    "evictionPressureTransitionPeriod": "5m0s",
+    "healthzBindAddress": "127.0.0.1",
+    "maxPods": 110,
+    "nodeLeaseDurationSeconds": 40,
+    **_OFTEN,
+    "port": 10250,
+    "runtimeRequestTimeout": "2m0s",
+}
+"""What a field that is zero in a file stands for. A flag that says zero means it."""
+_LASTING: Final = (_UPDATE, "runtimeRequestTimeout")
+"""Spans without which the agent would never rest, or never hear an answer; a kubelet takes them."""
 _META: Final = ("apiVersion", "kind")
 _BY_NAME: Final = {flag.name: flag for flag in FLAGS}
 
@@ -35,27 +52,56 @@ class Configuration:
     notes: Sequence[str] = ()
 
 
-def read(documents: Sequence[Document], flags: Mapping[str, object]) -> Configuration:
-    """Read everything. `flags` are the values of the flags that were given, by name.
+def read(config: Document | None, flags: Mapping[str, object], *, drop_ins: Sequence[Document] = ()) -> Configuration:
+    """Read everything: the document of `--config`, those of `--config-dir` in their order, and the values of the flags that were given, by name.
 
     Raises DocumentError for a file of another kind, UsageError for a flag that cannot be read, ValidationError for all fields that are wrong or
     refused.
     """
-    merged: dict[str, Any] = {}
-    for document in documents:
+    merged = with_defaults(_content(config)) if config is not None else {}
+    if drop_ins:
+        merged = {**_OFTEN, **merged}
+    for document in drop_ins:
         merged = _merged(merged, _content(document))
-    update, report = (f"nodeStatus{word}Frequency" for word in ("Update", "Report"))
-    if _is_set(merged.get(update)) and not _is_set(merged.get(report)):
-        merged[report] = merged[update]  # as the kubelet's defaults have it, which come after its files and before its flags
+    if config is not None or drop_ins:
+        merged = _settled(merged, hard_is_given=config is not None)
+    merged |= {name: value for name, value in _DEFAULTS.items() if not _is_set(merged.get(name))}
     given = [_BY_NAME[name] for name in flags if name in _BY_NAME]
     for flag in given:
         if flag.field and not reason_ignored(flag):
             _put(merged, flag.field.split("."), _VALUES.get(flag.kind, _plain)(flag, flags[flag.name]))
+    documents = [*([config] if config is not None else []), *drop_ins]
     findings = Findings(locate=_locator(documents))
     found = dict(KUBELET.decode(merged, findings.root))
     if errors := [*findings.errors, *_errors(found)]:
         raise ValidationError("the configuration of the kubelet is not valid", errors, remedy="correct the fields named above")
     return Configuration(kubelet=found, notes=(*map(str, findings.surplus), *_notes(merged, given)))
+
+
+def with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `--config` says with the defaults that depend on other fields, which the kubelet has in place before it looks at drop-ins."""
+    found = _reporting(content)
+    hard = found.get(_HARD)
+    if hard is None:
+        found[_HARD] = dict(HARD_EVICTION)
+    elif found.get("mergeDefaultEvictionSettings") is True and isinstance(hard, Mapping):
+        found[_HARD] = {**HARD_EVICTION, **hard}
+    return found
+
+
+def _settled(merged: Mapping[str, Any], *, hard_is_given: bool) -> dict[str, Any]:
+    """Return what drop-ins have left, with what they took away as the kubelet has it then."""
+    found = _reporting(merged)
+    if hard_is_given and found.get(_HARD) is None:
+        found[_HARD] = {}
+    return found
+
+
+def _reporting(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Where only the update of status is configured, it is reported as often."""
+    if _is_set(content.get(_REPORT)):
+        return dict(content)
+    return {**content, _REPORT: content[_UPDATE] if _is_set(content.get(_UPDATE)) else _OFTEN[_REPORT]}
 
 
 def _content(document: Document) -> Mapping[str, Any]:
@@ -76,8 +122,15 @@ def _locator(documents: Sequence[Document]) -> Callable[[FieldPath, object], str
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    both = (name for name in above if isinstance(above[name], Mapping) and isinstance(below.get(name), Mapping))
-    return {**below, **above, **{name: _merged(below[name], above[name]) for name in both}}
+    """Apply a JSON merge patch."""
+    found = {name: value for name, value in below.items() if above.get(name, value) is not None}
+    for name, value in above.items():
+        if isinstance(value, Mapping):
+            under = found.get(name)
+            found[name] = _merged(under if isinstance(under, Mapping) else {}, value)
+        elif value is not None:
+            found[name] = value
+    return found
 
 
 def _put(target: dict[str, Any], path: Sequence[str], value: object) -> None:
@@ -102,6 +155,11 @@ def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
         for resource, text in (found[name] or {}).items():
             if problem := _amount_problem(text):
                 yield FieldError(path=FieldPath(name).key(resource), type=FieldErrorType.INVALID, value=text, reason=problem)
+    if not found["port"]:
+        yield FieldError(path=FieldPath("port"), type=FieldErrorType.INVALID, value=0, reason="must lie between 1 and 65535")
+    for name in _LASTING:
+        if found[name].seconds <= 0:
+            yield FieldError(path=FieldPath(name), type=FieldErrorType.INVALID, value=str(found[name]), reason="must be more than 0")
     yield from threshold_errors({name: found[name] or {} for name in _EVICTION})
 
 
@@ -139,10 +197,9 @@ def _plain(_: KubeletFlag, value: object) -> object:
 
 
 def _pairs(flag: KubeletFlag, value: object, separator: str = "=") -> dict[str, str]:
-    """Read `name=value,…`, as a tuple or one text. A text without a pair is an empty map."""
-    parts = value if isinstance(value, tuple) else filter(None, str(value).split(","))
+    """Read `name=value,…` as the parser took it apart. What is empty is left out, and without a pair it is an empty map."""
     found = {}
-    for part in parts:
+    for part in filter(None, value if isinstance(value, tuple) else ()):
         name, sign, text = part.partition(separator)
         if not sign:
             raise UsageError(f"--{flag.name}: {part!r} is no pair", remedy=f"write name{separator}value,…")
@@ -155,13 +212,17 @@ def _less(flag: KubeletFlag, value: object) -> dict[str, str]:
 
 
 def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
-    """Read `key=value:effect`; the value may be left out, with its sign."""
-    found = []
+    """Read `key=value:effect`; the value may be left out, with its sign. What ends with `-` takes a taint away, and there is none yet."""
+    found: list[dict[str, str]] = []
     for text in value if isinstance(value, tuple) else ():
+        if text.endswith("-"):
+            continue
         head, colon, effect = text.rpartition(":")
         key, _, own = head.partition("=")
         if not colon or not key:
             raise UsageError(f"--{flag.name}: {text!r} is no taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule")
+        if any((one["key"], one["effect"]) == (key, effect) for one in found):
+            raise UsageError(f"--{flag.name}: {key} has the effect {effect} twice", remedy="name each key with an effect once")
         found.append({"key": key, "value": own, "effect": effect})
     return found
 
