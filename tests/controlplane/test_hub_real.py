@@ -231,8 +231,14 @@ def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServe
         holder.create({**head, "metadata": {"name": name}, "spec": spec})
     with pytest.raises(Invalid):
         holder.create({**head, "metadata": {"name": "large"}, "spec": {**good, "symmetricKey": "A" * 5000}})
+    holder.create(
+        {**head, "metadata": {"name": "held", "finalizers": ["a.example.com/keep"]}, "spec": {}}
+    )  # goes with the others, at the end
+    labels = {f"k{number}.{'x' * 200}.example.com/y": "z" * 60 for number in range(3000)}
+    holder.create({**head, "metadata": {"name": "laden", "labels": labels}, "spec": {}})
     node = OldNode("beside", apiserver.url)
     assert node.issued(join_as(holder, node))
+    eventually(lambda: "laden" not in {row["node"] for row in hub.data("requests")}, "the large one to go", within=60)
     reasons = {name: answered(holder, name)["status"]["conditions"][0]["reason"] for name in broken}
     assert reasons == dict.fromkeys(broken, "Malformed")
 

@@ -29,6 +29,8 @@ NAME_TAKEN: Final = "NameTaken"
 SAN_NOT_ALLOWED: Final = "SanNotAllowed"
 ENDPOINT_NOT_ALLOWED: Final = "EndpointNotAllowed"
 REPLAYED: Final = "Replayed"
+TOO_LARGE: Final = "TooLarge"
+TOO_MANY: Final = "TooManyRequests"
 KEY_TAKEN: Final = "KeyTaken"
 NO_ADDRESS: Final = "NoAddress"
 VPN_UNAVAILABLE: Final = "VPNUnavailable"
@@ -38,6 +40,8 @@ APPROVAL_DENIED: Final = "ApprovalDenied"
 EXPIRED: Final = "Expired"
 ISSUED: Final = "Issued"
 _LONGEST_ENDPOINT: Final = 300
+_MOST_METADATA: Final = 32768
+"""Characters that somebody may hang on a request: the kind has no limit for them, and the API server takes a megabyte and a half."""
 
 
 class Approval(enum.StrEnum):
@@ -51,7 +55,7 @@ class Approval(enum.StrEnum):
 class Policy:
     """What a cluster asks of those who join. `kept` is how long a request stays after its end, `waits` how long it may wait for a person.
 
-    `crowded`: there are so many requests that those which were refused go at once.
+    `crowded`: there are so many requests that those which were refused go at once, and no more wait for a person.
     """
 
     names: NamePolicy = field(default_factory=NamePolicy)
@@ -66,7 +70,8 @@ class Seen:
     """One object, as it was seen.
 
     `contents` is None until it has been opened. `first` is the uid of the request that came with the same encrypted key first, '' if none did.
-    `approved` is what a person has said about this object, None if nobody has. `registered`: there is a Node of this name.
+    `approved` is what a person has said about this object, None if nobody has. `registered`: there is a Node of this name. `deleting`: somebody has
+    deleted it, and finalizers hold it. `burden` counts the characters of what is in its metadata and not the API server's.
     """
 
     name: str
@@ -78,11 +83,13 @@ class Seen:
     first: str = ""
     approved: bool | None = None
     registered: bool = False
+    deleting: bool = False
+    burden: int = 0
 
     @property
     def ended(self) -> bool:
-        """Whether it has been answered: nothing is asked about it any more."""
-        return self.condition is not None and self.condition.status in {"True", "False"}
+        """Whether it has been answered, or goes without an answer: nothing is asked about it any more."""
+        return self.deleting or (self.condition is not None and self.condition.status in {"True", "False"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,14 +138,26 @@ def look(request: Mapping[str, Any]) -> Seen:
         created=parse_moment(str(metadata.get("creationTimestamp") or "")),
         condition=node_join_requests.condition_of(request),
         digest=requests.digest(request),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        burden=_burden(metadata),
     )
+
+
+def _burden(metadata: Mapping[str, Any]) -> int:
+    maps = [metadata.get(name) or {} for name in ("labels", "annotations")]
+    rows = [row for name in ("finalizers", "ownerReferences") for row in metadata.get(name) or ()]
+    return sum(len(key) + len(value) for one in maps for key, value in one.items()) + sum(len(str(row)) for row in rows)
 
 
 def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime) -> Outcome:
     """Say what is to be done with a request. `record` is that of the node's name."""
+    if seen.deleting:
+        return Forget()
     if seen.condition is not None and seen.ended:
         crowded = policy.crowded and seen.condition.status == "False"
         return Forget() if crowded else _after_the_end(seen.condition, seen, policy.kept, now)
+    if seen.burden > _MOST_METADATA:
+        return Refuse(reason=TOO_LARGE, message=f"it has {seen.burden} characters of metadata, more than {_MOST_METADATA}")
     refused = node_names.node_name_refused(seen.name, policy.names)
     if refused is not None:
         return Refuse(reason=refused.rule, message=refused.message)
@@ -206,4 +225,6 @@ def _approval(seen: Seen, policy: Policy, now: datetime) -> Wait | Refuse | None
     left = ((seen.created or now) + policy.waits - now).total_seconds()
     if left <= 0:
         return Refuse(reason=EXPIRED, message="nobody has approved it in time")
+    if policy.crowded and seen.condition is None:
+        return Refuse(reason=TOO_MANY, message="so many requests are there that none more can wait; ask again later")
     return Wait(after=left, reason=AWAITING_APPROVAL, message="it waits for a person: kubewright hub requests approve")

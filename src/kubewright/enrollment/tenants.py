@@ -389,7 +389,7 @@ class Tenant:
         name, _ = core.identity_of(request)
         event = self._event("refused", name, reason=condition.reason, message=condition.message)
         await self._store.ask(lambda store: store.tell(event))
-        if self._crowded:
+        if self._crowded or condition.reason == decisions.TOO_LARGE:
             await self._delete(request)  # it would be deleted next: one write instead of two, so that a flood does not outrun us
             self._count(request, condition)
         else:
@@ -407,7 +407,12 @@ class Tenant:
         self._count(request, condition)
 
     async def _delete(self, request: Object) -> None:
+        """Delete a request, also one whose maker has put finalizers on it: with those it would stay for ever."""
         name, _ = core.identity_of(request)
+        metadata = core.metadata(request)
+        if metadata.get("finalizers"):
+            let_go = {"metadata": {"uid": metadata.get("uid"), "finalizers": None}}
+            await self._ignoring_gone(self._api.patch(NODE_JOIN_REQUEST, name, let_go, type="merge"))
         await self._ignoring_gone(self._api.delete(NODE_JOIN_REQUEST, name, uid=str(core.metadata(request).get("uid") or "")))
 
     def _count(self, request: Object, condition: Condition) -> None:

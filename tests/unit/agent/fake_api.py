@@ -162,6 +162,10 @@ class FakeClient(AsyncKubeAPI):
         if body.get("metadata", {}).get("uid", stored["metadata"]["uid"]) != stored["metadata"]["uid"]:
             raise Conflict("another object of this name", code=409)
         new = merge(stored, body)
+        let_go = stored["metadata"].get("finalizers") and not new["metadata"].get("finalizers")
+        if let_go and "deletionTimestamp" in new["metadata"]:
+            self.api.remove(call.resource, call.name, call.namespace)
+            return new
         return stored if new == stored else self.api.put(new)
 
     def _delete(self, call: core.Call) -> dict[str, Any]:
@@ -169,6 +173,8 @@ class FakeClient(AsyncKubeAPI):
         if uid and uid != stored["metadata"]["uid"]:
             raise Conflict("another object of this name", code=409)
         if stored["metadata"].get("finalizers"):
+            if stored["metadata"].get("deletionGracePeriodSeconds") == 0:
+                return stored
             stored["metadata"].update(deletionTimestamp="2026-01-02T03:04:05Z", deletionGracePeriodSeconds=0)
             return self.api.put(stored)
         self.api.remove(call.resource, call.name, call.namespace)

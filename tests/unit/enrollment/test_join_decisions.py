@@ -57,6 +57,15 @@ def asks(**more: object) -> Seen:
         (seen(first="u1"), None, Policy(), Issue(request=REQUEST)),
         (SEEN, replace(RECORD, state=State.LEFT, key="other"), Policy(), Issue(request=REQUEST)),
         (seen(approved=True), None, HUMAN, Issue(request=REQUEST)),
+        (seen(deleting=True), None, Policy(), Forget()),
+        (seen(deleting=True, condition=ended("True", 1)), RECORD, Policy(), Forget()),
+        (seen(approved=True), None, replace(HUMAN, crowded=True), Issue(request=REQUEST)),
+        (
+            seen(condition=Condition(status="Unknown", reason="AwaitingApproval")),
+            None,
+            replace(HUMAN, crowded=True),
+            Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for a person: kubewright hub requests approve"),
+        ),
     ],
 )
 def test_outcomes(found, record, policy, outcome):
@@ -84,6 +93,8 @@ def test_outcomes(found, record, policy, outcome):
         (seen(registered=True), None, Policy(), "NameTaken", "has not come through this hub"),
         (seen(registered=True), replace(RECORD, state=State.LEFT), Policy(), "NameTaken", "kubectl delete node worker"),
         (seen(approved=False), None, HUMAN, "ApprovalDenied", "a person"),
+        (SEEN, None, replace(HUMAN, crowded=True), "TooManyRequests", "ask again later"),
+        (seen(burden=32769, contents=None), None, Policy(), "TooLarge", "32769 characters of metadata"),
         (seen(created=NOW - timedelta(days=2)), None, HUMAN, "Expired", "in time"),
     ],
 )
@@ -105,6 +116,15 @@ def test_what_is_seen_of_an_object():
     found = decisions.look(sent)
     assert (found.name, found.uid, found.created) == ("worker", "u7", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert (found.condition, found.contents, found.digest) == (None, None, requests.digest(sent))
+    assert (found.deleting, found.burden) == (False, 0)
+    laden = {
+        "finalizers": ["a/b"],
+        "labels": {"c": "de"},
+        "annotations": {"f": ""},
+        "ownerReferences": [{"kind": "g"}],
+        "deletionTimestamp": "x",
+    }
+    assert (decisions.look({"metadata": laden}).deleting, decisions.look({"metadata": laden}).burden) == (True, 3 + 3 + 1 + 13)
     assert decisions.look({}) == Seen(name="", uid="", created=None, condition=None, digest=requests.digest({}))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from old_peer import OldNode
 from tenants_kit import Bench, FilePlace, Killer, SecretsPlace
@@ -119,6 +121,38 @@ async def test_a_crowd_of_refused_requests_does_not_stay(bench):
 
     assert not await bench.serve(lambda: bench.status("good") == "True Issued" and left() <= 21, within=30, crowd=20)
     assert 1 < left() <= 21
+
+
+async def test_a_request_that_holds_on_to_itself_goes_all_the_same(bench):
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    for number in range(40):
+        bench.api.put(
+            {**head, "metadata": {"name": f"bad-{number}", "uid": f"u{number}", "finalizers": ["a.example.com/keep"]}, "spec": {}}
+        )
+    deleted = {"finalizers": ["a.example.com/keep"], "deletionTimestamp": "2026-01-02T03:04:05Z"}
+    bench.ask(OldNode("deleted", ENDPOINT))
+    bench.api.put({**bench.request("deleted"), "metadata": {**bench.request("deleted")["metadata"], **deleted}})
+    bench.ask(OldNode("good", ENDPOINT))
+
+    def left() -> set[str]:
+        return {name for kind, _, name in bench.api.objects if kind == "nodejoinrequests"}
+
+    def gone() -> bool:
+        return bench.status("good") == "True Issued" and len(left()) <= 21 and "deleted" not in left()
+
+    assert not await bench.serve(gone, within=30, crowd=20)
+    with closing(bench.store()) as store:
+        assert [one.node for one in store.records()] == ["good"]
+
+
+async def test_a_request_that_is_mostly_metadata_goes_at_once(bench):
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    labels = {f"k{number}.{'x' * 200}.example.com/y": "z" * 60 for number in range(200)}
+    bench.api.put({**head, "metadata": {"name": "large", "uid": "u", "labels": labels}, "spec": {}})
+    assert not await bench.serve(lambda: bench.request("large") is None and bench.ready())
+    with closing(bench.store()) as store:
+        [line] = store.journal()
+    assert (line.event, line.node, line.details["reason"]) == ("refused", "large", "TooLarge")
 
 
 async def test_two_nodes_that_ask_for_one_address_at_a_time_do_not_both_get_it(bench):
