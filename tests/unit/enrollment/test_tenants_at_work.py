@@ -47,7 +47,7 @@ async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, af
         assert (record.node, record.state, record.names) == ("worker", State.ISSUED, ("10.0.0.5",))
         assert store.owners("a", ["10.0.0.5", "worker"]) == {"10.0.0.5": "worker", "worker": "worker"}
         store.close()
-    assert kills >= 9
+    assert kills >= 6  # some steps are beside the join: it may be over before they are
 
 
 @pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
