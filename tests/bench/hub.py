@@ -110,10 +110,22 @@ class Arena:
 
     def recipient(self) -> RecipientKey:
         """Return the key to which nodes encrypt theirs, once the hub has published it."""
-        path = "/api/v1/namespaces/oneinfra-system/configmaps/oneinfra-join"
-        with closing(Admin(self.kubeconfig)) as admin:
-            wait_for("the join key", lambda: admin.status(path) == 200)
-            return oaep.load_recipient(admin.get(path)["data"]["joinKey"].encode(), source=path)
+        return published(self.kubeconfig)
+
+
+def published(kubeconfig: Path) -> RecipientKey:
+    """Return the join key of a cluster, once its hub has published it."""
+    path = "/api/v1/namespaces/oneinfra-system/configmaps/oneinfra-join"
+    with closing(Admin(kubeconfig)) as admin:
+        wait_for("the join key", lambda: admin.status(path) == 200)
+        return oaep.load_recipient(admin.get(path)["data"]["joinKey"].encode(), source=path)
+
+
+def request(name: str, recipient: RecipientKey, *, tunnel_key: str = "") -> dict[str, Any]:
+    """Return the request of one node, with a key of its own."""
+    random = SystemRandom()
+    wanted = JoinRequest(endpoint="https://10.0.0.1:6443", tunnel_key=tunnel_key, key=fields.new_key(random))
+    return requests.write(name, wanted, recipient=recipient, runtime_endpoint=_SOCKET, image_endpoint=_SOCKET, random=random)
 
 
 def run(setup: Setup, rounds: int) -> Result:
@@ -167,18 +179,8 @@ def _keyed(what: str, found: Row) -> Row:
 
 def _bodies(arena: Arena, prefix: str, count: int) -> list[dict[str, Any]]:
     """Return requests of nodes `PREFIX-0` and so on, each with a key of its own."""
-    recipient, random = arena.recipient(), SystemRandom()
-    return [
-        requests.write(
-            f"{prefix}-{number}",
-            JoinRequest(endpoint="https://10.0.0.1:6443", key=fields.new_key(random)),
-            recipient=recipient,
-            runtime_endpoint=_SOCKET,
-            image_endpoint=_SOCKET,
-            random=random,
-        )
-        for number in range(count)
-    ]
+    recipient = arena.recipient()
+    return [request(f"{prefix}-{number}", recipient) for number in range(count)]
 
 
 @contextmanager
