@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.change import Change
+from kubewright.base.errors import HostError
 from kubewright.enrollment import vpn as vpns
 from kubewright.enrollment.vpn import VPN
 from kubewright.host import tunnels
@@ -69,6 +70,8 @@ class HubTunnel:
         self._offers: dict[str, tuple[TunnelPeer, float]] = {}
         self._state: TunnelState | None = None
         self._looked = float("-inf")
+        self._known: Mapping[str, TunnelPeer] | None = None
+        """The peers that the interface was given, None where it has to be looked at."""
         self._lock = asyncio.Lock()
         self._asked = self._done = 0
 
@@ -127,15 +130,30 @@ class HubTunnel:
         offered = [peer for peer, _ in self._offers.values() if peer.public_key not in {one.public_key for one in self._peers.values()}]
         return (*self._peers.values(), *lingering, *offered)
 
-    async def follow(self) -> None:
-        """Have the interface as the records that are known now. Raises HostError."""
+    async def follow(self, *, look: bool = False) -> None:
+        """Have the interface as the records are now. Raises HostError.
+
+        What has changed since the last time is told the interface, which costs the same however many nodes there are; with a `look`, and after a
+        failure, it is compared with all of them.
+        """
         self._asked += 1
         mine = self._asked
         async with self._lock:
-            if self._done >= mine:
+            if self._done >= mine and not look:
                 return
-            covered, peers = self._asked, self._wanted()
-            for change in await asyncio.to_thread(self._ensure, peers):
+            covered, wanted = self._asked, {peer.public_key: peer for peer in self._wanted()}
+            known, self._known = self._known, None
+            for change in await asyncio.to_thread(self._apply, wanted, None if look else known):
                 if change:
                     _log.info("%s: %s: %s", change.target, change.action.value, change.reason)
-            self._done = covered
+            self._done, self._known = covered, wanted
+
+    def _apply(self, wanted: Mapping[str, TunnelPeer], known: Mapping[str, TunnelPeer] | None) -> list[Change]:
+        if known is None:
+            return self._ensure(tuple(wanted.values()))
+        put = [peer for key, peer in wanted.items() if known.get(key) != peer]
+        try:
+            return [self._host.set_peers(self._vpn.interface, peers=put, without=[key for key in known if key not in wanted])]
+        except HostError as error:  # somebody has taken it away, most likely
+            _log.info("%s is looked at: %s", self._vpn.interface, error)
+            return self._ensure(tuple(wanted.values()))

@@ -221,7 +221,7 @@ class Tenant:
         if self._tunnel is None:
             return None
         await self._load_tunnel(self._tunnel)
-        await self._tunnel.follow()
+        await self._tunnel.follow(look=True)
         return TUNNEL_AGAIN
 
     async def _load_tunnel(self, tunnel: HubTunnel) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.records import replace
-from kubewright.host.desired import Accounts, Desired, Directory, File, Show
+from kubewright.host.desired import Accounts, Desired, Directory, File, Show, TunnelPeer
 from kubewright.host.facts import Facts
 from kubewright.host.overlay_store import OverlayStore, PlannedServices
 from kubewright.host.processes import Identity, Usage
@@ -103,6 +103,10 @@ class OverlayHost(StoreHost):
     def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
         with self._overlay.lock:
             return self._note(super().remove_units(service, units=units))
+
+    def set_peers(self, name: str, /, *, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
+        with self._overlay.lock:
+            return self._note(super().set_peers(name, peers=peers, without=without))
 
     def remove_tunnel(self, name: str, /) -> Change:
         with self._overlay.lock:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
-from kubewright.host.desired import Accounts, Desired, Tunnel, TunnelKey
+from kubewright.host.desired import Accounts, Desired, Tunnel, TunnelKey, TunnelPeer
 from kubewright.host.readers import FileReader, Network, Programs
 from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState, TunnelState
 
@@ -111,6 +111,10 @@ class Host(FileReader, Protocol):
         """Read: return what a WireGuard interface has, None if there is no such interface. Raises HostError where it cannot be told."""
         ...
 
+    def set_peers(self, name: str, /, *, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
+        """Write: have these peers on a WireGuard interface, and none with the keys `without`, without looking at what it has. Raises HostError."""
+        ...
+
     def remove_tunnel(self, name: str, /) -> Change:
         """Write: remove a WireGuard interface; none if there is none of that name. Raises HostError."""
         ...
@@ -144,8 +148,12 @@ class Tunnels(Protocol):
         """Write: make an interface what it should be, given what it is."""
         ...
 
+    def set_peers(self, name: str, peers: Sequence[TunnelPeer], without: Sequence[str], /) -> None:
+        """Write: put some peers on an interface, and take some off."""
+        ...
+
     def set_key(self, desired: TunnelKey, /) -> None:
-        """Give an interface another private key."""
+        """Write: give an interface another private key."""
         ...
 
     def remove(self, name: str, found: TunnelState, /) -> None:

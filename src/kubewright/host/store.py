@@ -18,7 +18,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host import accounts, decisions, mounts
 from kubewright.host.decisions import UNITS, roots
-from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel, TunnelKey
+from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel, TunnelKey, TunnelPeer
 from kubewright.host.paths import checked
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Services, Tunnels
@@ -186,6 +186,14 @@ class StoreHost(ABC):
 
     def tunnel(self, name: str, /) -> TunnelState | None:
         return self._tunnels.state(name)
+
+    def set_peers(self, name: str, /, *, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
+        from kubewright.host import tunnels
+
+        change = tunnels.peer_changes(name, peers, without)
+        if change:
+            self._tunnels.set_peers(name, peers, without)
+        return change
 
     def remove_tunnel(self, name: str, /) -> Change:
         from kubewright.host import tunnels  # few machines have one

@@ -16,7 +16,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass, replace
 from kubewright.host import tunnel_guard
-from kubewright.host.desired import Tunnel, TunnelKey
+from kubewright.host.desired import Tunnel, TunnelKey, TunnelPeer
 from kubewright.host.programs import Commands, Ended
 from kubewright.host.readers import FileReader, Programs
 from kubewright.host.states import TunnelPeerState, TunnelState
@@ -25,6 +25,8 @@ WITHIN: Final = 30.0
 _GONE: Final = "does not exist"
 _STDIN: Final = "/dev/stdin"
 _FORWARDING: Final[Mapping[int, str]] = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
+_TOGETHER: Final = 100
+"""Peers that one command changes."""
 DAEMON: Final = "wireguard-go"
 _PACKAGES: Final[Mapping[str, str]] = {"ip": "iproute2", "wg": "wireguard-tools", DAEMON: "wireguard-go", tunnel_guard.PROGRAM: "nftables"}
 
@@ -106,6 +108,13 @@ def decide_key(found: TunnelState | None, desired: TunnelKey) -> Change:
         raise HostError(f"there is no interface {desired.name}", remedy=f"start it: systemctl restart {desired.name}")
     same = found.private_key == desired.private_key
     return Change(target=desired.target, action=Action.NONE if same else Action.UPDATE, reason="" if same else "another private key")
+
+
+def peer_changes(name: str, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
+    """Say what becomes of an interface that gets some peers and loses others."""
+    counts = {"put": len(peers), "removed": len(without)}
+    told = ", ".join(f"{count} peer{'s' * (count > 1)} {what}" for what, count in counts.items() if count)
+    return Change(target=f"tunnel {name}", action=Action.UPDATE if told else Action.NONE, reason=told)
 
 
 def decide_removal(found: TunnelState | None, name: str) -> Change:
@@ -208,6 +217,14 @@ class RealTunnels:
             if not self._forwards(family):
                 self._forward(family)
 
+    def set_peers(self, name: str, peers: Sequence[TunnelPeer], without: Sequence[str], /) -> None:
+        words: list[tuple[str, ...]] = [("peer", key, "remove") for key in without]  # first: an address is one peer's at a time
+        words += [
+            ("peer", peer.public_key, "persistent-keepalive", str(peer.keepalive), "allowed-ips", ",".join(peer.networks)) for peer in peers
+        ]
+        for begin in range(0, len(words), _TOGETHER):
+            self._run(("wg", "set", name, *(word for some in words[begin : begin + _TOGETHER] for word in some)))
+
     def set_key(self, desired: TunnelKey, /) -> None:
         self._run(("wg", "set", desired.name, "private-key", _STDIN), text=f"{desired.private_key}\n")
 
@@ -255,6 +272,10 @@ class _Reader(Protocol):
     def tunnel(self, name: str, /) -> TunnelState | None: ...
 
 
+def _planned_peer(peer: TunnelPeer) -> TunnelPeerState:
+    return TunnelPeerState(public_key=peer.public_key, networks=frozenset(peer.networks), keepalive=peer.keepalive)
+
+
 class PlannedTunnels:
     """The interfaces of the host below; what would be made or removed counts as done."""
 
@@ -274,11 +295,16 @@ class PlannedTunnels:
             up=True,
             forwards=True,
             guard=tunnel_guard.mark(desired.name, desired.outside),
-            peers=tuple(
-                TunnelPeerState(public_key=peer.public_key, networks=frozenset(peer.networks), keepalive=peer.keepalive)
-                for peer in desired.peers
-            ),
+            peers=tuple(map(_planned_peer, desired.peers)),
         )
+
+    def set_peers(self, name: str, peers: Sequence[TunnelPeer], without: Sequence[str], /) -> None:
+        found = self.state(name)
+        if found is None:
+            raise HostError(f"there is no interface {name}", remedy="make it first")
+        other = {*without, *(peer.public_key for peer in peers)}
+        kept = [peer for peer in found.peers if peer.public_key not in other]
+        self._planned[name] = replace(found, peers=(*kept, *map(_planned_peer, peers)))
 
     def set_key(self, desired: TunnelKey, /) -> None:
         found = self.state(desired.name)

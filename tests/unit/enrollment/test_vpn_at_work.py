@@ -58,6 +58,11 @@ class Interfaces(OverlayHost):
         self.looks += isinstance(desired, Tunnel)
         return super().ensure(desired)
 
+    def set_peers(self, name, /, **changes: object):
+        if self.refuses:
+            raise HostError(self.refuses)
+        return super().set_peers(name, **changes)
+
     def peers(self, name: str = "wg-a") -> dict[str, frozenset[str]]:
         found = self.tunnel(name)
         return {peer.public_key: peer.networks for peer in found.peers} if found is not None else {}
@@ -229,7 +234,34 @@ async def test_what_somebody_changes_of_the_interface_is_repaired_at_the_next_lo
     before = network.host.looks
     await asyncio.gather(*(tunnel.follow() for _ in range(20)))
     network.require_equal()
-    assert network.host.looks - before == 2  # of the first one, and one for all who asked meanwhile
+    assert network.host.looks - before == 1  # of the first one; those who asked meanwhile had nothing to add
+
+
+async def test_a_join_tells_the_interface_what_has_changed_and_one_that_was_taken_away_is_made_anew(network):
+    network.ask(OldNode("worker", ENDPOINT))
+    assert not await network.serve(lambda: network.status("worker") == "True Issued")
+    tunnel, records = network.tunnel(), list(network.records().values())
+    tunnel.load(records)
+    await tunnel.follow()
+    looks = network.host.looks
+    more = replace(records[0], node="more", lease="10.64.9.9", tunnel_key=new_key())
+    tunnel.put(more)
+    await tunnel.follow()
+    assert (network.host.looks, len(network.host.peers())) == (looks, 2)
+    tunnel.put(replace(more, state=State.LEFT))
+    await tunnel.follow()
+    assert (network.host.looks, len(network.host.peers())) == (looks, 1)
+    network.host.remove_tunnel("wg-a")
+    tunnel.put(more)
+    await tunnel.follow()
+    assert (network.host.looks, len(network.host.peers())) == (looks + 1, 2)
+    network.host.refuses = "wg is not installed"
+    tunnel.put(replace(more, node="third", lease="10.64.9.8", tunnel_key=new_key()))
+    with pytest.raises(HostError):
+        await tunnel.follow()
+    network.host.refuses = ""
+    await tunnel.follow()
+    assert (network.host.looks, len(network.host.peers())) == (looks + 2, 3)
 
 
 async def test_the_config_map_says_that_there_is_a_vpn(network):

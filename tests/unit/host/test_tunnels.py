@@ -341,6 +341,27 @@ def test_another_key_of_an_interface_that_is_up_goes_over_standard_input_and_a_p
     assert plan.tunnel("wg-a").private_key == "other"
 
 
+def test_peers_are_changed_by_one_command_and_those_that_go_go_first(real, kernel):
+    real.set_peers("wg-a", PEERS, ("GONE",))
+    [command] = kernel.done
+    assert command.startswith("wg set wg-a peer GONE remove peer ")
+    assert command.count(" allowed-ips ") == 2
+    kernel.done.clear()
+    real.set_peers("wg-a", tuple(TunnelPeer(public_key=f"K{number}", networks=()) for number in range(250)), ())
+    assert [one.count(" peer ") for one in kernel.done] == [100, 100, 50]
+
+
+def test_what_becomes_of_peers_is_said_and_planned(tmp_path):
+    plan = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)}))
+    with pytest.raises(HostError, match="there is no interface wg-a"):
+        plan.set_peers("wg-a", peers=PEERS, without=())
+    plan.ensure(replace(DESIRED, peers=()))
+    done = [plan.set_peers("wg-a", peers=PEERS, without=()), plan.set_peers("wg-a", peers=(), without=(PEERS[0].public_key,))]
+    assert [one.reason for one in (*done, plan.set_peers("wg-a", peers=(), without=()))] == ["2 peers put", "1 peer removed", ""]
+    assert [peer.public_key for peer in plan.tunnel("wg-a").peers] == [PEERS[1].public_key]
+    assert plan.ensure(replace(DESIRED, peers=PEERS[1:])).action is Action.NONE
+
+
 def test_a_peer_without_networks_is_heard_and_sent_nothing():
     text = tunnels.configuration(replace(DESIRED, peers=(TunnelPeer(public_key="P", networks=()),)))
     assert ("PublicKey = P" in text, "AllowedIPs" in text) == (True, False)
