@@ -30,18 +30,20 @@ class CertificateEnds:
         self._ends: dict[str, float] = {}
 
     def load(self, records: Iterable[JoinRecord]) -> None:
-        """Take note of all records."""
-        self._ends = {}
-        for record in records:
-            self.put(record)
+        """Take note of all records. May be called in another thread than the rest."""
+        self._ends = {record.node: end for record in records if (end := self._end(record)) is not None}
 
     def put(self, record: JoinRecord) -> None:
         """Take note of one record that has changed."""
-        moment = parse_moment(end_of(record, self._config))
-        if moment is None:
+        end = self._end(record)
+        if end is None:
             self._ends.pop(record.node, None)
         else:
-            self._ends[record.node] = moment.timestamp()
+            self._ends[record.node] = end
+
+    def _end(self, record: JoinRecord) -> float | None:
+        moment = parse_moment(end_of(record, self._config))
+        return moment.timestamp() if moment is not None else None
 
     @property
     def first(self) -> float:

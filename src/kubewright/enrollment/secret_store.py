@@ -6,7 +6,7 @@ For one thread at a time. Several processes may use the same Secrets: the daemon
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import join_records
@@ -129,8 +129,11 @@ class SecretStore:
         return join_records.read(found) if found is not None else None
 
     def records(self, cluster: str = "") -> list[JoinRecord]:
+        return list(self.each_record(cluster))
+
+    def each_record(self, cluster: str = "") -> Iterator[JoinRecord]:
         owners = [cluster] if cluster else self._rows.rows.clusters("record")
-        return [join_records.read(row) for owner in owners for _, row in sorted(self._rows.rows.of("record", owner).items())]
+        return (join_records.read(row) for owner in owners for _, row in sorted(self._rows.rows.of("record", owner).items()))
 
     def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
         owners = self._owners.get(cluster, {})

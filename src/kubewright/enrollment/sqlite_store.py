@@ -170,8 +170,12 @@ class SQLiteStore:
         return join_records.read(json.loads(found[0][0])) if found else None
 
     def records(self, cluster: str = "") -> list[JoinRecord]:
-        found = self._rows("SELECT document FROM records WHERE ? IN ('', cluster) ORDER BY cluster, node", cluster)
-        return [join_records.read(json.loads(document)) for (document,) in found]
+        return list(self.each_record(cluster))
+
+    def each_record(self, cluster: str = "") -> Iterator[JoinRecord]:
+        with self._failing():
+            for (document,) in self._db.execute("SELECT document FROM records WHERE ? IN ('', cluster) ORDER BY cluster, node", (cluster,)):
+                yield join_records.read(json.loads(document))
 
     def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
         wanted = json.dumps(list(names))

@@ -5,7 +5,7 @@ Writes that belong together are one call: a record and its line of the journal a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Protocol
 
@@ -131,6 +131,10 @@ class HubStore(Protocol):
 
     def records(self, cluster: str = "") -> list[JoinRecord]:
         """Return the records of a cluster, or of all, by name."""
+        ...
+
+    def each_record(self, cluster: str = "") -> Iterator[JoinRecord]:
+        """Give the same one after the other: there may be more than are to be had at a time. Nothing else may be done with the store meanwhile."""
         ...
 
     def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:

@@ -185,7 +185,7 @@ class Tenant:
         if key == _TUNNEL:
             return await self._keep_tunnel()
         if key == _ENDS:
-            self.ends.load(await self._store.ask(lambda store: store.records(self.name)))
+            await self._store.ask(lambda store: self.ends.load(store.each_record(self.name)))
             return None
         if key.startswith(_LEAVING):
             await self._release(key.removeprefix(_LEAVING))

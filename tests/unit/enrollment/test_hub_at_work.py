@@ -20,6 +20,7 @@ from kubewright.base.records import replace
 from kubewright.enrollment.hub import Hub
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.kube.credentials import Access
+from kubewright.kube.electing import LeadershipLost
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 
 ENDPOINT = "https://10.0.0.1:6443"
@@ -130,3 +131,20 @@ async def test_a_management_cluster_that_does_not_answer_for_a_while_ends_nothin
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         thread.close()
+
+
+async def test_who_does_not_lead_any_more_neither_reads_nor_writes_the_state(tmp_path):
+    leads = True
+
+    def require() -> None:
+        if not leads:
+            raise LeadershipLost("the lease was not renewed in time")
+
+    store = StoreThread(sqlite(tmp_path), require=require)
+    await store.ask(lambda one: one.tell(event("first")))
+    leads = False
+    with pytest.raises(LeadershipLost):
+        await store.ask(lambda one: one.tell(event("second")))
+    store.close()
+    with closing(sqlite(tmp_path)) as found:
+        assert [line.event for line in found.journal()] == ["first"]
