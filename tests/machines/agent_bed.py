@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
 from kubewright.agent.status.setters import find
+from kubewright.base.clock import rfc3339
 
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 UNIT = "kubewright-agent"
@@ -63,6 +65,12 @@ class Worker:
 
     def condition(self, kind: str) -> dict[str, Any]:
         return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}
+
+    def heartbeat(self) -> str:
+        """Return the moment of the last heartbeat, when its second is over: who starts then has another one."""
+        found = str(self.condition("Ready")["lastHeartbeatTime"])
+        eventually(lambda: rfc3339(datetime.now(UTC)) > found, "the next second")
+        return found
 
     def ready(self, *, since: str = "", status: str = "True") -> None:
         """Wait until the Node is ready, or is not, by a heartbeat after a moment, and has its other objects."""

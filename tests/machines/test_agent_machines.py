@@ -73,11 +73,11 @@ def test_every_difference_is_written_down() -> None:
 
 def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> None:
     two, _ = workers
-    kubelets, moved = two.objects(), two.condition("Ready")["lastHeartbeatTime"]
+    kubelets, moved = two.objects(), two.heartbeat()
     two.end()
     two.agent()
     two.ready(since=moved)
-    taken, moved = two.objects(), two.condition("Ready")["lastHeartbeatTime"]
+    taken, moved = two.objects(), two.heartbeat()
     assert taken["node"]["metadata"]["uid"] == kubelets["node"]["metadata"]["uid"]
     assert all_differences(kubelets, taken) == {"node": TAKEN}
     assert two.machine.run(PYTHON, "-m", "kubewright", "agent", "status", env=ENVIRONMENT).out.count("kubewright.dev/no-pods") == 1
@@ -267,7 +267,7 @@ def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, 
     machine.run("mkdir", "-p", f"/etc/systemd/system/{UNIT}.service.d")
     settings = "".join(f"Environment={name}={value}\n" for name, value in ENVIRONMENT.items())
     write(machine, f"/etc/systemd/system/{UNIT}.service.d/test.conf", f"[Service]\n{settings}")
-    moved = three.condition("Ready")["lastHeartbeatTime"]
+    moved = three.heartbeat()
     assert kubewright(machine, "agent", "install", *three.flags).out == "update service kubewright-agent (reload, enable, start)\n"
     three.ready(since=moved)
     assert kubewright(machine, "agent", "install", *three.flags).out == ""
@@ -297,7 +297,7 @@ def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_wit
         two.end()
         two.machine.run("sh", "-c", "rm -f /var/lib/kubelet/pki/kubelet-server*")
         two.one.run("kubectl", "delete", "csr", "--all", env=ADMIN)
-        moved = two.condition("Ready")["lastHeartbeatTime"]
+        moved = two.heartbeat()
         start("--rotate-server-certificates")
         two.ready(since=moved)
         eventually(lambda: bool(serving_requests(two.one, "two")), f"its request: {two.said()}")
@@ -322,7 +322,7 @@ def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_wit
 def test_a_machine_that_shuts_down_says_so_before_it_goes(workers: tuple[Worker, Worker]) -> None:
     two, _ = workers
     two.end()
-    moved = two.condition("Ready")["lastHeartbeatTime"]
+    moved = two.heartbeat()
     two.agent()
     two.ready(since=moved)
     two.machine.run("systemctl", "poweroff", check=False)
