@@ -14,6 +14,7 @@ from kubewright.apis.kubeconfig import parse, require_usable
 from kubewright.apis.machine import Layout
 from kubewright.apis.node_join_requests import VPN_NETWORKS, Condition
 from kubewright.base import yaml
+from kubewright.base.errors import APIError
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment import answers, issuing, requests
@@ -44,6 +45,8 @@ class HubCluster(RecordingKube):
 
     loaded = LOADED
     lease: tuple[str, ...] = ()
+    refusals: tuple[APIError, ...] = ()
+    """What is said to the next calls: an API server that has just started refuses everybody."""
 
     def __init__(self, **data: str) -> None:
         super().__init__()
@@ -54,6 +57,9 @@ class HubCluster(RecordingKube):
         self.created = 0
 
     def send(self, call):
+        if self.refusals:
+            refusal, *self.refusals = self.refusals
+            raise refusal
         if call.verb != "create" or call.resource.kind != "NodeJoinRequest":
             return super().send(call)
         last = self.killer.before()

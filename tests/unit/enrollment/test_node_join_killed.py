@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hub_kit import CLOCK
 from node_kit import TOKEN, Box, killed_at_each_step
 from tenants_kit import Killer
 
 from kubewright.apis.node_join_requests import Condition
-from kubewright.base.errors import APIError, ConfigurationChanged, HostError, TrustError
-from kubewright.base.events import Warned
+from kubewright.base.errors import APIError, ConfigurationChanged, Forbidden, HostError, ServerError, TrustError, Unauthorized, Unreachable
+from kubewright.base.events import Waiting, Warned
 from kubewright.base.records import replace
 from kubewright.enrollment.node.joining import RequestRefused
 from kubewright.kube.resources import CONFIG_MAP
@@ -64,6 +65,22 @@ def test_without_a_pin_there_is_a_warning_and_with_a_wrong_one_nothing_is_sent(b
     with pytest.raises(TrustError, match="is not the one you pinned"):
         other.join(fingerprint=f"sha256:{'0' * 64}")
     assert other.cluster.created == 0
+
+
+@pytest.mark.parametrize(("count", "joins"), [(4, True), (10_000, False)])
+@pytest.mark.parametrize("error", [Unauthorized("no", code=401), Forbidden("no", code=403), ServerError("no", code=503), Unreachable("no")])
+def test_an_api_server_that_has_just_started_is_given_some_seconds(box, count, joins, error):
+    box.cluster.refusals = (error,) * count
+    if joins:
+        box.join()
+        box.require_whole()
+        assert box.cluster.created == 1
+        return
+    began = CLOCK.monotonic()
+    with pytest.raises(type(error)):
+        box.join()
+    assert 10 <= CLOCK.monotonic() - began <= 12
+    assert {event.what for event in box.reporter.events if isinstance(event, Waiting)} == {"the API server to answer"}
 
 
 def test_a_cluster_without_a_hub_is_told(box):

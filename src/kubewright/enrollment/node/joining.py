@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubewright.apis import node_join_requests
 from kubewright.apis.node_join_requests import CONFIG_MAP, JOIN_KEY, NAMESPACE
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import AlreadyExists, APIError, NotFound, TrustError
-from kubewright.base.events import Waited
-from kubewright.base.wait import Backoff
+from kubewright.base.events import Waited, Waiting
+from kubewright.base.wait import REPORT_AFTER, Backoff, retry
 from kubewright.enrollment import answer_checks, requests
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.host import tunnels
+from kubewright.kube.answers import PAUSES, worth_retrying
 from kubewright.kube.core import Object
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.manifests.tunnels import NODE_INTERFACE
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _WITHIN: Final = 300.0
 """Seconds that the hub has; a person who has to approve may need longer, and the same command goes on."""
 _LOOK: Final = Backoff(first=0.2, limit=2.0)
+_STARTING: Final = 10.0
+"""Seconds for which an API server may refuse or fail before that is the end."""
+T = TypeVar("T")
 
 
 class RequestRefused(APIError):
@@ -38,9 +42,9 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
     yield ctx.keep_key()
     join = ctx.join
     target = f"{NODE_JOIN_REQUEST.singular} {join.node}"
-    found = _find(ctx)
+    found = _patiently(ctx, lambda: _find(ctx))
     if found is None:
-        recipient = _join_key(ctx)
+        recipient = _patiently(ctx, lambda: _join_key(ctx))
         yield from ctx.keep_tunnel_key()
         wanted = JoinRequest(endpoint=join.server, sans=join.sans, tunnel_key=ctx.tunnel_public_key, key=ctx.key)
         body = requests.write(
@@ -52,9 +56,9 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
             random=ctx.bound.machine.random,
         )
         try:
-            ctx.api.create(body)
+            _patiently(ctx, lambda: ctx.api.create(body))
         except AlreadyExists:
-            found = ctx.api.get(NODE_JOIN_REQUEST, join.node)
+            found = _patiently(ctx, lambda: ctx.api.get(NODE_JOIN_REQUEST, join.node))
         else:
             ctx.say(f"Asked the hub to let this machine in as {join.node}")
             yield Change(target=target, action=Action.CREATE)
@@ -62,6 +66,24 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
     _require_own(ctx, found)
     ctx.say(f"The hub has been asked to let this machine in as {join.node}")
     yield Change(target=target, action=Action.NONE)
+
+
+def _patiently(ctx: NodeJoinContext, call: Callable[[], T]) -> T:
+    """Call until it succeeds, for some seconds: an API server that has just started refuses every token until it has read which there are."""
+    start = told = ctx.bound.clock.monotonic()
+
+    def tell(error: Exception, _: int) -> None:
+        nonlocal told
+        now = ctx.bound.clock.monotonic()
+        if now - told >= REPORT_AFTER:
+            told = now
+            ctx.bound.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
+
+    return retry(call, clock=ctx.bound.clock, on=_passes, within=_STARTING, backoff=PAUSES, failed=tell)
+
+
+def _passes(error: Exception) -> bool:
+    return worth_retrying(error) and not isinstance(error, AlreadyExists)
 
 
 def _find(ctx: NodeJoinContext) -> Object | None:
