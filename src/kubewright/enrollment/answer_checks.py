@@ -15,6 +15,7 @@ from kubewright.apis import formats
 from kubewright.apis.kubeconfig import parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, KubewrightError, TrustError, ValidationError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
 from kubewright.enrollment import tunnel_checks
@@ -26,6 +27,7 @@ from kubewright.pki.table import Usage
 _KIND: Final = ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration")
 _OLDEST: Final = Version(1, 27, 0)
 """From here on kubelets read from their configuration where the container runtime is; older ones would look for Docker."""
+_LONGEST_PLACE: Final = 200
 _CLOCKS: Final = timedelta(minutes=5)
 """How far the clock of a hub may be ahead: oneinfra's begins its certificates at the second in which they are made."""
 
@@ -116,12 +118,12 @@ def _configuration(expected: _Expected) -> None:
         raise TrustError(f"it is no {_KIND[1]}")
     authentication = _map(found.get("authentication"))
     x509 = _map(authentication.get("x509"))
-    places = {
-        found.get("tlsCertFile"): CERTIFICATE_FILE,
-        found.get("tlsPrivateKeyFile"): KEY_FILE,
-        x509.get("clientCAFile"): CLIENT_CA_FILE,
-    }
-    wrong = [str(place) for place, usual in places.items() if place != usual]
+    places = (
+        (found.get("tlsCertFile"), CERTIFICATE_FILE),
+        (found.get("tlsPrivateKeyFile"), KEY_FILE),
+        (x509.get("clientCAFile"), CLIENT_CA_FILE),
+    )
+    wrong = [quoted(str(place)[:_LONGEST_PLACE]) for place, usual in places if place != usual]
     if wrong:
         raise TrustError(f"it names files in unusual places: {', '.join(wrong)}")
     if _map(authentication.get("anonymous")).get("enabled") and _map(found.get("authorization")).get("mode") == "AlwaysAllow":

@@ -64,17 +64,21 @@ def read(request: Mapping[str, Any], *, join_key: PrivateKey) -> JoinRequest:
     """Decrypt a request. Raises MalformedField for the first field that is wrong."""
     spec = spec_of(request)
     key = fields.open_key(spec.get(_KEY), join_key, name=_KEY)
+    return JoinRequest(
+        endpoint=key.open(spec[_ENDPOINT], name=_ENDPOINT) if spec.get(_ENDPOINT) else "",
+        sans=_sans(spec, key),
+        tunnel_key=_tunnel_key(spec, key),
+        key=key,
+    )
+
+
+def _sans(spec: Mapping[str, Any], key: SymmetricKey) -> tuple[str, ...]:
     sans = spec.get(_SANS) or []
     if not isinstance(sans, list):
         raise MalformedField(_SANS, "is no list")
     if len(sans) > MOST_SANS:
         raise MalformedField(_SANS, f"has {len(sans)} entries, more than {MOST_SANS}")
-    return JoinRequest(
-        endpoint=key.open(spec[_ENDPOINT], name=_ENDPOINT) if spec.get(_ENDPOINT) else "",
-        sans=tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans)),
-        tunnel_key=_tunnel_key(spec, key),
-        key=key,
-    )
+    return tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans))
 
 
 def _tunnel_key(spec: Mapping[str, Any], key: SymmetricKey) -> str:
@@ -105,10 +109,9 @@ def write(
 def reread(found: Mapping[str, Any], key: SymmetricKey) -> JoinRequest:
     """Read, as the node that has made it, what an object asks for. Raises MalformedField for one that another key has made."""
     spec = spec_of(found)
-    sans = spec.get(_SANS) or []
     return JoinRequest(
         endpoint=key.open(spec.get(_ENDPOINT), name=_ENDPOINT),
-        sans=tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans)),
+        sans=_sans(spec, key),
         tunnel_key=_tunnel_key(spec, key),
         key=key,
     )

@@ -97,7 +97,12 @@ def program(document) -> None:
         (
             {"kubelet_config": GOOD.answer.kubelet_config.replace("/etc/oneinfra/kubelet.crt", "/etc/passwd")},
             "the kubelet's configuration",
-            "unusual places: /etc/passwd",
+            'unusual places: "/etc/passwd"',
+        ),
+        (
+            {"kubelet_config": GOOD.answer.kubelet_config.replace("/etc/oneinfra/kubelet.crt", "/etc/oneinfra/kubelet.key")},
+            "the kubelet's configuration",
+            'unusual places: "/etc/oneinfra/kubelet.key"',
         ),
         (
             {

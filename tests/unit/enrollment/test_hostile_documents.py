@@ -1,0 +1,222 @@
+"""Whatever comes from others (requests, answers, objects, manifests) is read, or refused with an error of ours: never anything else."""
+
+from __future__ import annotations
+
+import copy
+from datetime import timedelta
+from typing import Any
+
+from hub_kit import API_CA, CLIENT_CA, CLOCK, cluster
+from hypothesis import given
+from hypothesis import strategies as st
+from old_peer import OldHub, OldNode, lock
+from oneinfra_kit import with_vpn
+
+from kubewright.base import yaml
+from kubewright.base.errors import KubewrightError, TrustError
+from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace, shallow
+from kubewright.enrollment import answer_checks, decisions, fields, issuing, known_nodes, oneinfra_clusters, requests, tenant_objects
+from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.decisions import Approval, Policy
+from kubewright.enrollment.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.requests import JoinRequest
+from kubewright.pki import keys
+from kubewright.pki.keys import FreshKeys
+
+KEY = SymmetricKey(b"000102030405060708090a0b0c0d0e0f")
+HUB = OldHub()
+JOIN_KEY = keys.load(HUB.private_pem, source="the join key")
+ENDPOINT = "https://10.0.0.1:6443"
+LOADED = LoadedCluster(cluster(key_algorithm="ECDSA-P256"))
+ANSWER = issuing.issue(
+    LOADED,
+    "worker",
+    JoinRequest(endpoint=ENDPOINT, key=KEY),
+    key_source=FreshKeys(),
+    started=CLOCK.now(),
+    random=SeededRandom(1),
+).answer
+TEXTS = sorted(set(shallow(ANSWER)) - {"tunnel"})
+
+words = st.text(max_size=40) | st.sampled_from(
+    [
+        "\0",
+        "\ud800",
+        "\n",
+        "::1",
+        "0",
+        "-1",
+        "9" * 400,
+        "10.0.0.0/33",
+        "https://[",
+        "*",
+        "&a *a",
+        "!!python/object:x",
+        "- " * 500,
+        "{" * 500,
+    ]
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | words
+documents = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3), max_leaves=8)
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Return the paths to everything in a document."""
+    rows = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for name, inner in rows for found in paths(inner, (*path, name)))]
+
+
+def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """Return a document with another value at a path."""
+    if not path:
+        return value
+    made = copy.deepcopy(document)
+    here = made
+    for step in path[:-1]:
+        here = here[step]
+    here[path[-1]] = value
+    return made
+
+
+GOOD = OldNode("worker", ENDPOINT, ("10.0.0.5",), key=KEY.content).request(HUB.public_pem)
+plain = words.filter(lambda text: text.isprintable() or text.isascii())
+
+
+@given(st.sampled_from(["symmetricKey", "apiServerEndpoint", "extraSANs", "vpnPublicKey", "imageServiceEndpoint"]), documents)
+def test_a_request_with_any_one_field(name, value):
+    for read in (lambda found: requests.read(found, join_key=JOIN_KEY), lambda found: requests.reread(found, KEY)):
+        try:
+            found = read({**GOOD, "spec": {**GOOD["spec"], name: value}})
+        except MalformedField:
+            continue
+        assert found.key == KEY
+
+
+@given(st.lists(st.text(max_size=300), max_size=18), st.text(max_size=350), st.booleans())
+def test_a_request_that_asks_for_anything_is_let_in_or_refused_with_a_reason(sans, endpoint, crowded):
+    spec = {**GOOD["spec"], "apiServerEndpoint": locked(endpoint), "extraSANs": [locked(san) for san in sans]}
+    seen = decisions.look({"metadata": {"name": "worker"}, "spec": spec})
+    try:
+        contents: JoinRequest | MalformedField = requests.read({"spec": spec}, join_key=JOIN_KEY)
+    except MalformedField as error:
+        contents = error
+    outcome = decisions.decide(replace(seen, contents=contents), None, Policy(crowded=crowded), CLOCK.now())
+    if isinstance(outcome, decisions.Refuse):
+        assert outcome.reason
+        assert outcome.message.isprintable()
+        assert len(outcome.message) < 1000
+    else:
+        assert isinstance(outcome, decisions.Issue)
+        issuing.issue(LOADED, "worker", outcome.request, key_source=Same(), started=CLOCK.now(), random=SeededRandom(1))
+
+
+class Same:
+    """One key for all."""
+
+    key = keys.generate(keys.Algorithm.ECDSA_P256)
+
+    def take(self, _: object) -> Any:
+        return self.key
+
+
+def locked(text: str) -> str:
+    return lock(text.encode(errors="replace").decode(), KEY.content)
+
+
+names = st.text(st.characters(codec="utf-8"), max_size=20)
+metadata = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": names,
+        "uid": names,
+        "labels": st.dictionaries(names, names, max_size=3),
+        "annotations": st.dictionaries(names, names, max_size=3),
+        "finalizers": st.lists(names, max_size=3),
+        "ownerReferences": st.lists(st.dictionaries(names, names, max_size=3), max_size=2),
+        "creationTimestamp": names | st.none(),
+        "deletionTimestamp": names,
+    },
+)
+conditions = st.lists(st.dictionaries(st.sampled_from(["type", "status", "reason", "lastTransitionTime"]), names), max_size=3)
+
+
+@given(metadata, conditions | documents, documents, st.sampled_from(Approval))
+def test_objects_whatever_somebody_has_written_into_them(head, found, spec, approval):
+    seen = decisions.look({"metadata": head, "status": {"conditions": found}, "spec": spec})
+    decisions.decide(seen, None, Policy(approval=approval), CLOCK.now())
+
+
+@given(st.sampled_from(TEXTS), st.text(max_size=300) | documents.map(lambda value: yaml.dump(value) if clean(value) else "{"))
+def test_an_answer_with_any_one_text_is_taken_or_distrusted(name, text):
+    try:
+        answer_checks.require(
+            replace(ANSWER, **{name: text}), "worker", server=ENDPOINT, ca_pem=API_CA[0].encode(), sans=(), now=CLOCK.now()
+        )
+    except TrustError as error:
+        assert error.what.endswith("that the hub sent cannot be used")
+
+
+@given(st.sampled_from(["kubeconfig", "kubelet_config"]), st.data())
+def test_an_answer_whose_documents_have_any_one_value(name, data):
+    document = yaml.load(getattr(ANSWER, name))
+    value = data.draw(documents.filter(clean))
+    text = yaml.dump(changed(document, data.draw(st.sampled_from(paths(document))), value))
+    try:
+        answer_checks.require(
+            replace(ANSWER, **{name: text}), "worker", server=ENDPOINT, ca_pem=API_CA[0].encode(), sans=(), now=CLOCK.now()
+        )
+    except TrustError as error:
+        assert error.what.endswith("that the hub sent cannot be used")
+
+
+def clean(value: Any) -> bool:
+    """Whether a value can be written as YAML."""
+    try:
+        yaml.dump(value).encode()
+    except Exception:
+        return False
+    return True
+
+
+MANIFEST = with_vpn()
+EVERYWHERE = paths(MANIFEST)
+
+
+@given(st.sampled_from(EVERYWHERE), documents.filter(clean))
+def test_a_cluster_of_oneinfras_with_any_one_value_is_read_or_told(path, value):
+    text = yaml.dump(changed(MANIFEST, path, value)).encode()
+    try:
+        found = yaml.load_all(text, source="clusters.yaml")
+        oneinfra_clusters.read(found, now=CLOCK.now(), token_life=timedelta(hours=1), random=SeededRandom(2))
+    except KubewrightError as error:
+        assert CLIENT_CA[1].splitlines()[1] not in f"{error}{error.detail}"
+
+
+addresses = st.lists(st.dictionaries(st.sampled_from(["type", "address"]), names, max_size=2), max_size=3)
+
+
+@given(names, st.dictionaries(st.sampled_from(["kubernetes.io/hostname", "x"]), names), st.none() | addresses)
+def test_nodes_whatever_they_say_of_themselves(name, labels, reported):
+    known_nodes.names_of({"metadata": {"name": name, "labels": labels}, "status": {"addresses": reported}})
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["token-id", "token-secret", "expiration", "auth-extra-groups"]), words, max_size=4), max_size=3
+    )
+)
+def test_secrets_of_others_are_no_concern_of_a_hub(contents):
+    found = [
+        {"metadata": {"name": f"bootstrap-token-{number}"}, "type": "bootstrap.kubernetes.io/token", "data": data}
+        for number, data in enumerate(contents)
+    ]
+    assert tenant_objects.token_changes(found, ()) == tenant_objects.TokenChanges()
+
+
+@given(st.binary(max_size=80))
+def test_a_file_that_is_to_hold_the_key_of_a_join(content):
+    try:
+        assert fields.usable_key(content, name="x").content == content
+    except MalformedField as error:
+        assert str(len(content)) in str(error)
