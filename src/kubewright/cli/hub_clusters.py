@@ -14,6 +14,7 @@ from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import APIError, CertificateError, DocumentError, UsageError
 from kubewright.base.messages import quoted
+from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.cli import cluster_access, hub_state, hub_vpn
 from kubewright.cli.inputs import absolute, given_duration
@@ -37,6 +38,7 @@ _COLUMNS: Final = (
     ("joined", "JOINED"),
     ("joinKey", "JOIN KEY"),
 )
+_KEY_COLUMNS: Final = (("name", "NAME"), ("vpnKey", "VPN KEY"))
 
 
 def add(parsed: Parsed) -> int:
@@ -66,6 +68,20 @@ def list_clusters(parsed: Parsed) -> int:
     with hub_state.store(parsed) as store:
         rows = [_row(store, LoadedCluster(cluster)) for cluster in store.clusters()]
     write_rows(rows, columns=_COLUMNS, form=parsed.text("output"))
+    return 0
+
+
+def rotate_vpn_key(parsed: Parsed) -> int:
+    """Give the hub another key in the VPN of a cluster, and print its public half."""
+    name = parsed.text("cluster")
+    with hub_state.store(parsed) as store:
+        cluster = hub_state.cluster(store, name)
+        if cluster.vpn is None:
+            raise UsageError(f"{quoted(name)} has no VPN", remedy="see `kubewright hub cluster add --help`, flags --vpn-…")
+        changed = replace(cluster, vpn_key=hub_vpn.key(cluster.vpn, None))
+        row = hub_vpn.row(LoadedCluster(changed))
+        store.save_cluster(changed, hub_state.event(name, "vpn key of the hub changed", key=row["vpnKey"]))
+    write_rows([{"name": name, **row}], columns=_KEY_COLUMNS, form=parsed.text("output"))
     return 0
 
 

@@ -105,6 +105,15 @@ ROWS = (
         flags=(*_STATE, ALL_FORMATS),
     ),
     Command(
+        "hub cluster rotate-vpn-key",
+        "Give the hub another key in the VPN of a cluster, and print it",
+        handler="kubewright.cli.hub_clusters:rotate_vpn_key",
+        argument=_CLUSTER,
+        flags=(*_STATE, ALL_FORMATS),
+        description="At once, and without an overlap: each node is cut off from the VPN until `kubewright node rotate-vpn-key --hub-key KEY` has been run on it, with the key that is printed."
+        " For a key that others may have. Nodes that join later get the new one.",
+    ),
+    Command(
         "hub import",
         "Serve clusters of oneinfra's, as its manifests have them",
         handler="kubewright.cli.hub_import:run",

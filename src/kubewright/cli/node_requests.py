@@ -50,4 +50,4 @@ def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeLeaveRequest:
 
 def rotate_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeRotateRequest:
     """Turn the flags into a request."""
-    return NodeRotateRequest(only=only, skip=given_names(parsed, "skip-phases"))
+    return NodeRotateRequest(hub_key=given_text(parsed, "hub-key"), only=only, skip=given_names(parsed, "skip-phases"))

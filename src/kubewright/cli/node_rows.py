@@ -57,6 +57,7 @@ _LEAVING = Workflow(
 _ROTATE_FLAGS = {
     flag.name: flag
     for flag in (
+        Flag("hub-key", "public key of the hub in the VPN, where the hub has another one now", default="", metavar="key"),
         _FLAGS["skip-phases"],
         Flag("plan", "show what would change, and change nothing", kind=BOOL, default=False),
         ALL_FORMATS,
@@ -96,6 +97,6 @@ ROWS = (
         flags=tuple(_ROTATE_FLAGS.values()),
         workflow=_ROTATING,
         description="Makes a key, has the hub hear it, uses it, and waits until the hub has put it in the place of the old one. The tunnel stays up, and the old key is"
-        " in force until the new one has been used. Killed anywhere, the same command goes on.",
+        " in force until the new one has been used. Killed anywhere, the same command goes on. Where the hub's own key has changed, --hub-key says which it is now.",
     ),
 )

@@ -8,10 +8,12 @@ WireGuard there is no process: a node's unit makes the device, and a hub needs n
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import units
@@ -19,6 +21,7 @@ from kubewright.manifests import units
 NODE_INTERFACE: Final = "oi-wg"
 """A node's interface, and its unit, have oneinfra's name."""
 UNIT_HEADER: Final = "# Installed by kubewright for a tunnel. `kubewright reset` and `kubewright node leave` remove it."
+_PEER: Final = re.compile(r"(\bpeer )[A-Za-z0-9+/]{43}=")
 _ADDRESSES: Final = "X-NodeAddresses="
 """Systemd leaves names with X- alone (systemd.unit(5)): what the kubelet has to be told is kept here."""
 _UNIT: Final = """\
@@ -82,6 +85,14 @@ def node_addresses(content: bytes | None) -> tuple[str, ...]:
     lines = (content or b"").decode(errors="replace").splitlines() if is_ours(content) else []
     found = next((line.removeprefix(_ADDRESSES) for line in lines if line.startswith(_ADDRESSES)), "")
     return tuple(found.split(",")) if found else ()
+
+
+def with_peer(content: bytes, key: str) -> bytes:
+    """Return the unit of a node's tunnel with another key of its one peer. Raises HostError for a unit that has none."""
+    text, count = _PEER.subn(lambda found: f"{found[1]}{key}", content.decode(errors="replace"))
+    if count != 1:
+        raise HostError("the unit of the tunnel names no peer", remedy="join this machine again")
+    return text.encode()
 
 
 def _unit(name: str, programs: TunnelPrograms, steps: Sequence[str], *, node_addresses: tuple[str, ...] = ()) -> str:

@@ -94,6 +94,23 @@ def test_a_cluster_gets_a_vpn_whose_key_stays_and_is_not_shown(commands):
     assert json.loads(commands.add())[0].get("vpn") is None
 
 
+def test_the_hubs_key_of_a_cluster_changes_on_request_and_is_shown_by_its_public_half(commands):
+    [before] = json.loads(commands.add(*VPN))
+    [row] = json.loads(commands.run("cluster", "rotate-vpn-key", "a", "-o", "json"))
+    [listed] = json.loads(commands.run("cluster", "list", "-o", "json"))
+    assert before["vpnKey"] != row["vpnKey"] == listed["vpnKey"]
+    assert commands.run("cluster", "rotate-vpn-key", "a").splitlines()[0].split() == ["NAME", "VPN", "KEY"]
+    with closing(commands.store()) as store:
+        [found] = store.clusters()
+        assert [line.event for line in store.journal()].count("vpn key of the hub changed") == 2
+    assert found.vpn_key not in commands.run("journal", "-o", "json")
+    [again] = json.loads(commands.add(*VPN))
+    assert again["vpnKey"] != row["vpnKey"]  # the second one
+    commands.add()
+    assert "has no VPN" in commands.run("cluster", "rotate-vpn-key", "a", code=2)
+    assert "serves no cluster" in commands.run("cluster", "rotate-vpn-key", "b", code=2)
+
+
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [

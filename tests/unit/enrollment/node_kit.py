@@ -165,11 +165,8 @@ class Interface:
         if self._disk.read(UNIT) is None or service is None or not service.running:
             return None
         key = self.key or (self._disk.read(self._disk.layout.oneinfra / "wg.key") or b"").decode().strip()
-        peers = (
-            TunnelPeerState(
-                public_key=wireguard.public_key(HUB_KEY), networks=frozenset(), keepalive=20, handshake=1.0 if self._disk.heard else 0.0
-            ),
-        )
+        peer = (self._disk.read(UNIT) or b"").decode().partition(" peer ")[2][:44]
+        peers = (TunnelPeerState(public_key=peer, networks=frozenset(), keepalive=20, handshake=1.0 if self._disk.heard else 0.0),)
         return TunnelState(private_key=key, port=1, addresses=frozenset(), mtu=1420, up=True, forwards=True, peers=peers)
 
     def set_key(self, desired, /):

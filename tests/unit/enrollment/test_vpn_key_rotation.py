@@ -11,7 +11,7 @@ from tenants_kit import FilePlace, Killed, Killer, SecretsPlace
 from test_vpn_at_work import HUB_KEY, Network
 
 from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
-from kubewright.base.errors import CertificateError, HostError, WaitTimeout
+from kubewright.base.errors import CertificateError, HostError, UsageError, WaitTimeout
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment import key_offers
@@ -27,7 +27,7 @@ from kubewright.pki import wireguard
 from operation_kit import stand_in_machine
 
 RANDOM = SeededRandom(11)
-OLD, NEW, OTHER = (wireguard.new_private_key(RANDOM) for _ in range(3))
+OLD, NEW, OTHER, OTHER_HUB = (wireguard.new_private_key(RANDOM) for _ in range(4))
 HUB = wireguard.public_key(HUB_KEY)
 SMALL = "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 """A point of small order: what anybody agrees on with it is nothing."""
@@ -204,7 +204,7 @@ class OfferedCluster(VPNCluster):
         if offer is None or self.deaf:
             return
         if offer.key != self.key:
-            assert key_offers.is_proven(offer, "worker", current=self.key, hub=NODES_HUB_KEY)
+            assert key_offers.is_proven(offer, "worker", current=self.key, hub=self.node.hub_key)
         used = wireguard.public_key(self.node.disk.tunnel("oi-wg").private_key) == offer.key
         state = AnswerState.REFUSED if self.reason else AnswerState.TAKEN if used else AnswerState.WAITING
         if state is AnswerState.TAKEN:
@@ -234,11 +234,14 @@ class Changing(Node):
         self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}})
         self.cluster.key = wireguard.public_key(self.key)
 
-    def rotate(self, killer: Killer | None = None, *, mode: Mode = Mode.APPLY):
+    hub_key = NODES_HUB_KEY
+    """The private key of the hub."""
+
+    def rotate(self, killer: Killer | None = None, *, mode: Mode = Mode.APPLY, hub_key: str = ""):
         self.cluster.killer = self.disk.killer = killer or Killer()
         machine = Machine(at=lambda _: self.disk, clock=CLOCK, random=RANDOM, layout=self.layout, environment={})
         reached = stand_in_machine(machine, client=lambda _: self.cluster)
-        return run(NODE_ROTATE, NodeRotateRequest(), reached, mode=mode, reporter=self.reporter)
+        return run(NODE_ROTATE, NodeRotateRequest(hub_key=hub_key), reached, mode=mode, reporter=self.reporter)
 
     def require_changed(self, before: str) -> None:
         assert self.key != before
@@ -296,6 +299,46 @@ def test_a_refusal_is_the_hubs_and_the_old_key_stays(tmp_path):
     with pytest.raises(KeyRefused, match="does not take the new key of worker: it is another node's"):
         node.rotate()
     assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
+
+
+def test_what_was_said_of_another_offer_is_not_taken_for_an_answer(tmp_path):
+    node = Changing(tmp_path)
+    before, node.cluster.reason = node.key, "who offers it has not shown to hold the key that the node has now, and the new one"
+    with pytest.raises(KeyRefused):
+        node.rotate()
+    node.cluster.reason, node.cluster.deaf = "", True
+    node.hub_key = OTHER_HUB  # with which the proof is another one
+    with pytest.raises(WaitTimeout, match="the hub to hear the new key"):
+        node.rotate(hub_key=wireguard.public_key(OTHER_HUB))
+    node.cluster.deaf = False
+    node.rotate(hub_key=wireguard.public_key(OTHER_HUB))
+    node.require_changed(before)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_node_follows_a_hub_with_another_key_wherever_it_is_killed(tmp_path, after):
+    kills, key = 0, wireguard.public_key(OTHER_HUB)
+
+    def follow(node, killer):
+        node.hub_key = OTHER_HUB
+        node.rotate(killer, hub_key=key)
+
+    for node in killed_at_each_step(lambda number: Changing(tmp_path / str(number)), follow, after=after):
+        kills += 1
+        node.rotate(hub_key=key)
+        unit = node.text(UNIT)
+        assert (unit.count(key), unit.count(wireguard.public_key(NODES_HUB_KEY))) == (1, 0)
+        assert wireguard.public_key(node.key) == node.cluster.key
+    assert kills >= 6
+
+
+@pytest.mark.parametrize("text", ["x", "A" * 44, SMALL[:-1]])
+def test_a_key_of_the_hub_that_is_none_is_refused(tmp_path, text):
+    node = Changing(tmp_path)
+    before = node.text(UNIT)
+    with pytest.raises(UsageError, match="is no key of a hub"):
+        node.rotate(hub_key=text)
+    assert node.text(UNIT) == before
 
 
 def test_where_no_hub_answers_the_old_key_stays(tmp_path):

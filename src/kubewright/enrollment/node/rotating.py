@@ -13,14 +13,15 @@ from typing import Final
 
 from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
 from kubewright.base.change import Change, Lifetime
-from kubewright.base.errors import APIError, HostError, NotFound
+from kubewright.base.errors import APIError, HostError, NotFound, UsageError
 from kubewright.base.events import Line, Waited
 from kubewright.base.masking import remember
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.enrollment import key_offers
 from kubewright.enrollment.key_offers import AnswerState, KeyAnswer
 from kubewright.enrollment.node.joined import JoinedMachine
-from kubewright.host.desired import File, Show, TunnelKey
+from kubewright.host.desired import File, Service, Show, TunnelKey
 from kubewright.host.states import TunnelState
 from kubewright.kube import core
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
@@ -48,15 +49,18 @@ class KeyRefused(APIError):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRotateRequest:
-    """One call of `node rotate-vpn-key` or of one of its phases."""
+    """One call of `node rotate-vpn-key` or of one of its phases. `hub_key` is the hub's public key, where that has changed, else ''."""
 
+    hub_key: str = ""
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRotateContext(JoinedMachine):
-    """One run."""
+    """One run. `hub_key` is the hub's new public key, '' where it has none."""
+
+    hub_key: str = ""
 
     @property
     def key_path(self) -> PurePosixPath:
@@ -111,6 +115,28 @@ def _key(content: bytes) -> str:
     return remember(content.decode(errors="replace").strip())
 
 
+def only_with_hub_key(ctx: NodeRotateContext) -> str | None:
+    """Leave the phase out where the hub has the key that it had."""
+    return None if ctx.hub_key else "--hub-key was not given"
+
+
+def follow_hub(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
+    """Call the hub by its new key. The interface is made anew: there is nobody whom it could still reach. Raises WaitTimeout."""
+    host, path = ctx.bound.host, units.unit_path(NODE_INTERFACE)
+    unit = File(path=path, content=units.with_peer(host.read(path) or b"", ctx.hub_key), mode=0o644)
+    change = host.ensure(Service(name=NODE_INTERFACE, enabled=True, units=(unit,)))
+    yield change
+    ctx.say("The hub is called by its new key" if change else "The hub is called by that key already")
+    yield ctx.bound.waiter.until(
+        lambda: None if any(peer.handshake for peer in ctx.interface().peers) else "nothing has been heard of it",
+        within=_WITHIN,
+        saying="the hub to answer in the VPN",
+        every=_LOOK,
+        at_most=_LONGEST_LOOK,
+        remedy="compare the key with `kubewright hub cluster list -o json` on the hub (vpnKey), then run the same command again",
+    )
+
+
 def make(ctx: NodeRotateContext) -> Iterator[Change]:
     """Keep the new key before anybody hears of it."""
     content = f"{ctx.new}\n".encode()
@@ -130,7 +156,9 @@ def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
     [peer, *_] = ctx.interface().peers
     offered = key_offers.offer(ctx.node, current=ctx.current, new=ctx.new, hub=peer.public_key)
     try:
-        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, annotations={VPN_KEY: offered.text}))
+        before = core.metadata(ctx.api.get(NODE, ctx.node)).get("annotations") or {}
+        old: dict[str, str | None] = {} if before.get(VPN_KEY) == offered.text else {VPN_KEY_ANSWER: None}  # what was said of another offer
+        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, annotations={**old, VPN_KEY: offered.text}))
     except NotFound as error:
         raise APIError(f"there is no Node {ctx.node}", remedy="see that the kubelet runs; or join this machine again") from error
     ctx.say(f"Offered the hub another key for {ctx.node}")
@@ -181,6 +209,7 @@ def forget(ctx: NodeRotateContext) -> Iterator[Change]:
 
 _HERE: Final = f"{__name__}:"
 PHASES: Final[Phases[NodeRotateContext]] = Phases(
+    Phase("hub-key", "Call the hub by its new key", run=f"{_HERE}follow_hub", condition=f"{_HERE}only_with_hub_key", flags="hub-key"),
     Phase("vpn-key", "Make a new key", run=f"{_HERE}make"),
     Phase("offer", "Have the hub hear the new key", run=f"{_HERE}offer", condition=f"{_HERE}until_used"),
     Phase("use-key", "Use the new key", run=f"{_HERE}use"),
@@ -190,7 +219,11 @@ PHASES: Final[Phases[NodeRotateContext]] = Phases(
 
 
 def configure(request: NodeRotateRequest, machine: Machine) -> Prepared[None]:
-    """Require a machine that is in a VPN through a hub. Raises HostError."""
+    """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for a key of the hub's that is none."""
+    if request.hub_key and not wireguard.is_key(request.hub_key):
+        raise UsageError(
+            f"{quoted(request.hub_key)} is no key of a hub", remedy="give what `kubewright hub cluster list -o json` shows as vpnKey"
+        )
     here = machine.at(machine.layout)
     if here.state(here.layout.oneinfra / "kubelet.conf") is None:
         raise HostError("this machine has not joined through a hub", remedy="kubewright node join")
@@ -199,9 +232,9 @@ def configure(request: NodeRotateRequest, machine: Machine) -> Prepared[None]:
     return Prepared(configuration=None, host=here, only=request.only, skip=request.skip)
 
 
-def context(_: NodeRotateRequest, __: None, bound: Bound) -> NodeRotateContext:
+def context(request: NodeRotateRequest, _: None, bound: Bound) -> NodeRotateContext:
     """Make what the phases work with."""
-    return NodeRotateContext(bound=bound)
+    return NodeRotateContext(bound=bound, hub_key=request.hub_key)
 
 
 NODE_ROTATE: Final = Operation(name="node rotate-vpn-key", phases=PHASES, configure=configure, context=context)
