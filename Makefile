@@ -123,7 +123,7 @@ soak-controllers: $(VENV)/.test ## Stop and kill controllers, cut them off, floo
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/controllers $(BIN)/python -m tests.soak.controllers $(ARGS)
 
-# About 10 minutes on two quiet cores.
+# About 15 minutes on two quiet cores.
 soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, 5,000 hostile requests; write docs/soak-hub.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/enrollment $(BIN)/python -m tests.soak.hub $(ARGS)
