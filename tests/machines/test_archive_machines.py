@@ -61,6 +61,18 @@ def test_it_goes_by_the_name_that_it_was_called_by(bed: Bed) -> None:
         assert "/opt/" not in scripts["kubeadm"]
 
 
+def test_a_service_runs_the_program_that_was_called_by_its_name(bed: Bed) -> None:
+    two = bed["two"]
+    two.run("ln", "-s", PROGRAM, "/usr/local/bin/kubewright")
+    two.run("kubewright", "agent", "install", "--kubeconfig", "/etc/kubernetes/kubelet.conf")
+    assert "path=/usr/local/bin/kubewright " in two.run("systemctl", "show", "-P", "ExecStart", "kubewright-agent").out
+    eventually(
+        lambda: "has no usable certificate" in two.run("kubewright", "agent", "status", check=False).out, "the agent to say what it lacks"
+    )
+    two.run("systemctl", "disable", "--now", "kubewright-agent")
+    two.run("rm", "-r", "/etc/systemd/system/kubewright-agent.service", "/var/lib/kubelet", "/usr/local/bin/kubewright")
+
+
 def test_it_works_in_another_root_directory(bed: Bed) -> None:
     one = bed["one"]
     one.run("mkdir", "-p", "/srv/image")
