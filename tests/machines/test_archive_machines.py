@@ -102,8 +102,8 @@ def test_machines_join_and_leave_with_it(bed: Bed) -> None:
     words = call(one, "token", "create", "--print-join-command").out.split()
     call(two, *words[1:], IGNORED)
     assert "--discovery-token-ca-cert-hash sha256:" in said
+    eventually(lambda: _ready(one) == ["one", "two"], "both nodes to be ready")  # a worker's join ends with its certificate, as kubeadm's
     assert sorted(node["metadata"]["name"] for node in kubectl(one, "get", "nodes")["items"]) == ["one", "two"]
-    eventually(lambda: _ready(one) == ["one", "two"], "both nodes to be ready")
     again = json.loads(call(one, "init", "--config", CONFIG, "--plan", "-o", "json").out)
     assert [change for change in again if change["action"] != "unchanged"] == []
     for machine in (two, one):
