@@ -20,9 +20,11 @@ from kubewright.base.records import dataclass
 from kubewright.base.wait import Backoff
 from kubewright.enrollment import hub_tunnels
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.expiry import CertificateEnds
 from kubewright.enrollment.hub_tunnels import HubTunnel
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
+from kubewright.enrollment.tenant_context import TenantContext
 from kubewright.enrollment.tenants import Tenant
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import first_error
@@ -138,16 +140,17 @@ class Hub:
         loaded = await asyncio.to_thread(LoadedCluster, cluster)
         api = self._connect(cluster)
         try:
-            tenant = Tenant(
-                loaded,
-                api,
+            ctx = TenantContext(
+                loaded=loaded,
+                api=api,
                 store=self._store,
-                keys=self._keys,
                 clock=self._clock,
                 random=self._random,
+                ends=CertificateEnds(cluster.kubelet_config),
                 metrics=self._metrics,
                 tunnel=self._tunnel(cluster),
             )
+            tenant = Tenant(ctx, keys=self._keys)
             self._served[cluster.name].tenant = tenant
             if self._metrics is not None:
                 self._metrics.follow_ends(cluster.name, partial(self._first_end, cluster.name))

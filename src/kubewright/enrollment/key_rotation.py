@@ -11,22 +11,19 @@ before the change finds the node again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
 from kubewright.apis.join_records import JoinRecord, tunnel_key_name
 from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
-from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.clock import rfc3339
 from kubewright.base.errors import NotFound
 from kubewright.base.records import replace
 from kubewright.enrollment import key_offers
-from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.hub_tunnels import AGAIN, HubTunnel
 from kubewright.enrollment.key_offers import AnswerState, KeyAnswer, KeyOffer
-from kubewright.enrollment.store import Event, Taken
-from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.store import Taken
+from kubewright.enrollment.tenant_context import TenantContext
 from kubewright.kube import core
-from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.resources import NODE
 
@@ -39,24 +36,11 @@ _PATIENCE: Final = 120.0
 
 
 class KeyRotation:
-    """The changes of one cluster. `event` makes lines of the journal."""
+    """The changes of one cluster."""
 
-    def __init__(
-        self,
-        loaded: LoadedCluster,
-        api: AsyncKubeAPI,
-        *,
-        store: StoreThread,
-        tunnel: HubTunnel,
-        clock: Clock,
-        event: Callable[..., Event],
-    ) -> None:
-        self._loaded = loaded
-        self._api = api
-        self._store = store
+    def __init__(self, ctx: TenantContext, tunnel: HubTunnel) -> None:
+        self._ctx = ctx
         self._tunnel = tunnel
-        self._clock = clock
-        self._event = event
         self._ended: dict[str, str] = {}
         """Offers that need nothing any more, by node: Nodes change all the time."""
 
@@ -78,7 +62,7 @@ class KeyRotation:
         """Do what an offer needs now; returns the seconds after which to look again, None where that is not needed."""
         name, text = core.identity_of(node)[0], _annotation(node, VPN_KEY)
         offer = key_offers.read(text)
-        record = await self._store.ask(lambda store: store.record(self._loaded.cluster.name, name))
+        record = await self._ctx.store.ask(lambda store: store.record(self._ctx.name, name))
         if record is None or not (record.active and record.lease and record.tunnel_key):
             self._tunnel.withdraw(name)
             return None
@@ -95,10 +79,10 @@ class KeyRotation:
     async def _problem(self, offer: KeyOffer, record: JoinRecord) -> str:
         if offer.key == record.tunnel_key:
             return ""
-        if not key_offers.is_proven(offer, record.node, current=record.tunnel_key, hub=self._loaded.cluster.vpn_key):
+        if not key_offers.is_proven(offer, record.node, current=record.tunnel_key, hub=self._ctx.cluster.vpn_key):
             return "who offers it has not shown to hold the key that the node has now, and the new one"
         name = tunnel_key_name(offer.key)
-        owners = await self._store.ask(lambda store: store.owners(record.cluster, [name]))
+        owners = await self._ctx.store.ask(lambda store: store.owners(record.cluster, [name]))
         return "it is another node's" if owners.get(name, record.node) != record.node else ""
 
     async def _go_on(self, node: Object, offer: KeyOffer, record: JoinRecord) -> float | None:
@@ -107,10 +91,10 @@ class KeyRotation:
             await self._tunnel.follow()
             await self._answer(node, KeyAnswer(state=AnswerState.WAITING, key=offer.key))
             return _LOOK if waited < _PATIENCE else AGAIN
-        changed = replace(record, tunnel_key=offer.key, changed=rfc3339(self._clock.now()))
-        event = self._event("vpn key changed", record.node, key=offer.key)
+        changed = replace(record, tunnel_key=offer.key, changed=rfc3339(self._ctx.clock.now()))
+        event = self._ctx.event("vpn key changed", record.node, key=offer.key)
         try:
-            await self._store.ask(lambda store: store.keep(changed, event))
+            await self._ctx.store.ask(lambda store: store.keep(changed, event))
         except Taken as error:
             _log.debug("%s: the key of %s is looked at again: %s", record.cluster, record.node, error)
             return 0.0
@@ -127,7 +111,7 @@ class KeyRotation:
             return
         body: dict[str, Any] = {"metadata": {"annotations": {VPN_KEY_ANSWER: answer.text}}}
         try:
-            await self._api.patch(NODE, core.identity_of(node)[0], body, type="merge")
+            await self._ctx.api.patch(NODE, core.identity_of(node)[0], body, type="merge")
         except NotFound:
             _log.debug("%s has gone meanwhile", core.identity_of(node)[0])
 

@@ -18,11 +18,13 @@ from kubewright.apis import node_join_requests
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.expiry import CertificateEnds
 from kubewright.enrollment.hub_tunnels import HubTunnel
 from kubewright.enrollment.secret_store import SecretStore
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import HubStore
 from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.tenant_context import TenantContext
 from kubewright.enrollment.tenants import CROWD, Tenant
 from kubewright.kube import core
 from kubewright.kube.credentials import Access
@@ -167,8 +169,16 @@ class Bench:
         client = TenantClient(self.api, Access(server="https://api"))
         client.killer, client.hanging = chosen, self.hanging
         store = StoreThread(self._place.open(chosen))
-        given = {"keys": PreparedKeys(), "clock": SystemClock(), "random": SeededRandom(4), "tunnel": self.tunnel()}
-        tenant = Tenant(self.loaded, client, store=store, crowd=crowd, **given)
+        ctx = TenantContext(
+            loaded=self.loaded,
+            api=client,
+            store=store,
+            clock=SystemClock(),
+            random=SeededRandom(4),
+            ends=CertificateEnds(self.loaded.cluster.kubelet_config),
+            tunnel=self.tunnel(),
+        )
+        tenant = Tenant(ctx, keys=PreparedKeys(), crowd=crowd)
         self.tenant = tenant
         task = asyncio.create_task(tenant.run())
         try:
