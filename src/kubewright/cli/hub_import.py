@@ -25,7 +25,7 @@ _COLUMNS: Final = (
     ("version", "VERSION"),
     ("tokens", "TOKENS"),
     ("vpn", "VPN"),
-    ("nodes", "NODES IN VPN"),
+    ("nodes", "NODES"),
     ("joinKey", "JOIN KEY"),
 )
 

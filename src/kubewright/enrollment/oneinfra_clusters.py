@@ -5,13 +5,14 @@ What is for its control planes only is not looked at. Every field that is wrong 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kubewright.apis import formats
-from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.clock import rfc3339
@@ -19,14 +20,15 @@ from kubewright.base.errors import CertificateError, KubewrightError, UsageError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 from kubewright.enrollment import leases, vpn
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.leases import NoAddressLeft
 from kubewright.enrollment.store import JoinToken
 from kubewright.enrollment.vpn import VPN
-from kubewright.pki import issuing, keys, oaep, store, wireguard
+from kubewright.pki import certificates, issuing, keys, oaep, store, wireguard
+from kubewright.pki.certificates import Certificate
 from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.specs import CertificateSpec
 from kubewright.pki.store import LoadedAuthority, MemoryStore
@@ -41,12 +43,13 @@ CIDR: Final = "10.0.0.0/16"
 _USER: Final = "kubewright-hub"
 _MASTERS: Final = "system:masters"
 _WORKER: Final = "worker-"
+_NODE: Final = "system:node:"
 _REQUIRED, _INVALID, _TYPE = FieldErrorType.REQUIRED, FieldErrorType.INVALID, FieldErrorType.TYPE
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedCluster:
-    """A cluster as a hub serves it. `records` are nodes that are in its VPN."""
+    """A cluster as a hub serves it. `records` are the nodes that oneinfra knows of: those in its VPN, and those whose certificates it has kept."""
 
     cluster: TenantCluster
     tokens: tuple[JoinToken, ...] = ()
@@ -110,7 +113,7 @@ class _Reader:
         join_key = self._join_key()
         tunnel, tunnel_key = self._vpn(name, server, (*subnets, *pods), random)
         tokens = self._tokens(name, rfc3339(now + token_life))
-        records = self._records(name, tunnel, rfc3339(now))
+        records = self._with_certificates(self._records(name, tunnel, rfc3339(now)), name, clients, now)
         tunnel = self._beside(tunnel, records)
         if len(self._errors) > before or clients is None or servers is None:
             return None
@@ -256,6 +259,40 @@ class _Reader:
             records |= dict.fromkeys(record.held, record)
         return tuple({record.node: record for record in records.values()}.values())
 
+    def _with_certificates(
+        self, records: tuple[JoinRecord, ...], name: str, clients: LoadedAuthority | None, now: datetime
+    ) -> tuple[JoinRecord, ...]:
+        """Return a record as well of each node whose certificate oneinfra has kept (`oi reconcile` does), and what that certificate is."""
+        found = {record.node: record for record in records}
+        for node, leaf in self._leaves():
+            signed = clients is not None and leaf.issued_by(clients.certificate)
+            if not signed or leaf.common_name != f"{_NODE}{node}" or leaf.not_after <= now or formats.subdomain_problems(node):
+                continue
+            record = found.get(node) or _record_of(name, node, rfc3339(now))
+            remembered = IssuedCertificate(
+                purpose="client",
+                serial=f"{leaf.serial:x}",
+                fingerprint=hashlib.sha256(leaf.der).hexdigest(),
+                not_after=rfc3339(leaf.not_after),
+            )
+            found[node] = replace(record, certificates=(remembered,))
+        return tuple(found.values())
+
+    def _leaves(self) -> Iterator[tuple[str, Certificate]]:
+        path = "status.clientCertificates"
+        kept = self._at(path)
+        if not isinstance(kept, Mapping | None):
+            self._errors.append(self._error(path, _TYPE, "must be a map", ""))
+            return
+        for user, pair in (kept or {}).items():
+            text = pair.get("certificate") if isinstance(pair, Mapping) else None
+            if not str(user).startswith(_NODE):
+                continue
+            try:
+                yield str(user).removeprefix(_NODE), certificates.first(str(text).encode(errors="replace"), source="it")
+            except CertificateError as error:
+                self._wrong(path, f"{user}: {error}")
+
     def _record(self, path: str, peer: Mapping[str, Any], *, name: str, tunnel: VPN, now: str) -> JoinRecord | None:
         node, key = str(peer["name"]).removeprefix(_WORKER), str(peer.get("publicKey") or "")
         text = str(peer.get("address") or "").partition("/")[0]
@@ -267,18 +304,7 @@ class _Reader:
         elif not wireguard.is_key(key):
             self._wrong(f"{path}.publicKey", "is no key of WireGuard's")
         else:
-            return JoinRecord(
-                cluster=name,
-                node=node,
-                state=State.ISSUED,
-                protocol=PROTOCOL,
-                request="",
-                key="",
-                lease=str(address),
-                tunnel_key=key,
-                issued=now,
-                changed=now,
-            )
+            return replace(_record_of(name, node, now), lease=str(address), tunnel_key=key)
         return None
 
     def _peers(self) -> list[tuple[str, Mapping[str, Any]]]:
@@ -317,6 +343,11 @@ class _Reader:
         line, column = self._document.position_of(whole)
         source = ":".join(str(part) for part in (self._document.source, line, column) if part)
         return FieldError(path=FieldPath(whole), type=kind, reason=reason, value=value, source=source)
+
+
+def _record_of(cluster: str, node: str, now: str) -> JoinRecord:
+    """Return what is known of every node that comes with a cluster: its key is not, so that it joins again once its name is freed."""
+    return JoinRecord(cluster=cluster, node=node, state=State.ISSUED, protocol=PROTOCOL, request="", key="", issued=now, changed=now)
 
 
 def _kubeconfig(name: str, server: str, server_ca: str, clients: LoadedAuthority, *, now: datetime, random: Random) -> str:

@@ -13,6 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from hub_kit import API_CA, CLIENT_CA, CLOCK, JOIN_KEY, SERVING_CA
 
+from kubewright.base.randomness import SeededRandom
+from kubewright.pki import issuing, keys, store
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import MemoryStore
+from kubewright.pki.table import CLIENT, SERVER
+
 PEER = "kI1mGnQ2dXHcmhYQLWP5Rwq2k3Zy1mPmJkHkcNrcPGI="
 SERVER_KEY = "6Pq8hEdXy1oHqkfTQhQ1kJbXhX0h0YzPMcWlYQ0pAUM="
 NODE_KEY = "wD6jQTvHnUO8fyJ1oGYkJp0mQd7Lr5vKXk3m9s0rE2M="
@@ -77,6 +84,24 @@ def authority(name: str) -> dict[str, str]:
     form = serialization.PrivateFormat.TraditionalOpenSSL
     private = key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
     return {"certificate": found.public_bytes(serialization.Encoding.PEM).decode(), "privateKey": private}
+
+
+def client_certificate(node: str, *, days: int = 365) -> dict[str, str]:
+    """Return the certificate of a node with its key, as `oi reconcile` keeps it."""
+    spec = CertificateSpec(
+        name=node,
+        base=node,
+        common_name=f"system:node:{node}",
+        organizations=("system:nodes",),
+        usages=(*CLIENT, *SERVER),
+        lifetime=timedelta(days),
+        algorithm=Algorithm.ECDSA_P256,
+        signer="ca",
+    )
+    signer = store.require_authority(MemoryStore({"ca.crt": CLIENT_CA[0].encode(), "ca.key": CLIENT_CA[1].encode()}), "ca", wanted="it")
+    key = keys.generate(Algorithm.ECDSA_P256)
+    made = issuing.signed(spec, key, signer, started=CLOCK.now() - timedelta(30), random=SeededRandom(9))
+    return {"certificate": made.decode(), "privateKey": key.pem().decode()}
 
 
 def with_vpn(name: str = "old", **changes: Any) -> dict[str, Any]:

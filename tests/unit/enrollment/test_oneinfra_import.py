@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 from contextlib import closing
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from hub_kit import CLIENT_CA, CLOCK, JOIN_KEY, SERVING_CA, event, sqlite
-from oneinfra_kit import PEER, SERVER_KEY, authority, manifest, with_older_vpn, with_vpn
+from oneinfra_kit import PEER, SERVER_KEY, authority, client_certificate, manifest, with_older_vpn, with_vpn
 from test_hub_stores import SecretsPlace
 
 from kubewright.apis.kubeconfig import parse
@@ -76,6 +77,32 @@ def test_a_vpn_comes_with_its_key_and_its_nodes_and_the_hub_has_an_address_that_
     [pool] = cluster.vpn.pools
     assert not pool.may_give(pool.hub)
     assert pool.may_give(ipaddress.ip_address("10.7.0.1")) is (own != "10.7.0.1")
+
+
+def test_names_that_were_given_stay_taken_and_when_their_certificates_end_is_known():
+    kept = {f"system:node:{node}": client_certificate(node, days=days) for node, days in (("node-1", 365), ("node-2", 100), ("gone", 20))}
+    other = authority("another")
+    kept |= {
+        "kubernetes-admin": client_certificate("admin"),
+        "system:node:foreign": other,
+        "system:node:other": client_certificate("another"),
+    }
+    [found] = read(with_vpn(status__clientCertificates=kept))
+    assert [(one.node, one.lease, [row.purpose for row in one.certificates]) for one in found.records] == [
+        ("node-1", "10.7.0.1", ["client"]),
+        ("node-2", "", ["client"]),
+    ]
+    pem = kept["system:node:node-2"]["certificate"]
+    leaf = certificates.first(pem.encode(), source="it")
+    [row] = found.records[1].certificates
+    assert (row.serial, row.fingerprint, row.not_after) == (
+        f"{leaf.serial:x}",
+        hashlib.sha256(leaf.der).hexdigest(),
+        rfc3339(leaf.not_after),
+    )
+    assert [one.node for one in read(manifest(status__clientCertificates=kept))[0].records] == ["node-1", "node-2"]
+    assert problems(manifest(status__clientCertificates="x")) == ["status.clientCertificates"]
+    assert problems(manifest(status__clientCertificates={"system:node:a": {"certificate": "x"}})) == ["status.clientCertificates"]
 
 
 def test_a_vpn_whose_network_is_not_named_is_oneinfras():
