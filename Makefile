@@ -128,7 +128,8 @@ soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, 5,
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/enrollment $(BIN)/python -m tests.soak.hub $(ARGS)
 
-soak-agent: $(VENV)/.test ## Node agents with certificates of minutes through half an hour of faults, with either controllers; write docs/soak-agent.md
+# About 70 minutes: half an hour with either controllers, seven for the zones.
+soak-agent: $(VENV)/.test ## Node agents with certificates of minutes through half an hour of faults, with either controllers; zones that fall silent; write docs/soak-agent.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/host $(BIN)/python -m tests.soak.agent $(ARGS)
 
