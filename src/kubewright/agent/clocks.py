@@ -10,7 +10,7 @@ from typing import Final
 
 from kubewright.agent.rounds import Rounds
 from kubewright.base.clock import Clock
-from kubewright.base.errors import APIError
+from kubewright.base.errors import KubewrightError
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.pki.certificates import span
 
@@ -62,7 +62,7 @@ class ClockWatch:
     async def _look(self) -> None:
         try:
             answer = await self._api().raw("GET", _PATH)
-        except APIError:
+        except KubewrightError:
             return
         found = trouble(answer.headers.get("date", ""), now=self._clock.now())
         if found and found != self.trouble:

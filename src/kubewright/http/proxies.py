@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from kubewright.apis import formats
 from kubewright.base.errors import UsageError
@@ -54,6 +54,14 @@ class Proxy:
 
     def __repr__(self) -> str:
         return f"Proxy({self.url!r})"
+
+    def secret_url(self) -> str:
+        """Return the URL with the credentials, for a file that nobody else may read."""
+        if self.user is None:
+            return self.url
+        scheme, _, place = self.url.partition("://")
+        user, password = quote(self.user, safe=""), quote(self.password, safe="")
+        return f"{scheme}://{user}{':' if password else ''}{password}@{place}"
 
 
 @dataclass(frozen=True, kw_only=True)

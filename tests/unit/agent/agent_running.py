@@ -43,6 +43,9 @@ class MemoryCredentialStore:
     def cluster(self) -> Access | None:
         return self._access
 
+    def given(self) -> Access | None:
+        return self._access
+
     def keep_cluster(self, access: Access) -> None:
         self._access = access
 

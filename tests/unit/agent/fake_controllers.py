@@ -89,6 +89,15 @@ def sign(request: bytes, *, now: datetime, lifetime: float) -> bytes:
     return builder.sign(CA, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
+def other_pair(*, now: datetime = START) -> certificates.Pair:
+    """The pair of somebody who is no node."""
+    from kubewright.pki import csr
+
+    key = keys.generate(Algorithm.ECDSA_P256)
+    request = csr.request(key, common_name="kubernetes-admin", organizations=("system:masters",))
+    return certificates.pair_of(sign(request, now=now, lifetime=86400.0), key.pem(), source="test")
+
+
 def made_pair(name: str = "node-1", *, now: datetime = START, lifetime: float = 86400.0, group: str = "system:nodes") -> certificates.Pair:
     """A pair as a node has stored it."""
     from kubewright.pki import csr

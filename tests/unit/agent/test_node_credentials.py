@@ -15,6 +15,8 @@ from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.records import replace
+from kubewright.http.proxies import Proxy
 from kubewright.kube.credentials import Access
 
 CLUSTER = Access(server="https://10.0.0.9:6443", ca_pem=b"-----BEGIN CERTIFICATE-----\n")
@@ -43,6 +45,21 @@ def test_an_empty_store_has_nothing(store: FileCredentialStore, tmp_path: Path, 
     assert store.pair() is None
     assert not is_usable(store, "node-1", now=clock.now())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "access",
+    [
+        Access(server="https://10.0.0.9:6443", verify=False),
+        replace(CLUSTER, tls_server_name="api.example"),
+        replace(CLUSTER, proxy=Proxy(url="http://10.0.0.7:3128", user="me@here", password="p:w")),
+    ],
+    ids=["insecure", "server-name", "proxy"],
+)
+def test_how_the_cluster_is_reached_is_kept_whole(access: Access, store: FileCredentialStore, tmp_path: Path):
+    store.keep_cluster(access)
+    assert store.cluster() == access
+    assert mode(tmp_path / "node-1" / "kubelet.conf") == 0o600
 
 
 def test_what_was_kept_is_found_again_by_another(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):

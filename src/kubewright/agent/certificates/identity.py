@@ -11,10 +11,12 @@ from kubewright.agent.certificates.bootstrap import Bootstrap, EitherIssuer, Iss
 from kubewright.agent.certificates.manager import CertificateManager, CertificateView
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate
+from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams, Timings
 from kubewright.base.errors import CertificateError, KubewrightError
 from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.kube.credentials import Access, Anonymous, ClientCertificate
+from kubewright.pki import certificates, csr
 from kubewright.pki.certificates import Pair
 
 _log = logging.getLogger(__name__)
@@ -30,7 +32,8 @@ class NodeIdentity:
 
         made ── establish() ──> usable ── keep_renewed() ──> renewed in time ── stop() ──> closed
 
-    A stored pair that is for this node and has not expired is used as it is, and nobody is asked.
+    A stored pair that is for this node and has not expired is used as it is, and nobody is asked. Without a bootstrap the kubeconfig serves for
+    everything, as with a kubelet: a token in it, or somebody else's certificate, is used for as long as the API server takes it.
     """
 
     def __init__(
@@ -58,6 +61,9 @@ class NodeIdentity:
         self._refused_at: float | None = None
         self._at_once = at_once
         self._kept: Access | None = None
+        self._borrowed = False
+        self._found: tuple[Access, Pair] | None = None
+        self._tasks = Tasks()
         template = CertificateTemplate(node_name=node_name)
         self._manager = CertificateManager(
             node_name,
@@ -89,6 +95,13 @@ class NodeIdentity:
 
     async def establish(self) -> None:
         """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
+        if self._bootstrap is None:
+            self._found = self._stored()
+            given = self._given() if self._found is None else None
+            if given is not None:
+                self._borrowed = True
+                self.client = self._seams.connect(given)
+                return
         await self._manager.obtain(instead=self._stored_pair)
 
     def answered(self, known: bool) -> None:
@@ -96,6 +109,10 @@ class NodeIdentity:
 
         Clocks may differ, and a cluster may have another authority than it had.
         """
+        if self._borrowed:
+            if not known:
+                self._tasks.start(self._borrow_again())
+            return
         now = asyncio.get_running_loop().time()
         if known:
             self._refused_at = None
@@ -114,6 +131,8 @@ class NodeIdentity:
         Raises CertificateError once there was none for so many seconds although the API server answers: a restart may bring other credentials.
         Where it does not answer that is only told (kubelet: pkg/kubelet/certificate/transport.go).
         """
+        if self._borrowed:
+            await asyncio.Event().wait()  # it has none to lose
         now = asyncio.get_running_loop().time
         seen, told = now(), False
         while True:
@@ -135,11 +154,12 @@ class NodeIdentity:
 
     def keep_renewed(self) -> None:
         """Replace the certificate when its time has come, from now on."""
-        self._manager.keep_renewed()
+        if not self._borrowed:
+            self._manager.keep_renewed()
 
     async def stop(self) -> None:
         """Stop renewing and close every connection. Idempotent."""
-        await self._manager.stop()
+        await asyncio.gather(self._manager.stop(), self._tasks.stop())
         if self.client is not None:
             await self.client.close()
 
@@ -153,7 +173,8 @@ class NodeIdentity:
             return own
         if self._bootstrap is None:
             raise CertificateError(
-                f"node {self._node_name} has no usable certificate", detail=self._unusable, remedy="join it again with a bootstrap token"
+                self._unusable or f"node {self._node_name} has no usable certificate",
+                remedy="name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig",
             )
         last = None if self._is_refused else own
         try:
@@ -168,9 +189,31 @@ class NodeIdentity:
             self._kept = self._access
         return issuer if last is None else EitherIssuer(issuer, last)
 
+    def _given(self) -> Access | None:
+        """Return what the kubeconfig says, if its user is somebody, and no node certificate, which is stored and renewed."""
+        try:
+            access = self._store.given()
+            if access is None or isinstance(access.identity, Anonymous):
+                return None
+            if isinstance(access.identity, ClientCertificate):
+                pair = certificates.pair_of(access.identity.cert_pem, access.identity.key_pem, source="the kubeconfig")
+                is_nodes = pair.leaf.common_name.startswith(csr.node_user(""))
+                return None if is_nodes or self._seams.clock.now() >= pair.leaf.not_after else access
+        except KubewrightError as error:
+            self._unusable = str(error)
+            _log.warning("node %s: %s", self._node_name, error)
+            return None
+        return access
+
+    async def _borrow_again(self) -> None:
+        """Read the kubeconfig again: a token that is refused may have been replaced in its file."""
+        given = self._given()
+        if given is not None and self.client is not None and given.identity != self.client.access.identity:
+            await self.client.set_identity(given.identity)
+
     def _stored_pair(self) -> Pair | None:
         """Return the stored pair if it can be used: at once, or by a clock that has been set since."""
-        stored = self._stored()
+        stored, self._found = self._found or self._stored(), None
         if stored is None:
             return None
         self._access, pair = stored

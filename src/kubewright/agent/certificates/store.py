@@ -19,9 +19,9 @@ from kubewright.base.records import replace
 from kubewright.host.desired import File
 from kubewright.host.failures import explaining
 from kubewright.host.files import Files
-from kubewright.kube.credentials import Access
+from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import access_of
-from kubewright.pki import certificates, keys
+from kubewright.pki import certificates, csr, keys
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm, PrivateKey
 
@@ -57,6 +57,10 @@ class CredentialStore(PairStore, Protocol):
 
     def keep_cluster(self, access: Access) -> None:
         """Remember where the cluster is."""
+        ...
+
+    def given(self) -> Access | None:
+        """Return what the kubeconfig says as it is, its user included; None if there is none. Raises as `cluster`, UsageError for credentials that are not taken."""
         ...
 
 
@@ -198,8 +202,18 @@ class FileCredentialStore:
         nobody = replace(found, user=User())
         return access_of(nobody, read=self._files.read, base=PurePosixPath(self._kubeconfig.parent), source=str(self._kubeconfig))
 
+    def given(self) -> Access | None:
+        found = self._resolved()
+        if found is None:
+            return None
+        return access_of(found, read=self._files.read, base=PurePosixPath(self._kubeconfig.parent), source=str(self._kubeconfig))
+
     def keep_cluster(self, access: Access) -> None:
-        content = _document(access.server, access.ca_pem).replace(_PATH, yaml.dump(str(self._pairs.current)).strip()).encode()
+        content = (
+            _document(replace(access, identity=Anonymous(), impersonation=None))
+            .replace(_PATH, yaml.dump(str(self._pairs.current)).strip())
+            .encode()
+        )
         self._files.write(File(path=PurePosixPath(self._kubeconfig), content=content, mode=0o600))
 
     def pair(self) -> Pair | None:
@@ -209,7 +223,7 @@ class FileCredentialStore:
         self._pairs.keep_pair(pair)
 
     def _handed(self) -> Pair | None:
-        """Take over the pair that the kubeconfig holds or names, if there is one."""
+        """Take over the pair that the kubeconfig holds or names, if there is one that is a node's."""
         found = self._resolved()
         if found is None:
             return None
@@ -218,6 +232,8 @@ class FileCredentialStore:
         if not certificate or not key:
             return None
         pair = certificates.pair_of(certificate, key, source=str(self._kubeconfig))
+        if not pair.leaf.common_name.startswith(csr.node_user("")):
+            return None
         self.keep_pair(pair)
         return pair
 
@@ -233,15 +249,24 @@ class FileCredentialStore:
 
 
 @functools.lru_cache(maxsize=4)
-def _document(server: str, ca_pem: bytes | None) -> str:
-    """Render the kubeconfig that a kubelet writes for itself, once for all nodes of a cluster: `_PATH` stands for the certificate."""
+def _document(access: Access) -> str:
+    """Render the kubeconfig that a kubelet writes for itself, once for all nodes of a cluster: `_PATH` stands for the certificate.
+
+    A kubelet's forgets the name to expect of the server and the proxy, without which it could not be reached again.
+    """
+    more = {
+        "insecure-skip-tls-verify": not access.verify,
+        "tls-server-name": access.tls_server_name,
+        "proxy-url": access.proxy.secret_url() if access.proxy is not None else "",
+    }
     document = kubeconfig_document(
-        server=server,
+        server=access.server,
         cluster_name="default-cluster",
         user="default-auth",
         credentials=CertificateFiles(certificate=_PATH, key=_PATH),
-        ca_pem=ca_pem,
+        ca_pem=access.ca_pem,
         context="default-context",
         namespace="default",
+        more={name: value for name, value in more.items() if value},
     )
     return yaml.dump(document)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from kubewright.base.records import dataclass, field
@@ -56,8 +57,9 @@ def kubeconfig_document(
     ca_file: str = "",
     context: str = "",
     namespace: str = "",
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> dict[str, object]:
-    """Make a kubeconfig whose current context is its only one, `USER@CLUSTER` unless named otherwise.
+    """Make a kubeconfig whose current context is its only one, `USER@CLUSTER` unless named otherwise. `more` are further fields of the cluster.
 
     All of `ca_pem` is embedded, a bundle during a change of CA included; kubeadm keeps only its first certificate (spec 14.2).
     Without credentials the user is there and empty: anonymous.
@@ -66,7 +68,7 @@ def kubeconfig_document(
     chosen = {"cluster": cluster_name, **({"namespace": namespace} if namespace else {}), "user": user}
     return {
         "apiVersion": "v1",
-        "clusters": [{"cluster": cluster_body(server, ca_pem=ca_pem, ca_file=ca_file), "name": cluster_name}],
+        "clusters": [{"cluster": {**cluster_body(server, ca_pem=ca_pem, ca_file=ca_file), **more}, "name": cluster_name}],
         "contexts": [{"context": chosen, "name": name}],
         "current-context": name,
         "kind": "Config",
