@@ -10,10 +10,20 @@ from node_kit import TOKEN, Box, killed_at_each_step
 from tenants_kit import Killer
 
 from kubewright.apis.node_join_requests import Condition
-from kubewright.base.errors import APIError, ConfigurationChanged, Forbidden, HostError, ServerError, TrustError, Unauthorized, Unreachable
+from kubewright.base.errors import (
+    APIError,
+    ConfigurationChanged,
+    Forbidden,
+    HostError,
+    NotFound,
+    ServerError,
+    TrustError,
+    Unauthorized,
+    Unreachable,
+)
 from kubewright.base.events import Waiting, Warned
 from kubewright.base.records import replace
-from kubewright.enrollment.node.joining import RequestRefused
+from kubewright.enrollment.node.joining import RequestLost, RequestRefused
 from kubewright.kube.resources import CONFIG_MAP
 
 
@@ -81,6 +91,32 @@ def test_an_api_server_that_has_just_started_is_given_some_seconds(box, count, j
         box.join()
     assert 10 <= CLOCK.monotonic() - began <= 12
     assert {event.what for event in box.reporter.events if isinstance(event, Waiting)} == {"the API server to answer"}
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "remedy"),
+    [
+        (Unauthorized("no", code=401), "the token is not taken any more, and worker has no answer yet", "hub token create"),
+        (NotFound("no", code=404), "somebody has deleted the request of worker", "asks anew"),
+    ],
+)
+def test_a_token_that_ends_and_a_request_that_goes_are_not_waited_for_long(box, error, says, remedy):
+    answered = box.cluster.answered
+
+    def then_lost(call):
+        box.cluster.refusals = (error,) * 10_000
+        return answered(call)
+
+    box.cluster.answered = then_lost
+    began = CLOCK.monotonic()
+    with pytest.raises(RequestLost, match=says) as lost:
+        box.join()
+    assert 20 <= CLOCK.monotonic() - began <= 25
+    assert remedy in lost.value.remedy
+    box.cluster.refusals = ()
+    box.join()  # with another token, and where the request is there after all
+    box.require_whole()
+    assert box.cluster.created == 1
 
 
 def test_a_cluster_without_a_hub_is_told(box):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kubewright.apis import node_join_requests
 from kubewright.apis.node_join_requests import CONFIG_MAP, JOIN_KEY, NAMESPACE
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import AlreadyExists, APIError, NotFound, TrustError
+from kubewright.base.errors import AlreadyExists, APIError, Forbidden, NotFound, TrustError, Unauthorized
 from kubewright.base.events import Waited, Waiting
 from kubewright.base.wait import REPORT_AFTER, Backoff, retry
 from kubewright.enrollment import answer_checks, requests
@@ -30,11 +30,17 @@ _WITHIN: Final = 300.0
 _LOOK: Final = Backoff(first=0.2, limit=2.0)
 _STARTING: Final = 10.0
 """Seconds for which an API server may refuse or fail before that is the end."""
+_LOST: Final = 20.0
+"""Seconds after which a request that is gone does not come back, and a token that is refused has ended."""
 T = TypeVar("T")
 
 
 class RequestRefused(APIError):
     """The hub does not let this machine in. The message is the hub's."""
+
+
+class RequestLost(APIError):
+    """No answer can come to the request any more: it is gone, or the token is."""
 
 
 def request(ctx: NodeJoinContext) -> Iterable[Change]:
@@ -121,9 +127,10 @@ def _require_own(ctx: NodeJoinContext, found: Object) -> None:
 
 
 def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
-    """Wait until the hub has answered, then check everything that it says. Raises RequestRefused, WaitTimeout and TrustError."""
+    """Wait until the hub has answered, then check everything that it says. Raises RequestRefused, RequestLost, WaitTimeout and TrustError."""
+    waiting = _Waiting(ctx)
     yield ctx.bound.waiter.until(
-        lambda: _unanswered(ctx),
+        waiting.reason,
         within=_WITHIN,
         saying="the hub to answer",
         every=_LOOK.first,
@@ -148,20 +155,47 @@ def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
     ctx.say("The answer of the hub is in order")
 
 
-def _unanswered(ctx: NodeJoinContext) -> str | None:
-    try:
-        found = ctx.answering.get(NODE_JOIN_REQUEST, ctx.join.node)
-    except NotFound:
-        return "the request has gone"
-    except APIError as error:
-        return str(error)
-    condition = node_join_requests.condition_of(found)
-    if condition is None:
-        return "the hub has not looked at it yet"
-    if condition.status == "False":
-        raise RequestRefused(
-            f"the hub does not let {ctx.join.node} in: {condition.reason}",
-            detail=condition.message,
-            remedy="ask whoever runs the hub; when that is mended, the same command asks again once the hub has deleted the request",
-        )
-    return None if condition.status == "True" else f"{condition.reason}: {condition.message}"
+class _Waiting:
+    """What a request waits for. For some seconds an API server may not know the token, or the request; after that nothing comes any more."""
+
+    def __init__(self, ctx: NodeJoinContext) -> None:
+        self._ctx = ctx
+        self._lost: float | None = None
+
+    def reason(self) -> str | None:
+        """Say why there is no answer yet, None if there is one. Raises RequestRefused and RequestLost."""
+        ctx = self._ctx
+        try:
+            found = ctx.answering.get(NODE_JOIN_REQUEST, ctx.join.node)
+        except (NotFound, Unauthorized, Forbidden) as error:
+            return self._after(error)
+        except APIError as error:
+            self._lost = None
+            return str(error)
+        self._lost = None
+        condition = node_join_requests.condition_of(found)
+        if condition is None:
+            return "the hub has not looked at it yet"
+        if condition.status == "False":
+            raise RequestRefused(
+                f"the hub does not let {ctx.join.node} in: {condition.reason}",
+                detail=condition.message,
+                remedy="ask whoever runs the hub; when that is mended, the same command asks again once the hub has deleted the request",
+            )
+        return None if condition.status == "True" else f"{condition.reason}: {condition.message}"
+
+    def _after(self, error: APIError) -> str:
+        node, now = self._ctx.join.node, self._ctx.bound.clock.monotonic()
+        self._lost = now if self._lost is None else self._lost
+        if now - self._lost < _LOST:
+            return "the request has gone" if isinstance(error, NotFound) else str(error)
+        if isinstance(error, NotFound):
+            raise RequestLost(
+                f"somebody has deleted the request of {node}",
+                remedy="run the same command again, which asks anew; `kubewright hub journal` on the hub may tell why",
+            ) from error
+        raise RequestLost(
+            f"the token is not taken any more, and {node} has no answer yet",
+            detail=str(error),
+            remedy="make another one on the hub (kubewright hub token create), and run the same command with it: it goes on with this request",
+        ) from error
