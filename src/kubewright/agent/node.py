@@ -202,6 +202,7 @@ class NodeAgent:
             reported_at=self._node_status.reported_at,
             renewed_at=self._lease.renewed_at,
             failures=dict(self._node_status.failures),
+            not_ready=self._node_status.not_ready,
             clock=self._clock.trouble,
         )
 

@@ -12,7 +12,7 @@ from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.events import NodeEvent, events_between, is_cordoned, scheduling_event
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.report import ReportSchedule, metadata_changed, status_changed
-from kubewright.agent.status.setters import READY, compute, is_true, pod_cidrs
+from kubewright.agent.status.setters import READY, compute, find, is_true, pod_cidrs
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound, Unauthorized
@@ -92,6 +92,12 @@ class NodeStatusManager:
     def is_ready(self) -> bool:
         """Whether the Node says that it is ready, and says so because of us: what it said before our first report does not count."""
         return self.node is not None and self._report.sent_at is not None and is_true(self.node, READY)
+
+    @property
+    def not_ready(self) -> str:
+        """What the Node says against being ready, '' where it is ready or says nothing."""
+        row = find(self.node["status"].get("conditions") or (), READY) if self.node is not None else None
+        return row["message"] if row is not None and row["status"] != "True" else ""
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:

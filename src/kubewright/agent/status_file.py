@@ -59,6 +59,7 @@ def record(
         "pki": str(pki),
         "phase": view.phase.value,
         "ready": view.ready,
+        "notReady": view.not_ready,
         "trouble": view.trouble,
         "certificate": {key: value for key, value in _certificate(view.certificate).items() if key != "waiting"},
         "waiting": _waiting(view.certificate.waiting),

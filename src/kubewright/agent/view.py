@@ -48,5 +48,7 @@ class NodeView:
     """When the API accepted a renewal of the lease last."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """The setters that failed when the status was computed last, and why."""
+    not_ready: str = ""
+    """What its Node says against being ready."""
     clock: str = ""
     """How far the machine's clock is from the API server's, '' where that is of no matter."""

@@ -128,14 +128,14 @@ def status(parsed: Parsed) -> int:
     shown = {**found, "running": alive}
     form = parsed.text("output")
     if form == "text":
-        sys.stdout.write("".join(f"{line}\n" for line in _lines(shown)))
+        sys.stdout.write("".join(f"{line}\n" for line in told(shown)))
     else:
         write_result(shown, form=form)
     return 0 if alive and found["ready"] else 1
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Tell the same to people. What is not there is left out."""
+def told(found: Mapping[str, Any]) -> Iterator[str]:
+    """Tell people a status, a line for each thing. What is not there is left out."""
     phase = found["phase"] if found["running"] else f"not running; it was {found['phase']}"
     certificate, serving = {**found["certificate"], "waiting": found["waiting"]}, found.get("servingCertificate") or {}
     api = found.get("kubeletAPI")
@@ -143,6 +143,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'agent':<22}{phase} (pid {found['pid']}, since {found['started']})"
     for name, value in (
         ("trouble", found["trouble"]),
+        ("not ready because", found.get("notReady")),
         ("certificate expires", certificate["expires"]),
         ("certificate rotates", certificate["rotates"]),
         ("waits for", _waits_for(certificate)),

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import fake_api
 import pytest
+from agent_running import agent_of, joined, running
+from agent_values import facts
 from fake_controllers import START, LoopClock
 
 from kubewright.agent import installation, status_file, telemetry
 from kubewright.agent.certificates.manager import CertificateView, WaitingRequest
 from kubewright.agent.daemon import missing_taints
+from kubewright.agent.status.snapshot import Snapshot, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.change import Action
 from kubewright.base.errors import CheckFailed, DocumentError, HostError, NotFound
 from kubewright.base.records import replace
+from kubewright.cli import agent as agent_command
 from kubewright.cli import agent_service, parser
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
@@ -129,6 +135,19 @@ def test_the_status_file_is_replaced_whole_and_only_when_something_changed(tmp_p
     assert found["waiting"] == {"request": "node-csr-x", "since": "2026-01-02T03:04:05Z", "approved": False}
     assert found["certificate"] == {"expires": None, "rotates": None, "reason": "waiting-approval", "trouble": ""}
     assert found["servingCertificate"] is None
+
+
+@pytest.mark.looptime
+async def test_what_its_node_says_against_being_ready_is_told_in_the_status(tmp_path: Path):
+    api = fake_api.FakeAPI()
+    source = Unchanging(Snapshot(addresses=("10.0.0.5",), runtime_errors=("container runtime is down",)))
+    async with running(agent_of(api, store=joined(), source=source, facts=facts(needs_pod_range=False))) as agent:
+        while agent.view().phase is not NodePhase.NOT_READY or agent.view().reported_at is None:
+            await asyncio.sleep(0.01)
+        found = record(agent.view())
+    assert found["notReady"] == "container runtime is down"
+    assert "not ready because     container runtime is down" in list(agent_command.told({**found, "running": True}))
+    assert record()["notReady"] == ""
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"kind": "Other"}'])
