@@ -15,7 +15,7 @@ from kubewright.base.messages import printable, quoted
 from kubewright.cli import hub_state, inputs
 from kubewright.cli.output import human_duration, write_rows
 from kubewright.cli.parser import Parsed
-from kubewright.enrollment import expiry
+from kubewright.enrollment import decisions, expiry
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.kube import core
 from kubewright.kube.core import Object
@@ -113,9 +113,9 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
             raise UsageError(
                 f"the request of {quoted(node)} has been answered: {condition.reason}", remedy="`kubewright hub requests` shows it"
             )
-        uid = str(core.metadata(request).get("uid"))
-        done = hub_state.event(name, "approved" if approved else "refused by a person", node=node, request=uid)
-        store.save_verdict(name, uid, approved=approved, event=done)
+        seen = decisions.look(request)
+        done = hub_state.event(name, "approved" if approved else "refused by a person", node=node, request=seen.uid)
+        store.save_verdict(name, seen.subject, approved=approved, event=done)
     return hub_state.tell(parsed, done)
 
 

@@ -84,7 +84,7 @@ class Answering:
         if not seen.ended:
             approved, record, first = await self._ctx.store.ask(
                 lambda store: (
-                    store.verdict(self._ctx.name, seen.uid),
+                    store.verdict(self._ctx.name, seen.subject),
                     store.record(self._ctx.name, name),
                     store.first_request(self._ctx.name, seen.digest),
                 )

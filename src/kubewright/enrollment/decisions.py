@@ -40,6 +40,8 @@ APPROVAL_DENIED: Final = "ApprovalDenied"
 EXPIRED: Final = "Expired"
 ISSUED: Final = "Issued"
 _LONGEST_ENDPOINT: Final = 300
+_DIGITS: Final = 32
+_ENDED: Final = frozenset({"True", "False"})
 _MOST_METADATA: Final = 32768
 """Characters that somebody may hang on a request: the kind has no limit for them, and the API server takes a megabyte and a half."""
 
@@ -71,7 +73,8 @@ class Seen:
 
     `contents` is None until it has been opened. `first` is the uid of the request that came with the same encrypted key first, '' if none did.
     `approved` is what a person has said about this object, None if nobody has. `registered`: there is a Node of this name. `deleting`: somebody has
-    deleted it, and finalizers hold it. `burden` counts the characters of what is in its metadata and not the API server's.
+    deleted it, and finalizers hold it. `burden` counts the characters of what is in its metadata and not the API server's,
+    `contents_digest` is of its spec while it has no answer.
     """
 
     name: str
@@ -85,11 +88,17 @@ class Seen:
     registered: bool = False
     deleting: bool = False
     burden: int = 0
+    contents_digest: str = ""
+
+    @property
+    def subject(self) -> str:
+        """What a person decides about: this object, as it is now. Whoever can write to the tenant could put another request in its place."""
+        return f"{self.uid}.{self.contents_digest[:_DIGITS]}"
 
     @property
     def ended(self) -> bool:
         """Whether it has been answered, or goes without an answer: nothing is asked about it any more."""
-        return self.deleting or (self.condition is not None and self.condition.status in {"True", "False"})
+        return self.deleting or (self.condition is not None and self.condition.status in _ENDED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,15 +140,17 @@ Outcome = Open | Issue | Wait | Refuse | Forget
 
 def look(request: Mapping[str, Any]) -> Seen:
     """Return what can be seen of an object without decrypting anything."""
-    metadata = core.metadata(request)
+    metadata, condition = core.metadata(request), node_join_requests.condition_of(request)
+    asked = condition is None or condition.status not in _ENDED
     return Seen(
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
         created=parse_moment(str(metadata.get("creationTimestamp") or "")),
-        condition=node_join_requests.condition_of(request),
+        condition=condition,
         digest=requests.digest(request),
         deleting=bool(metadata.get("deletionTimestamp")),
         burden=_burden(metadata),
+        contents_digest=requests.contents_digest(request) if asked else "",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -58,6 +59,11 @@ def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def digest(request: Mapping[str, Any]) -> str:
     """Return what tells an object from a copy of it: encryption of the key is never twice the same."""
     return hashlib.sha256(str(spec_of(request).get(_KEY)).encode(errors="replace")).hexdigest()
+
+
+def contents_digest(request: Mapping[str, Any]) -> str:
+    """Return what tells a request from the same object with anything else in its spec."""
+    return hashlib.sha256(json.dumps(spec_of(request), sort_keys=True, default=str).encode()).hexdigest()
 
 
 def read(request: Mapping[str, Any], *, join_key: PrivateKey) -> JoinRequest:

@@ -165,14 +165,14 @@ class SecretStore:
         self._release(cluster, node)
         return there
 
-    def verdict(self, cluster: str, uid: str) -> bool | None:
-        found = self._rows.rows.get(f"verdict/{cluster}/{uid}")
+    def verdict(self, cluster: str, subject: str) -> bool | None:
+        found = self._rows.rows.get(f"verdict/{cluster}/{subject}")
         return None if found is None else bool(found)
 
-    def save_verdict(self, cluster: str, uid: str, *, approved: bool, event: Event) -> None:
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
         def decide() -> Transaction:
             old = [f"verdict/{cluster}/{one}" for one in list(self._rows.rows.of("verdict", cluster))[: -_MOST_VERDICTS + 1]]
-            return Transaction(rows={**dict.fromkeys(old), f"verdict/{cluster}/{uid}": approved})
+            return Transaction(rows={**dict.fromkeys(old), f"verdict/{cluster}/{subject}": approved})
 
         self._write(decide, event)
 

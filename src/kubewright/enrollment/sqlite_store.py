@@ -218,13 +218,13 @@ class SQLiteStore:
             self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (cluster, node))
             return self._db.execute("DELETE FROM records WHERE cluster = ? AND node = ?", (cluster, node)).rowcount > 0
 
-    def verdict(self, cluster: str, uid: str) -> bool | None:
-        found = self._rows("SELECT approved FROM verdicts WHERE cluster = ? AND uid = ?", cluster, uid)
+    def verdict(self, cluster: str, subject: str) -> bool | None:
+        found = self._rows("SELECT approved FROM verdicts WHERE cluster = ? AND uid = ?", cluster, subject)
         return bool(found[0][0]) if found else None
 
-    def save_verdict(self, cluster: str, uid: str, *, approved: bool, event: Event) -> None:
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
         with self._writing(event):
-            self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", (cluster, uid, int(approved)))
+            self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", (cluster, subject, int(approved)))
 
     def tell(self, event: Event) -> None:
         with self._writing(event):

@@ -156,11 +156,11 @@ class HubStore(Protocol):
         """Remove the record of a node: its name is free; False if there was none."""
         ...
 
-    def verdict(self, cluster: str, uid: str) -> bool | None:
-        """Return what a person has said about a request; None if nobody has."""
+    def verdict(self, cluster: str, subject: str) -> bool | None:
+        """Return what a person has said about a request (`Seen.subject`); None if nobody has."""
         ...
 
-    def save_verdict(self, cluster: str, uid: str, *, approved: bool, event: Event) -> None:
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
         """Keep what a person has said about a request."""
         ...
 

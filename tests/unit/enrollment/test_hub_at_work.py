@@ -17,6 +17,7 @@ from kubewright.apis import node_join_requests
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
+from kubewright.enrollment import decisions
 from kubewright.enrollment.hub import Hub
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.kube.credentials import Access
@@ -55,6 +56,12 @@ class Clusters:
         request = OldNode(node, ENDPOINT).request(LOADED.public_key)
         request["metadata"] |= {"uid": f"{name}-{node}"}
         self.apis.setdefault(name, FakeAPI()).put(request)
+
+    def request(self, name: str, node: str) -> dict:
+        return self.apis[name].objects[(NODE_JOIN_REQUEST.plural, "", node)]
+
+    def subject(self, name: str, node: str) -> str:
+        return decisions.look(self.request(name, node)).subject
 
     def answered(self, name: str, node: str) -> str:
         found = self.apis[name].objects.get((NODE_JOIN_REQUEST.plural, "", node)) if name in self.apis else None
@@ -103,11 +110,28 @@ async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
     await until(lambda: any(one.cluster.approval == "human" for one in clusters.hub._served.values()))
     clusters.ask("b", "two")
     await until(lambda: clusters.answered("b", "two") == "AwaitingApproval")
-    clusters.state(lambda store: store.save_verdict("b", "b-two", approved=True, event=event(cluster="b")))
+    clusters.state(lambda store: store.save_verdict("b", clusters.subject("b", "two"), approved=True, event=event(cluster="b")))
     await until(lambda: clusters.answered("b", "two") == "Issued")
     clusters.state(lambda store: store.remove_cluster("b", event(cluster="b")))
     await until(lambda: "b" not in clusters.hub._served)
     assert list(clusters.hub._served) == ["a"]
+
+
+async def test_a_person_has_approved_what_was_there_then_and_not_what_somebody_has_made_of_it(clusters):
+    clusters.state(lambda store: store.save_cluster(cluster("b", approval="human", **QUICK), event(cluster="b")))
+    for node in ("one", "two"):
+        clusters.ask("b", node)
+        await until(lambda node=node: clusters.answered("b", node) == "AwaitingApproval")
+    seen = [clusters.subject("b", node) for node in ("one", "two")]
+    theirs = OldNode("one", ENDPOINT).request(LOADED.public_key)["spec"]
+    clusters.apis["b"].put({**clusters.request("b", "one"), "spec": theirs})
+    for subject in seen:
+        clusters.state(lambda store, subject=subject: store.save_verdict("b", subject, approved=True, event=event(cluster="b")))
+    await until(lambda: clusters.answered("b", "two") == "Issued")
+    assert clusters.answered("b", "one") == "AwaitingApproval"
+    mine = clusters.subject("b", "one")
+    clusters.state(lambda store: store.save_verdict("b", mine, approved=True, event=event(cluster="b")))
+    await until(lambda: clusters.answered("b", "one") == "Issued")
 
 
 async def test_a_management_cluster_that_does_not_answer_for_a_while_ends_nothing(tmp_path, caplog):

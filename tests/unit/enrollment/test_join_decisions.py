@@ -125,7 +125,10 @@ def test_what_is_seen_of_an_object():
         "deletionTimestamp": "x",
     }
     assert (decisions.look({"metadata": laden}).deleting, decisions.look({"metadata": laden}).burden) == (True, 3 + 3 + 1 + 13)
-    assert decisions.look({}) == Seen(name="", uid="", created=None, condition=None, digest=requests.digest({}))
+    changed = decisions.look({**sent, "spec": {**sent["spec"], "imageServiceEndpoint": "x"}})
+    assert (changed.digest, changed.subject == found.subject) == (found.digest, False)
+    empty = Seen(name="", uid="", created=None, condition=None, digest=requests.digest({}), contents_digest=requests.contents_digest({}))
+    assert decisions.look({}) == empty
 
 
 STRICT = NamePolicy(
