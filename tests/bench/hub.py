@@ -113,12 +113,16 @@ class Arena:
         return published(self.kubeconfig)
 
 
-def published(kubeconfig: Path) -> RecipientKey:
-    """Return the join key of a cluster, once its hub has published it."""
+def published(kubeconfig: Path, *, pin: str = "") -> RecipientKey:
+    """Return the join key of a cluster, once its hub has published it: the one with this fingerprint, where an earlier hub may have left another."""
     path = "/api/v1/namespaces/oneinfra-system/configmaps/oneinfra-join"
-    with closing(Admin(kubeconfig)) as admin:
-        wait_for("the join key", lambda: admin.status(path) == 200)
+
+    def read() -> RecipientKey:
         return oaep.load_recipient(admin.get(path)["data"]["joinKey"].encode(), source=path)
+
+    with closing(Admin(kubeconfig)) as admin:
+        wait_for("the join key", lambda: admin.status(path) == 200 and pin in {"", str(read().pin)})
+        return read()
 
 
 def request(name: str, recipient: RecipientKey, *, tunnel_key: str = "") -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Arena:
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many rounds, each with a cluster of its own in the hub, as far as the VPN goes: nobody has an address yet."""
+    """Measure so many rounds. Each begins with a cluster that has let in nobody, and whose VPN has no peer."""
     rows = []
     with field() as ground, ground.fresh("one", "hub") as bed:
         arena = _arena(setup, bed)
@@ -113,7 +113,8 @@ def _serving(arena: Arena, prefix: str) -> Iterator[None]:
     argv = (PYTHON, "-m", KUBEWRIGHT, "hub", "run", f"--config={_CONFIG}")
     arena.hub.run("systemd-run", f"--unit={_UNIT}", "--property=Type=notify", *settings, *argv)
     try:
-        published(arena.kubeconfig)
+        [added] = json.loads(arena.run("cluster", "list", "-o", "json"))
+        published(arena.kubeconfig, pin=added["joinKey"])
         with Watched(arena.kubeconfig, ASKING, prefix=f"{prefix}-warm") as watched:
             asking.create_all(arena.kubeconfig, ASKING, _bodies(arena, f"{prefix}-warm", WARM))
             watched.wait(ISSUED, WARM)
@@ -127,8 +128,8 @@ def _serving(arena: Arena, prefix: str) -> Iterator[None]:
 
 def _require_peers(arena: Arena, count: int) -> None:
     """Require that all who were let in are peers of the interface: else something else was measured."""
-    links = json.loads(arena.run("cluster", "list", "-o", "json"))
-    found = len(arena.hub.run("wg", "show", links[0]["vpnInterface"], "peers").out.split())
+    [added] = json.loads(arena.run("cluster", "list", "-o", "json"))
+    found = len(arena.hub.run("wg", "show", added["vpnInterface"], "peers").out.split())
     if found != count:
         raise BenchmarkFailed(f"the hub's interface has {found} peers, and {count} nodes have joined")
 
