@@ -107,7 +107,7 @@ class Watch:
             try:
                 while line := self._answer.readline():
                     yield line
-            except OSError:
+            except _TROUBLE:
                 if not self._closed:
                     raise
 
