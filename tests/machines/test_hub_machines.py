@@ -73,7 +73,9 @@ class Tenant:
         return kubewright(self.serving, "hub", *words, "--config", "/root/hub.yaml", check=check)
 
     def add(self, *more: str) -> None:
-        """Add the cluster, or change what it asks of nodes."""
+        """Add the cluster, or change what it asks of nodes; a hub that runs has noticed then."""
+        runs = self.serving.run("systemctl", "is-active", "hub", check=False).out.strip() == "active"
+        before = self.served
         files = ("--kubeconfig=/root/admin.conf", "--client-ca-cert-file=/root/ca.crt", "--client-ca-key-file=/root/ca.key")
         self.hub(
             *("cluster", "add", "a", *files, "--kubelet-config=/root/kubelet.yaml", "--allow-node-names=two,four"),
@@ -81,6 +83,13 @@ class Tenant:
             *(f"--vpn-cidr={VPN},{VPN6}", f"--vpn-endpoint={self.serving.address}:51820"),
             *(f"--vpn-server=https://{self.one.address}:6443", *more),
         )
+        if runs:
+            eventually(lambda: self.served > before, "the hub to notice")
+
+    @property
+    def served(self) -> int:
+        """How often the hub has begun to serve the cluster."""
+        return self.serving.run("journalctl", "-u", "hub", "--no-pager", "-o", "cat", check=False).out.count(" is served at ")
 
     def join(self, machine: Machine, *more: str, check: bool = True, **environment: str) -> Ended:
         write(machine, "/root/token", self.created["token"])
