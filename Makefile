@@ -22,8 +22,8 @@ ENSURE_MACHINES = PYTHONPATH=. $(BIN)/python -m testbed ensure
 
 # What tests compare with: our kubeadm and kubelet, and the kubeadms of the minor releases beside ours, which nobody's own directory has; a kubelet
 # of one of them joins through a hub. Programs of one version are built together: they share most packages.
-FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet; export KUBEWRIGHT_BINARIES_DIR=; \
-  $(BIN)/kubewright binaries fetch kubeadm kubelet --kubernetes-version v1.35.4; \
+FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet && export KUBEWRIGHT_BINARIES_DIR= && \
+  $(BIN)/kubewright binaries fetch kubeadm kubelet --kubernetes-version v1.35.4 && \
   $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version v1.37.1
 
 # The archive that is tried on machines without Python, and the image of it, where there are such machines.
