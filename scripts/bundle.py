@@ -75,7 +75,7 @@ def version() -> str:
 
 def fail(what: str, remedy: str) -> NoReturn:
     """End with an error that names the remedy."""
-    sys.exit(f"error: {what}\nto mend it: {remedy}")
+    sys.exit(f"error: {what}\nhint: {remedy}")
 
 
 def run(*argv: str | Path) -> str:

@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     """Make the image of each archive below dist, and print what it is called."""
     found = [(path, match) for path in sorted((ROOT / "dist").glob("*.tar.gz")) if (match := _ARCHIVE.fullmatch(path.name))]
     if not found:
-        sys.exit("error: there is no archive below dist\nto mend it: make bundle")
+        sys.exit("error: there is no archive below dist\nhint: make bundle")
     for archive, match in found:
         version, architecture = match["version"], match["architecture"]
         reference = arguments[0] if arguments else f"localhost/kubewright:{version}"

@@ -21,7 +21,7 @@ static const char RUN[] = "import sys; del sys.argv[0]; from kubewright.cli.main
 
 static int fail(const char *what, const char *path) {
   fprintf(stderr, "error: %s %s: %s\n", what, path, strerror(errno));
-  fprintf(stderr, "to mend it: unpack the archive of kubewright again\n");
+  fprintf(stderr, "hint: unpack the archive of kubewright again\n");
   return 127;
 }
 
@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
   int python = strcmp(cut(self), "libexec") == 0;
   if (strpbrk(self, ":;$") != NULL) {
     fprintf(stderr, "error: the loader of programs takes none of the characters : ; $ in the path %s\n", self);
-    fprintf(stderr, "to mend it: move the directory of kubewright to another place\n");
+    fprintf(stderr, "hint: move the directory of kubewright to another place\n");
     return 127;
   }
   char **args = calloc((size_t)argc + 12, sizeof *args), **next = args;

@@ -48,7 +48,7 @@ def _failed(home: Bench, ran: Ran, code: int, *said: str, to_mend: str) -> None:
     assert "internal error" not in ran.err
     missing = [part for part in said if part not in ran.err]
     assert missing == [], ran.err
-    assert to_mend in ran.err[ran.err.index("to mend it: ") :]
+    assert to_mend in ran.err[ran.err.index("hint: ") :]
     assert _running(home) == []
 
 

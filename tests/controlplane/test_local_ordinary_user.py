@@ -115,7 +115,7 @@ def test_what_an_ordinary_user_may_not_write_is_named(account: Account) -> None:
     closed.chmod(0o500)
     for place, said in ((closed, f"not allowed as user {account.uid}"), (Path("/root/kubewright"), "/root"), (Path("/proc/x"), "/proc")):
         ran = account.run("up", "--state-dir", str(place))
-        assert (ran.code, said in ran.err, "to mend it: " in ran.err, "Traceback" in ran.err) == (1, True, True, False), ran.err
+        assert (ran.code, said in ran.err, "hint: " in ran.err, "Traceback" in ran.err) == (1, True, True, False), ran.err
 
 
 def test_a_home_that_is_unknown_is_asked_for(account: Account) -> None:

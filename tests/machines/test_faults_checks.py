@@ -26,7 +26,7 @@ def init(machine: Machine, *arguments: str) -> Ended:
     """Run init, which must fail as every command fails: with a message, a remedy and no traceback, and nothing half-written."""
     ended = kubewright(machine, "init", "--config", CONFIG, *arguments, check=False)
     assert ended.code == 1, ended.err + ended.out
-    assert "to mend it: " in ended.err
+    assert "hint: " in ended.err
     assert "Traceback" not in ended.err + ended.out
     assert "this is a bug" not in ended.err
     assert machine.run("sh", "-c", f"ls -d {' '.join(MADE)}", check=False).out == ""

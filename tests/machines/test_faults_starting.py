@@ -63,7 +63,7 @@ def complaint(ended: Ended) -> str:
     assert ended.code == 1, ended.err + ended.out
     assert "Traceback" not in ended.err + ended.out
     assert "this is a bug" not in ended.err
-    assert "to mend it: " in ended.err
+    assert "hint: " in ended.err
     return ended.err
 
 
@@ -98,7 +98,7 @@ def test_swap_keeps_a_kubelet_from_starting(bed: Bed, failed: Mapping[str, Ended
     assert "[WARNING Swap]" in said
     assert "error: the kubelet does not stay up" in said
     assert "running with swap on is not supported" in said
-    assert "to mend it: switch swap off (`swapoff -a`" in said
+    assert "hint: switch swap off (`swapoff -a`" in said
 
 
 def test_a_unit_is_installed_where_no_package_has_brought_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
@@ -113,14 +113,14 @@ def test_an_etcd_without_space_is_told_with_its_own_words(bed: Bed, failed: Mapp
     said = complaint(failed["space"])
     assert "error: etcd does not stay up" in said
     assert "no space left on device" in said
-    assert "to mend it: free some space (`df -h`" in said
+    assert "hint: free some space (`df -h`" in said
     finished(bed["space"])
 
 
 def test_an_image_that_nobody_has_is_named(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["image"])
     assert f"error: the image {ETCD_IMAGE} of etcd is not on this machine, and cannot be pulled" in said
-    assert "to mend it: import it into the container runtime" in said
+    assert "hint: import it into the container runtime" in said
     finished(bed["image"])
 
 
@@ -137,7 +137,7 @@ def test_a_second_run_is_refused_and_an_interrupted_one_is_finished_by_the_same_
     assert second.code == 1
     assert "another kubewright is at work" in second.err
     assert b"error: interrupted in phase wait-control-plane" in said
-    assert b"to mend it: run the same command again" in said
+    assert b"hint: run the same command again" in said
     assert first.returncode in {130, -signal.SIGINT}
     kubewright(machine, "init", "--config", CONFIG)
     assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""

@@ -22,7 +22,7 @@ def write_error(error: KubewrightError, *, verbosity: int) -> None:
     if error.detail:
         lines.append(textwrap.indent(_shortened(error.detail.rstrip()), "  "))
     if error.remedy:
-        lines.append(f"to mend it: {error.remedy}")
+        lines.append(f"hint: {error.remedy}")
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
     _say(as_called("\n".join(lines)))

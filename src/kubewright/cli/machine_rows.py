@@ -277,7 +277,7 @@ _CHECKS_OF_JOIN = (
     " discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification ignore-preflight-errors node-name tls-bootstrap-token token"
 )
 _LOOKS_ONLY = (
-    "Looks only. Every check is made, all at the same time, and each failure says how to mend it. Exits 4 if any stops the command."
+    "Looks only. Every check is made, all at the same time, and each failure says how to fix it. Exits 4 if any stops the command."
 )
 
 _PREFLIGHT_ROWS = (

@@ -51,9 +51,8 @@ def _tell(parsed: Parsed, report: Report) -> int:
 
 
 def _text(result: Result) -> str:
-    """Name what a check found as kubeadm does, and how to mend it below."""
+    """Name what a check found as kubeadm does, and how to fix it below."""
     stops = result.errors
     return "".join(
-        f"[{'ERROR' if found in stops else 'WARNING'} {result.name}]: {found.text}\n\tto mend it: {found.remedy}\n"
-        for found in result.findings
+        f"[{'ERROR' if found in stops else 'WARNING'} {result.name}]: {found.text}\n\thint: {found.remedy}\n" for found in result.findings
     )

@@ -28,7 +28,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be, and how to mend it."""
+    """One thing that is not as it should be, and how to fix it."""
 
     text: str
     remedy: str
@@ -89,7 +89,7 @@ class Report:
     results: Sequence[Result]
 
     def require_passed(self) -> None:
-        """Raise CheckFailed if anything stops the command, naming every error and how to mend it."""
+        """Raise CheckFailed if anything stops the command, naming every error and how to fix it."""
         failed = [(result.name, found) for result in self.results for found in result.errors]
         if failed:
             raise CheckFailed(

@@ -76,7 +76,7 @@ def runtime_answers(subject: Subject) -> Iterable[Finding]:
     if unready is not None:
         yield Finding(
             text=f"container runtime is not ready: {unready.reason}: {unready.message}",
-            remedy="mend it; its own log says more (`journalctl -u containerd`)",
+            remedy="fix it; its own log says more (`journalctl -u containerd`)",
         )
 
 

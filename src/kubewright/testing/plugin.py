@@ -123,5 +123,5 @@ def _readable_errors() -> Iterator[None]:
     except Interrupted as error:  # Ctrl-C means the run, not this test
         raise KeyboardInterrupt from error
     except KubewrightError as error:
-        parts = (f"kubewright: {error.what}", error.detail, f"to mend it: {error.remedy}" if error.remedy else "")
+        parts = (f"kubewright: {error.what}", error.detail, f"hint: {error.remedy}" if error.remedy else "")
         raise pytest.fail.Exception("\n".join(part for part in parts if part), pytrace=False) from None  # the same text twice else

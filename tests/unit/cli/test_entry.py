@@ -45,7 +45,7 @@ def test_a_usage_error_is_one_line_with_a_remedy(capsys):
     assert entry.main(["up", "--nodse", "3"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "error: unknown flag: --nodse\nto mend it: did you mean '--nodes'?\n"
+    assert err == "error: unknown flag: --nodse\nhint: did you mean '--nodes'?\n"
 
 
 @pytest.mark.parametrize(
@@ -218,4 +218,4 @@ def test_commands_in_errors_are_named_as_the_program_was_called(monkeypatch, cap
     monkeypatch.setattr(entry, "imported", lambda _: fail)
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     assert entry.main(["version"]) == 1
-    assert capsys.readouterr().err == "error: no\nto mend it: run `kubeadm up` again; kubewright keeps its files in ~/.cache/kubewright\n"
+    assert capsys.readouterr().err == "error: no\nhint: run `kubeadm up` again; kubewright keeps its files in ~/.cache/kubewright\n"

@@ -130,7 +130,7 @@ def test_without_a_table_of_mounts_no_directory_is_removed(member):
     error = done.stderr.decode()
     assert "internal error" not in error
     assert "/var/lib/kubelet/pods is left as it is" in error
-    assert error.count("to mend it: mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)") == 1
+    assert error.count("hint: mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)") == 1
     assert (member.parent / "precious/file").exists()
     kept = ["etc/kubernetes/pki/etcd", "etc/kubernetes/pki/etcd/ca.key", "var/lib/kubelet/pods", "var/lib/kubelet/pods/volume"]
     assert left(member) == sorted([*CLEAN, *kept])

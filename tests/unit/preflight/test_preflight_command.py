@@ -49,7 +49,7 @@ def test_what_is_missing_is_told_with_its_remedy_and_an_exit_code(host, capsys, 
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].endswith("this machine is not ready")
     assert "[ERROR FileContent--proc-sys-net-ipv4-ip_forward]: /proc/sys/net/ipv4/ip_forward contents are not set to 1" in lines
-    assert any(line.startswith("\tto mend it: set it with `sysctl -w net.ipv4.ip_forward=1`") for line in lines)
+    assert any(line.startswith("\thint: set it with `sysctl -w net.ipv4.ip_forward=1`") for line in lines)
     assert sum(line.startswith("[WARNING Service-kubelet]") for line in lines) == 1
 
 

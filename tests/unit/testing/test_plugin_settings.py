@@ -44,7 +44,7 @@ def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pyteste
     assert "Traceback" not in text
     assert "During handling" not in text
     assert text.count("kubewright: no binary can be had for etcd") == 2
-    assert text.count("to mend it: ") == 2
+    assert text.count("hint: ") == 2
     assert not list((tmp_path / "state" / "kubewright" / "clusters").glob("*"))
 
 
@@ -65,7 +65,7 @@ def test_a_setting_that_cannot_be_used_is_named(pytester, ini, arguments, said):
     result = run(pytester, ini, *arguments)
     result.assert_outcomes(errors=2)
     assert said in result.stdout.str()
-    assert "to mend it: " in result.stdout.str()
+    assert "hint: " in result.stdout.str()
     assert "Traceback" not in result.stdout.str()
 
 

@@ -175,7 +175,7 @@ def _not_ready(api: KubeAPI) -> Iterator[Finding]:
     for node in api.list(NODE, label_selector=CONTROL_PLANE_LABEL):
         conditions = node.get("status", {}).get("conditions", ())
         if any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions):
-            yield Finding(text=f"the control plane {node['metadata']['name']} is not Ready", remedy="mend it before the upgrade")
+            yield Finding(text=f"the control plane {node['metadata']['name']} is not Ready", remedy="fix it before the upgrade")
 
 
 def _missing(host: Host) -> Iterator[Finding]:
