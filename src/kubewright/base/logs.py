@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final, TextIO
 
 from kubewright.base.masking import Masker
+from kubewright.base.messages import indented
 
 ROOT: Final = "kubewright"
 _LETTERS: Final = ((logging.CRITICAL, "F"), (logging.ERROR, "E"), (logging.WARNING, "W"))
@@ -28,7 +29,10 @@ def verbose(logger: logging.Logger, verbosity: int, message: str, *values: objec
 
 
 class KlogFormatter(logging.Formatter):
-    """Writes `I0102 15:04:05.000000    1234 file.py:12] message`, in local time as klog does; a traceback follows only from -v 5 on."""
+    """Writes `I0102 15:04:05.000000    1234 file.py:12] message`, in local time as klog does; a traceback follows only from -v 5 on.
+
+    Further lines of a record are indented, so that no text in it passes for a record of its own.
+    """
 
     def __init__(self, *, masker: Masker, tracebacks: bool) -> None:
         super().__init__()
@@ -42,7 +46,7 @@ class KlogFormatter(logging.Formatter):
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text += "\n" + self.formatException(record.exc_info) if self._tracebacks else f": {record.exc_info[1]}"
-        return self._masker(head + text)
+        return self._masker(head + indented(text))
 
 
 def configure(verbosity: int = 0, *, stream: TextIO | None = None, masker: Masker | None = None) -> None:

@@ -26,6 +26,21 @@ _CONTROLS = Pattern(r"(?P<colour>\x1b\[(?:0|1|2|31|32|33)m)|\r(?!\n)|[\0-\x08\x0
 _LONGEST = 80
 
 
+def one_line(text: str) -> str:
+    r"""Return a text that stays on its line: line ends, tabs and everything else that is not printable become `\n`, `\t`, `\u009b`.
+
+    For texts of others that stand beside ours, as in the cells of a table. A text that is printable stays as it is, backslashes and quotes too.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else _ESCAPES.get(ord(one)) or _escaped(ord(one)) for one in text)
+
+
+def indented(text: str) -> str:
+    """Return a text whose second and later lines begin with two blanks, so that none of them passes for a line of ours."""
+    return "\n  ".join(text.split("\n")) if "\n" in text else text
+
+
 def quoted(text: object) -> str:
     """Return a text in double quotes; quotes, backslashes and what cannot be printed are escaped."""
     escaped = str(text).translate(_ESCAPES)
@@ -54,13 +69,13 @@ def _shown_control(found: re.Match[str]) -> str:
     return found[0] if found["colour"] else f"\\u{ord(found[0]):04x}"
 
 
-def each_text(value: object, change: Callable[[str], str]) -> object:
-    """Return a JSON value with each of its texts changed, those of keys left as they are."""
+def each_text(value: object, change: Callable[[str], str], *, keys: bool = False) -> object:
+    """Return a JSON value with each of its texts changed; those of keys only with `keys`."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {name: each_text(part, change) for name, part in value.items()}
-    return [each_text(part, change) for part in value] if isinstance(value, list | tuple) else value
+        return {change(name) if keys else name: each_text(part, change, keys=keys) for name, part in value.items()}
+    return [each_text(part, change, keys=keys) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _escape(error: UnicodeError) -> tuple[str, int]:

@@ -12,7 +12,6 @@ from typing import Any
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, CertificateError, DocumentError
-from kubewright.base.messages import printable
 from kubewright.cli import cluster_access
 from kubewright.cli.output import human_duration, table, write_result
 from kubewright.cli.parser import Parsed
@@ -72,7 +71,7 @@ def explain(parsed: Parsed) -> int:
         write_result({**_as_map(csr), "decisions": [one.as_map() for one in found]}, form=form)
     else:
         columns = (("controller", "CONTROLLER"), ("outcome", "WOULD"), ("reason", "BECAUSE"))
-        sys.stdout.write(table([{key: printable(value) for key, value in one.as_map().items()} for one in found], columns=columns))
+        sys.stdout.write(table([one.as_map() for one in found], columns=columns))
     return 0
 
 
@@ -139,4 +138,4 @@ def _row(csr: SigningRequest, now: datetime) -> dict[str, str]:
     except CertificateError:
         return row | {"for": "(unreadable)"}
     names = (*details.names.dns, *details.names.addresses, *details.names.emails, *details.names.uris)
-    return {key: printable(value) for key, value in (row | {"for": details.common_name, "names": ",".join(names)}).items()}
+    return row | {"for": details.common_name, "names": ",".join(names)}

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from kubewright.base.errors import KubewrightError
 from kubewright.base.masking import mask
+from kubewright.base.messages import indented
 from kubewright.cli.parser import as_called
 
 TRACEBACK_FROM = 5
@@ -18,11 +19,11 @@ MOST_LINES = 200
 
 def write_error(error: KubewrightError, *, verbosity: int) -> None:
     """Write an error to stderr: what, the evidence indented, the remedy; with -v 5 the traceback as well."""
-    lines = [f"error: {error.what}"]
+    lines = [f"error: {indented(error.what)}"]
     if error.detail:
         lines.append(textwrap.indent(_shortened(error.detail.rstrip()), "  "))
     if error.remedy:
-        lines.append(f"hint: {error.remedy}")
+        lines.append(f"hint: {indented(error.remedy)}")
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
     _say(as_called("\n".join(lines)))
@@ -38,7 +39,7 @@ def _shortened(detail: str) -> str:
 
 def write_bug(error: Exception, *, verbosity: int) -> None:
     """Write an error that is not one of ours: it is a bug, and the user can only report it."""
-    lines = [f"error: internal error: {type(error).__name__}: {error}"]
+    lines = [f"error: internal error: {type(error).__name__}: {indented(str(error))}"]
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
     lines.append("this is a bug in kubewright; please report it with the output of the same command with -v 5")

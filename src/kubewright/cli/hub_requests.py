@@ -11,7 +11,7 @@ from kubewright.apis import node_join_requests
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import APIError, NotFound, UsageError
-from kubewright.base.messages import printable, quoted
+from kubewright.base.messages import quoted
 from kubewright.cli import hub_state, inputs
 from kubewright.cli.output import human_duration, write_rows
 from kubewright.cli.parser import Parsed
@@ -140,8 +140,8 @@ def _row(cluster: str, request: Object) -> dict[str, object]:
     created = parse_moment(str(core.metadata(request).get("creationTimestamp") or ""))
     return {
         "cluster": cluster,
-        "node": printable(core.identity_of(request)[0]),
+        "node": core.identity_of(request)[0],
         "age": human_duration((SystemClock().now() - created).total_seconds()) if created is not None else "",
         "state": (condition.reason or condition.status) if condition is not None else "Received",
-        "message": printable(condition.message) if condition is not None else "",
+        "message": condition.message if condition is not None else "",
     }

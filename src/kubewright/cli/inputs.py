@@ -15,6 +15,7 @@ from kubewright.apis.kubeadm.overrides import refuse_beside_config
 from kubewright.base.durations import Duration
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask, remember_token
+from kubewright.base.messages import indented
 from kubewright.base.yaml import Document
 from kubewright.cli.documents import read_documents
 from kubewright.cli.parser import Parsed, as_called
@@ -93,7 +94,7 @@ def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
 
 def warn(warnings: Sequence[str]) -> None:
     """Write warnings to stderr."""
-    sys.stderr.write(mask(as_called("".join(f"warning: {warning}\n" for warning in warnings))))
+    sys.stderr.write(mask(as_called("".join(f"warning: {indented(warning)}\n" for warning in warnings))))
 
 
 def later(parsed: Parsed) -> NoReturn:

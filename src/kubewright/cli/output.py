@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.base import yaml
-from kubewright.base.messages import each_text, printable
+from kubewright.base.messages import each_text, one_line, printable
 
 if TYPE_CHECKING:
     from typing import Any
@@ -34,7 +34,7 @@ def write_result(result: object, *, form: str) -> None:
 
     shown = each_text(result, printable)
     if form == "yaml":
-        sys.stdout.write(yaml.dump(json.loads(json.dumps(shown, default=_text))))
+        sys.stdout.write(yaml.dump(each_text(json.loads(json.dumps(shown, default=_text)), yaml.writable, keys=True)))
     else:
         sys.stdout.write(json.dumps(shown, indent=4, default=_text) + "\n")
 
@@ -83,7 +83,10 @@ def write_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[
 
 
 def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], paint: Paint | None = None) -> str:
-    """Lay out rows under headings, three blanks between columns. `columns` are pairs of key and heading; `paint` decorates cells."""
+    """Lay out rows under headings, three blanks between columns. `columns` are pairs of key and heading; `paint` decorates cells.
+
+    A cell stays on its line whatever is in it: cells hold texts of others.
+    """
     keys = [key for key, _ in columns]
     cells = [[heading for _, heading in columns], *([_shown(row.get(key)) for key in keys] for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
@@ -100,7 +103,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], places: Sequence[str], pa
 def _shown(value: object) -> str:
     if value is None or value == "":
         return "-"
-    return str(value)
+    return one_line(str(value))
 
 
 LEAST_WIDTH: Final = 10
@@ -109,9 +112,9 @@ PADDING: Final = 3
 
 
 def kubeadm_table(lines: Sequence[Sequence[str]]) -> str:
-    """Return the lines as kubeadm lays them out. A line with one cell, or none, ends the columns above it."""
+    """Return the lines as kubeadm lays them out. A line with one cell, or none, ends the columns above it. Cells stay on their lines."""
     out: list[str] = []
-    _format_block(lines, [], out)
+    _format_block([[one_line(cell) for cell in line] for line in lines], [], out)
     return "".join(out)
 
 

@@ -15,7 +15,7 @@ from kubewright.base import events
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
-from kubewright.base.messages import each_text, printable
+from kubewright.base.messages import each_text, indented, printable
 from kubewright.cli.parser import as_called
 from kubewright.cli.streams import raw
 
@@ -99,7 +99,7 @@ class KubeadmText:
                 self._out.write(as_called(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n"))
                 self._out.flush()
             elif isinstance(event, events.Warned):
-                self._err.write(as_called(f"warning: {event.text}\n"))
+                self._err.write(as_called(f"warning: {indented(event.text)}\n"))
             elif isinstance(event, events.Checked):
                 self._err.write(as_called(f"\t[WARNING {event.check}]: {event.text}\n"))
 
@@ -154,7 +154,7 @@ class PlainLines:
 
     def _line(self, event: events.Event) -> str:
         if isinstance(event, events.Warned):
-            return f"warning: {event.text}"
+            return f"warning: {indented(event.text)}"
         if isinstance(event, events.Waiting) and self._due(event.what):
             return f"waiting for {event.what} ({format_seconds(event.elapsed)}): {' '.join(event.reason.split())}"
         if isinstance(event, events.Progress) and self._due(event.task):

@@ -54,6 +54,26 @@ def test_tracebacks_are_shown_only_to_those_who_ask(verbosity, shown):
     assert ("Traceback" in stream.getvalue()) is shown
 
 
+class Name(str):
+    """A text whose representation is itself, as in the messages of most errors."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def test_no_text_in_a_record_passes_for_a_record():
+    stream = io.StringIO()
+    logs.configure(5, stream=stream)
+    forged = "no\nI0102 15:04:05.000000    1234 signing.py:12] approved"
+    try:
+        {}[Name(forged)]
+    except KeyError:
+        logging.getLogger("kubewright.x").exception("refused: %s", forged)
+    told = stream.getvalue().splitlines()
+    assert [line for line in told if re.match(r"[IWEF]\d{4} ", line)] == told[:1]
+    assert sum("approved" in line for line in told) == 2
+
+
 def test_secrets_are_masked():
     stream = io.StringIO()
     logs.configure(1, stream=stream, masker=Masker(["battery staple"]))

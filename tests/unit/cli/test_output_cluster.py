@@ -132,7 +132,7 @@ def test_colours_are_for_terminals_whose_user_wants_them(tty, environment, wante
     assert (painter(Terminal(tty=tty), environment)("state", "Ready") != "Ready") is wanted
 
 
-CELLS = st.one_of(st.none(), st.integers(), st.text(st.characters(categories=["L", "N"]), max_size=12))
+CELLS = st.one_of(st.none(), st.integers(), st.text(max_size=12), st.text("a \n\r\x1b\x85\x9b\u2028-", max_size=12))
 
 
 @given(rows=st.lists(st.fixed_dictionaries({"a": CELLS, "state": CELLS}), max_size=5))
@@ -143,5 +143,6 @@ def test_every_row_is_one_line_and_columns_stand_under_their_headings(rows):
     place = lines[0].index("SECOND")
     assert [line[place - 3 : place] for line in lines] == ["   "] * len(lines)
     assert [line == line.rstrip() for line in lines] == [True] * len(lines)
+    assert [line.isprintable() for line in lines] == [True] * len(lines)
     painted = table(rows, columns=columns, paint=PAINTED)
     assert re.sub(r"\x1b\[[0-9]+m", "", painted) == "".join(f"{line}\n" for line in lines)

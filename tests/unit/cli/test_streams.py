@@ -10,10 +10,13 @@ import sys
 
 import pytest
 
-from kubewright.base import events
+from kubewright.base import events, yaml
 from kubewright.base.clock import FakeClock
-from kubewright.cli import streams
+from kubewright.base.errors import KubewrightError
+from kubewright.cli import inputs, output, streams
+from kubewright.cli.failure import write_error
 from kubewright.cli.live import LiveDisplay
+from kubewright.cli.printers import choosing
 from kubewright.cli.reporters import KubeadmText
 from kubewright.cli.streams import Printable
 
@@ -31,6 +34,48 @@ class Terminal(io.StringIO):
 def kubewright(*words: str, **more: object) -> subprocess.CompletedProcess[bytes]:
     program = [sys.executable, "-m", "kubewright", *words]
     return subprocess.run(program, check=False, timeout=60, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+
+
+FORGED = "a\nforged   row\n---\nb\r\x1b[2J\x9b2J\u2028\x85"
+ONE_LINE = r"a\nforged   row\n---\nb\r\u001b[2J\u009b2J\u2028\x85"
+
+
+@pytest.mark.parametrize(
+    "lay_out", [lambda cell: output.table([{"a": cell}], columns=[("a", "A")]), lambda cell: output.kubeadm_table([["A"], [cell]])]
+)
+def test_a_text_of_others_stays_in_its_cell(lay_out):
+    assert lay_out(FORGED).splitlines() == ["A", ONE_LINE.replace(r"\x85", r"\u0085")]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_a_text_of_others_ends_no_document_and_stops_no_list(form, capsys):
+    output.write_result([{"name": "good"}, {FORGED: FORGED}], form=form)
+    told = capsys.readouterr().out
+    found = [document.value for document in yaml.load_all(told)]
+    assert len(found) == 1
+    assert found[0][0] == {"name": "good"}
+    assert (
+        [(key, value) for key, value in found[0][1].items()] == [(FORGED.replace("\x9b", r"\u009b"),) * 2]
+        if form == "yaml"
+        else [(FORGED, FORGED)]
+    )
+    assert [line for line in told.splitlines() if line.startswith(("forged", "---", "b"))] == []
+    assert choosing.choose(form)([{"description": FORGED}]).count("description") == 1
+
+
+def test_warnings_and_errors_of_several_lines_are_indented(capsys):
+    inputs.warn(["one: a\nwarning: forged"])
+    write_error(KubewrightError("a\nerror: forged", detail="b\nhint: forged", remedy="c\nhint: forged"), verbosity=0)
+    KubeadmText(err=sys.stderr).emit(events.Warned(text="d\nwarning: forged"))
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 10
+    assert [line.strip() for line in told if line.startswith(" ")] == [
+        "warning: forged",
+        "error: forged",
+        "b",
+        *["hint: forged"] * 2,
+        "warning: forged",
+    ]
 
 
 def test_an_error_shows_the_name_of_a_file_without_control_characters(tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, Document
 from kubewright.base.yaml.reader import load, load_all, load_one
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "load_all", "load_one"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "load_all", "load_one", "writable"]
 
 
 def dump(value: object) -> str:
@@ -32,3 +32,14 @@ def dump_all(values: Iterable[object]) -> str:
     from kubewright.base.yaml import emitter
 
     return emitter.dump_all(values)
+
+
+def writable(text: str) -> str:
+    r"""Return a text that `dump` takes: a character that no parser takes becomes `\u009b`.
+
+    For what others wrote into an object that is only shown: one text of theirs must not stop the whole list. `dump` refuses such a text, because
+    documents have to read back equal.
+    """
+    from kubewright.base.yaml import emitter
+
+    return emitter.writable(text)

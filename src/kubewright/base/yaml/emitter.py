@@ -78,6 +78,11 @@ def _run(key: str, at: int, start: int) -> tuple[int, int]:
     return (number + _WRAP) % (2 * _WRAP) - _WRAP, at + len(digits)
 
 
+def writable(text: str) -> str:
+    r"""Return a text that `dump` takes: a character that no parser takes becomes `\u009b`."""
+    return _UNWRITABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def dump(value: object) -> str:
     """Write one document, ending with a line break.
 

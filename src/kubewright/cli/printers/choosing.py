@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import each_text
 from kubewright.cli.printers import documents
 from kubewright.cli.printers.go_values import Problem
 from kubewright.cli.printers.gotemplate.functions import FUNCTIONS
@@ -57,7 +58,7 @@ def _json(objects: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _yaml(objects: Sequence[Mapping[str, Any]]) -> str:
-    return "---\n".join(yaml.dump(one) for one in objects)
+    return "---\n".join(yaml.dump(each_text(one, yaml.writable, keys=True)) for one in objects)
 
 
 def _kyaml(objects: Sequence[Mapping[str, Any]]) -> str:
