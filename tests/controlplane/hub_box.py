@@ -17,6 +17,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
+from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
 from kubewright.enrollment.node.operation import NODE_JOIN
 from kubewright.enrollment.node.request import NodeJoinRequest
 from kubewright.host.real import RealHost
@@ -43,6 +44,10 @@ class Box:
         """Join in this process."""
         return _join(self.layout, self.wanted, self.reporter, mode)
 
+    def depart(self) -> Result[Any]:
+        """Do what `node leave` does before it cleans up the machine."""
+        return run(NODE_LEAVE, NodeLeaveRequest(only=("depart",)), _machine(self.layout), reporter=self.reporter)
+
     def start(self) -> subprocess.Popen[bytes]:
         """Join in a process of its own."""
         self.place.mkdir(parents=True, exist_ok=True)
@@ -66,8 +71,11 @@ def _join(layout: Layout, wanted: dict[str, Any], reporter: RecordingReporter, m
     request = NodeJoinRequest(
         **{**wanted, "ca_pem": wanted["ca_pem"].encode(), "skip": tuple(wanted["skip"]), "sans": tuple(wanted["sans"])}
     )
-    machine = Machine(at=lambda layout: RealHost(layout=layout, environment={}), clock=SystemClock(), random=SystemRandom(), layout=layout)
-    return run(NODE_JOIN, request, machine, reporter=reporter, mode=mode)
+    return run(NODE_JOIN, request, _machine(layout), reporter=reporter, mode=mode)
+
+
+def _machine(layout: Layout) -> Machine:
+    return Machine(at=lambda layout: RealHost(layout=layout, environment={}), clock=SystemClock(), random=SystemRandom(), layout=layout)
 
 
 if __name__ == "__main__":

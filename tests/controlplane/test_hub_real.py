@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Action
 from kubewright.base.errors import APIError, Forbidden, Invalid, NotFound
 from kubewright.enrollment.node.joining import RequestRefused
+from kubewright.kube import core
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
@@ -299,11 +301,24 @@ def test_what_somebody_changes_is_repaired_and_foreign_tokens_stay(hub: HubProce
     admin.close()
 
 
-def test_a_killed_hub_comes_back_and_goes_on(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+def test_a_killed_hub_comes_back_and_goes_on(
+    tmp_path: Path, hub: HubProcess, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    leaves = Box(tmp_path, apiserver, created, "leaves")
+    leaves.join()
     hub.kill()
     node = OldNode("patient", apiserver.url)
     holder.create(node.request(_join_key(holder)))
-    hub.start()
+    with contextlib.closing(KubeClient(apiserver.access())) as admin, ThreadPoolExecutor(1) as pool:
+        leaving = pool.submit(leaves.depart)  # its kubelet has never registered
+        eventually(lambda: "leaves" in {core.identity_of(one)[0] for one in admin.list(NODE)}, "the node to say that it leaves")
+        assert leaves.files() == WRITTEN
+        assert not leaving.done()
+        hub.start()
+        leaving.result(60)
+        assert "leaves" not in {core.identity_of(one)[0] for one in admin.list(NODE)}
+    assert leaves.files() == [name for name in WRITTEN if name != "kubelet.conf"]
+    assert [row["event"] for row in hub.data("journal") if row["node"] == "leaves"] == ["issued", "left"]
     assert node.issued(answered(holder, "patient"))
     issued = [row["node"] for row in hub.data("journal") if row["event"] == "issued"]
     assert issued.count("patient") == 1

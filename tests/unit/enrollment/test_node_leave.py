@@ -8,13 +8,15 @@ import pytest
 from hub_kit import CLOCK
 from node_kit import Node, VPNCluster
 
-from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
+from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.base.errors import APIError, HostError, NotFound, Unreachable, WaitTimeout
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts
 from kubewright.kube.resources import NODE
+from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
 from operation_kit import stand_in_machine
@@ -23,19 +25,24 @@ SKIPPED = ("kubelet-stop", "cleanup-node")
 
 
 class LeavingCluster(VPNCluster):
-    """A cluster whose hub deletes the Node at once, after which it can be reached no more where that is said."""
+    """A cluster whose hub, while it runs, deletes a leaving Node at once; the cluster may be unreachable after that."""
 
     ends = False
     gone = False
+    runs = True
 
     def send(self, call):
         if self.gone and self.ends:
             raise Unreachable("no usable answer", remedy="check the load of the server")
         found = super().send(call)
-        if call.verb == "patch" and call.resource == NODE:
+        if self.runs and call.verb in {"patch", "create"} and call.resource == NODE and _leaves(self.get(NODE, call.name)):
             self.delete(NODE, call.name)
             self.gone = True
         return found
+
+
+def _leaves(node):
+    return (node["metadata"].get("labels") or {}).get(LEAVING_LABEL) == "true"
 
 
 class LeavingNode(Node):
@@ -49,14 +56,14 @@ class LeavingNode(Node):
         return leave(self, **how)
 
 
-def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None):
+def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None, mode=Mode.APPLY):
     def at(layout):
         seen(layout)
         return node.disk
 
     machine = Machine(at=at, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
     reached = stand_in_machine(machine, client=lambda _: node.cluster)
-    return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, reporter=node.reporter)
+    return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, mode=mode, reporter=node.reporter)
 
 
 @pytest.fixture
@@ -73,10 +80,30 @@ def test_what_has_been_let_go_does_not_ask_again(node):
     node.leave(drain=5.0)
 
 
-def test_a_node_that_is_gone_has_no_pods_to_evict(node):
-    node.cluster.delete(NODE, "worker")
+@pytest.mark.parametrize("registered", [True, False])
+def test_without_a_hub_that_answers_nothing_is_removed_whether_or_not_the_node_has_registered(node, registered):
+    if not registered:
+        node.cluster.delete(NODE, "worker")
+    node.cluster.runs = False
+    with pytest.raises(WaitTimeout, match="the hub to let the node worker go") as told:
+        node.leave(drain=5.0)
+    assert "--skip-phases depart" in told.value.remedy
+    assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is not None
+    found = node.cluster.get(NODE, "worker")
+    assert (_leaves(found), found["spec"]["unschedulable"]) == (True, True)
+    node.cluster.runs = True
+    node.cluster.delete(NODE, "worker")  # what the hub does when it is started again
     node.leave(drain=5.0)
     assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is None
+    assert node.cluster.gone
+
+
+def test_a_plan_to_leave_creates_no_node(node):
+    node.cluster.delete(NODE, "worker")
+    planned = leave(node, mode=Mode.PLAN).plan.as_list()
+    assert [row["action"] for row in planned if row["target"] == "node worker"] == ["create"]
+    with pytest.raises(NotFound):
+        node.cluster.get(NODE, "worker")
 
 
 @pytest.mark.parametrize("drain", [None, 5.0])

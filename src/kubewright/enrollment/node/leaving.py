@@ -10,7 +10,7 @@ from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_reset
 from kubewright.apis.node_join_requests import LEAVING_LABEL
-from kubewright.base.change import Change
+from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
@@ -19,7 +19,8 @@ from kubewright.enrollment.node.joined import JoinedMachine
 from kubewright.enrollment.node.request import NAME, runtime_of
 from kubewright.host.desired import Service
 from kubewright.host.seam import Host
-from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.objects import NodeMarks, ensure_node_marks, marked
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.machine import Machine
@@ -90,18 +91,12 @@ def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
 
 
 def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
-    """Ask the hub to let this machine go, and wait until it has. Raises WaitTimeout where no hub does.
+    """Ask the hub to let this machine go, and wait until it has. Raises WaitTimeout if no hub does.
 
-    The kubeconfig goes at once then: where it is not, a run that was broken off asks nobody again.
+    The kubeconfig is removed right after that: without it, a run that repeats an interrupted one asks nobody again.
     """
-    try:
-        with _asking():
-            change = ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, labels={LEAVING_LABEL: "true"}))
-    except NotFound:
-        ctx.say(f"There is no Node {ctx.node} any more")
-        yield ctx.bound.host.remove(ctx.kubeconfig)
-        return
-    yield change
+    with _asking():
+        yield _marked_as_leaving(ctx.api, ctx.node)
     ctx.say(f"Asked the hub to let the node {ctx.node} go")
     yield ctx.bound.waiter.until(
         lambda: _remains(ctx),
@@ -112,6 +107,20 @@ def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
         remedy="look whether the hub runs; or leave with `--skip-phases depart`, delete the Node, and free the name: kubewright hub requests forget",
     )
     yield ctx.bound.host.remove(ctx.kubeconfig)
+
+
+def _marked_as_leaving(api: KubeAPI, node: str) -> Change:
+    """Mark the Node of this machine as leaving. A Node that does not exist is created with the mark: only through it the hub learns of the wish.
+
+    That a Node does not exist says nothing about the name: it stays taken until the hub frees it.
+    """
+    marks = NodeMarks(name=node, labels={LEAVING_LABEL: "true"})
+    try:
+        return ensure_node_marks(api, marks)
+    except NotFound:
+        body = {"apiVersion": "v1", "kind": NODE.kind, "metadata": {"name": node}, "spec": {"unschedulable": True}}
+        api.create(marked(body, marks))
+        return Change(target=f"node {node}", action=Action.CREATE, reason="it did not exist; the hub frees its name and deletes it")
 
 
 def _remains(ctx: NodeLeaveContext) -> str | None:
