@@ -8,6 +8,7 @@ PYTHON ?= $(shell for p in /usr/bin/python3 python3; do "$$p" -c 'import sys; sy
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+MACHINE ?= one
 JOBS ?= 3
 NAME ?= default
 SECONDS ?= 300
@@ -32,7 +33,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE)
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines test-compat lint format bench soak soak-controllers soak-hub soak-agent fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines enter test-compat lint format bench soak soak-controllers soak-hub soak-agent fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -89,7 +90,10 @@ test-machines: $(VENV)/.test ## Run the tests on whole machines (root on Debian)
 
 machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
 	$(ENSURE_MACHINES)
-	PYTHONPATH=. $(BIN)/python -m testbed up $(ARGS)
+	@PYTHONPATH=. $(BIN)/python -m testbed up $(ARGS)
+
+enter: ## Enter one of those machines (MACHINE=one)
+	@PYTHONPATH=. $(BIN)/python -m testbed enter $(MACHINE) $(ARGS)
 
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
 	$(BIN)/kubewright binaries fetch

@@ -4,7 +4,7 @@ packages              install what the host needs (root, apt)
 build                 make what is made once: base tree, kit, images
 ensure                both, where machines can be made; elsewhere it says why not and does nothing
 up NAME...            boot machines and keep them until the command is interrupted; prints how to enter them
-enter BED NAME [CMD]  run a shell, or a command, in a machine of a bed that is up
+enter BED/NAME [CMD]  run a shell, or a command, in a machine of a bed that is up; without a bed in one of `up`
 sweep                 remove what killed beds left
 """
 
@@ -18,9 +18,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from testbed import host
 from testbed.bed import Bed, ensure_parts, sweep
+from testbed.configuration import KUBEADM, has_cgroup_v1
 from testbed.machine import Machine
 from testbed.places import MachinePlaces, beds
 from testbed.running import BedError
+from testbed.sharing import COMMAND, LAUNCHER, SHARED
+
+_BED = "hand"
+_HOW = """
+Each machine has kubewright, kubeadm, kubectl, containerd and the kubelet, and /root/kubeadm.yaml for `kubewright init --config kubeadm.yaml`.
+Ctrl-C here ends and removes them.
+"""
+_CGROUP_V1 = "This host has cgroup v1: add `--ignore-preflight-errors SystemVerification` to `kubewright join`.\n"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,18 +68,30 @@ def _up(names: list[str]) -> int:
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with Bed(*(names or ["one"]), bed="hand") as bed:
+    with Bed(*(names or ["one"]), bed=_BED, shared=SHARED) as bed:
         for machine in bed.machines.values():
-            sys.stdout.write(f"{machine.name}  {machine.address}  python -m testbed enter {bed.name} {machine.name}\n")
+            _furnish(machine)
+            named = machine.name if bed.name == _BED else f"{bed.name}/{machine.name}"
+            sys.stdout.write(f"{machine.name}  {machine.address}  make enter MACHINE={named}\n")
+        sys.stdout.write(_HOW)
+        if has_cgroup_v1():
+            sys.stdout.write(_CGROUP_V1)
         sys.stdout.flush()
         stopping.wait()
     return 0
 
 
+def _furnish(machine: Machine) -> None:
+    """Give a machine the command `kubewright`, and a kubeadm.yaml for it."""
+    machine.run("sh", "-c", f"cat > {COMMAND} && chmod 755 {COMMAND}", data=LAUNCHER)
+    machine.run("sh", "-c", "cat > /root/kubeadm.yaml", data=KUBEADM.format(address=machine.address))
+
+
 def _enter(arguments: list[str]) -> int:
-    if len(arguments) < 2:
-        raise BedError("enter needs a bed and a machine")
-    bed, name, *command = arguments
+    if not arguments:
+        raise BedError("enter needs the name of a machine")
+    bed, _, name = arguments[0].rpartition("/")
+    bed, command = bed or _BED, arguments[1:]
     machine = Machine(name, bed=bed, places=MachinePlaces(beds() / bed / name), lower=(), namespace="", address="")
     if not machine.leader:
         raise BedError(f"there is no machine {name} in bed {bed}")

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from testbed.places import cache
+from testbed.progress import step
 from testbed.running import BedError, run
 
 SUITE = "bookworm"
@@ -25,7 +26,8 @@ def ensure_base() -> Path:
         partial = place.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.parent.mkdir(parents=True, exist_ok=True)
-        run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial), mirror(), within=1800)
+        with step("making the Debian tree of the machines", takes="about a minute"):
+            run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial), mirror(), within=1800)
         _clean(partial)
         partial.rename(place)
     return place

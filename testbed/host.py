@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from testbed.progress import step
 from testbed.running import BedError, quietly, run
 
 PACKAGES = ("systemd-container", "debootstrap", "iproute2", "gcc", "libc6-dev", "libseccomp-dev", "pkg-config")
@@ -63,15 +64,12 @@ def install_packages() -> None:
     """Install what the testbed needs and this host lacks, by apt. Raises BedError on a host that is not fit."""
     if reason := unfit():
         raise BedError(reason)
-    if not missing_packages():
+    missing = missing_packages()
+    if not missing:
         return
-    run("apt-get", "update", "-qq")
-    run(
-        "apt-get",
-        "install",
-        "-y",
-        "-qq",
-        "--no-install-recommends",
-        *PACKAGES,
-        env={"DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-    )
+    with step(f"installing {', '.join(missing)}", takes="seconds"):
+        run("apt-get", "update", "-qq")
+        run(
+            *("apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES),
+            env={"DEBIAN_FRONTEND": "noninteractive", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )

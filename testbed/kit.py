@@ -13,6 +13,7 @@ from typing import Final
 from kubewright import binaries
 from kubewright.base.level import KUBERNETES
 from testbed.places import cache
+from testbed.progress import fetching
 
 _BIN, _CNI = "usr/local/bin", "opt/cni/bin"
 PLACES: Final[Mapping[str, str]] = {
@@ -47,7 +48,7 @@ version = 3
   bin_dirs = ['/opt/cni/bin']
   conf_dir = '/etc/cni/net.d'
 """
-# The kubelet's unit and drop-in as the Debian packages of Kubernetes have them (spec/kubeadm.md 7.8).
+# The kubelet's unit and drop-in as the Debian packages of Kubernetes have them (kubernetes/release: cmd/krel/templates/latest).
 _UNITS: Final[Mapping[str, str]] = {
     "containerd.service": """\
 [Unit]
@@ -130,7 +131,9 @@ ENABLED = ("containerd.service", "cgroups-writable.service", "kubelet.service")
 def programs(names: Sequence[str]) -> dict[str, Path]:
     """Return where programs are on the host, fetching those that are missing. Raises BinariesError."""
     sources = binaries.sources_from(os.environ)
-    return {name: Path(binary.path) for name, binary in binaries.ensure(names, version=KUBERNETES, sources=sources).items()}
+    return {
+        name: Path(binary.path) for name, binary in binaries.ensure(names, version=KUBERNETES, sources=sources, reporter=fetching()).items()
+    }
 
 
 def ensure_kit() -> Path:

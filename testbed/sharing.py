@@ -18,5 +18,12 @@ SHARED: Final[Mapping[str, Path]] = {_PYTHON: Path(sys.prefix), _SOURCE: SOURCE}
 """Places in a machine, and the directories of the host that it sees there."""
 PYTHON: Final = f"{_PYTHON}/bin/python"
 """Our interpreter, as a machine calls it."""
+COMMAND: Final = "/usr/local/bin/kubewright"
+"""Where a machine that is used by hand has the command."""
+LAUNCHER: Final = f"""\
+#!/bin/sh
+PYTHONPATH={_SOURCE} PYTHONDONTWRITEBYTECODE=1 exec {PYTHON} -m kubewright "$@"
+"""
+"""What lies there."""
 ENVIRONMENT: Final[Mapping[str, str]] = {"PYTHONPATH": _SOURCE, "PYTHONDONTWRITEBYTECODE": "1"}
 """With which it finds kubewright."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from testbed.images import Image, archive
 from testbed.kit import programs
 from testbed.places import cache
+from testbed.progress import step
 from testbed.running import BedError, run
 
 _CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.grpc.v1.cri']\n"
@@ -31,15 +32,20 @@ def ensure_store(images: list[Image], *, key: str) -> Path:
         partial = place.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        with tempfile.TemporaryDirectory(prefix="kubewright-testbed-") as scratch, _containerd(partial, Path(scratch)) as socket:
-            for number, image in enumerate(images):
-                path = Path(scratch) / f"{number}.tar"
-                archive(image, path)
-                ctr = str(programs(("ctr",))["ctr"])
-                run(ctr, "--address", socket, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", str(path))
-                path.unlink()
+        with step("making the container images of the machines", takes="about a minute"):
+            _fill(partial, images)
         partial.rename(place)
     return place
+
+
+def _fill(directory: Path, images: list[Image]) -> None:
+    with tempfile.TemporaryDirectory(prefix="kubewright-testbed-") as scratch, _containerd(directory, Path(scratch)) as socket:
+        for number, image in enumerate(images):
+            path = Path(scratch) / f"{number}.tar"
+            archive(image, path)
+            ctr = str(programs(("ctr",))["ctr"])
+            run(ctr, "--address", socket, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", str(path))
+            path.unlink()
 
 
 def copy_store(store: Path, target: Path) -> None:

@@ -7,34 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from testbed.configuration import KUBEADM as INIT
 from testbed.machine import Ended, Machine
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
 __all__ = ["CONFIG", "ENVIRONMENT", "INIT", "SHARED", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
 
-INIT = """\
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: InitConfiguration
-localAPIEndpoint: {{advertiseAddress: {address}}}
-nodeRegistration:
-  ignorePreflightErrors: [SystemVerification]  # these machines have cgroup v1
----
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-kubernetesVersion: v1.36.3
-controlPlaneEndpoint: cluster.test:6443
-networking: {{podSubnet: 10.244.0.0/16}}
----
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-cgroupDriver: cgroupfs
-failCgroupV1: false
----
-apiVersion: kubeproxy.config.k8s.io/v1alpha1
-kind: KubeProxyConfiguration
-mode: nftables
-conntrack: {{maxPerCore: 0}}
-"""
 CONFIG = "/root/kubeadm.yaml"
 
 
