@@ -161,10 +161,7 @@ def url(host: str, port: int, *, scheme: str = "https") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Detected:
-    """Facts of one machine, gathered once by `host.facts`.
-
-    `version_labels` maps labels such as `stable-1` to what the release server answered; a label that is missing was not answered.
-    """
+    """Facts of one machine, gathered once by `host.facts`."""
 
     host_name: str
     default_ipv4: str | None = None
@@ -178,4 +175,3 @@ class Detected:
     """Those of the host's well-known CA directories that exist (spec/kubeadm.md 6.7)."""
     proxy_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of our own environment whose name ends in `_proxy`, any case, not empty."""
-    version_labels: Mapping[str, str] = field(default_factory=dict)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from apis_documents import MACHINE, cluster, field_errors, load
+from apis_documents import cluster, field_errors, load
 
 from kubewright.apis import kubeadm
 from kubewright.apis.kubeadm import cluster_document, component_image, images
-from kubewright.apis.kubeadm.versions import image_tag, labels_needed, resolve
-from kubewright.base.records import replace
+from kubewright.apis.kubeadm.versions import Resolved, image_tag, resolve
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ from kubewright.base.records import replace
     ],
 )
 def test_versions_are_used_as_they_are(text, version):
-    assert (resolve(text, {}).version, resolve(text, {}).warnings, resolve(text, {}).ci) == (version, (), False)
+    assert (resolve(text).version, resolve(text).warnings, resolve(text).ci) == (version, (), False)
 
 
 @pytest.mark.parametrize(
@@ -48,45 +47,18 @@ def test_other_texts_and_old_versions_are_refused(text):
     assert field_errors(cluster(kubernetesVersion=text)) == [("kubernetesVersion", "Invalid value")]
 
 
-@pytest.mark.parametrize(
-    ("text", "labels", "version", "warnings"),
-    [
-        ("stable-1", {"stable-1": "v1.36.7"}, "v1.36.7", 0),
-        ("", {"stable-1": "v1.36.7"}, "v1.36.7", 0),
-        ("latest-1.35", {"latest-1.35": "v1.35.9-rc.0"}, "v1.35.9-rc.0", 0),
-        ("stable-1", {}, "v1.36.3", 1),
-        ("stable", {"stable": "v1.37.2", "stable-1.36": "v1.36.9"}, "v1.36.9", 0),
-        ("stable", {"stable": "v2.0.0"}, "v1.36.3", 1),
-        ("stable-1.36", {"stable-1.36": "v1.37.0"}, "v1.36.3", 1),
-        ("release/stable", {"stable": "v1.36.4"}, "v1.36.4", 0),
-    ],
-)
-def test_labels_are_what_the_release_server_answered_within_our_own_minor(text, labels, version, warnings):
-    found = resolve(text, labels)
-    assert (found.version, len(found.warnings)) == (version, warnings)
+NOT_LOOKED_UP = "{} is not looked up: v1.36.3 is used, the version of this program"
 
 
-@pytest.mark.parametrize("answer", ["<html>", "", "stable-1", "v1.34.1", "1"])
-def test_an_answer_that_is_no_usable_version_is_an_error(answer):
-    machine = replace(MACHINE, version_labels={"stable-1": answer})
-    assert field_errors(cluster(kubernetesVersion="stable-1"), detected=machine) == [("kubernetesVersion", "Invalid value")]
+@pytest.mark.parametrize("text", ["stable-1", "stable", "stable-1.36", "latest-1.35", "release/stable", "ci/latest"])
+def test_a_label_means_our_own_version_and_the_warning_claims_no_more(text):
+    found = resolve(text)
+    assert (found.version, found.warnings) == ("v1.36.3", (NOT_LOOKED_UP.format(text),))
 
 
-@pytest.mark.parametrize(
-    ("text", "labels"),
-    [
-        ("", ("stable-1", "stable-1.36")),
-        ("stable-1.36", ("stable-1.36",)),
-        ("ci/latest", ("ci/latest", "stable-1.36")),
-        ("release/latest-1", ("latest-1", "stable-1.36")),
-        ("v1.36.2", ()),
-        ("ci/v1.36.2", ()),
-        ("foo bar", ()),
-        ("newest", ()),
-    ],
-)
-def test_the_labels_to_ask_for_are_known_before(text, labels):
-    assert labels_needed(text) == labels
+def test_a_version_that_was_left_open_is_our_own_without_a_warning():
+    assert resolve("") == Resolved(version="v1.36.3")
+    assert (load(cluster(kubernetesVersion="")).configuration.cluster.kubernetes_version, load(cluster()).warnings) == ("v1.36.3", [])
 
 
 def test_a_ci_build_takes_its_images_from_the_ci_repository_and_is_stored_with_its_prefix():

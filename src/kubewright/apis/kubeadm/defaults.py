@@ -34,7 +34,6 @@ from kubewright.base.durations import HOUR, Duration
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
-from kubewright.base.versions import OWN
 
 TOKEN_TTL: Final = Duration(24 * HOUR)
 NO_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - kubeadm's mark for a machine without any route
@@ -48,8 +47,8 @@ class Machine:
     """What defaulting has to know about a machine.
 
     `look` tells about it; it is called at most once, and only if something was left open. None: no machine is asked, so its name and its
-    address stay open, and an open version is our own. `allow_loopback`: a loopback advertise address is meant as it is. `detect_cri`: an
-    unset socket is looked for among those that exist; else it is containerd's.
+    address stay open. `allow_loopback`: a loopback advertise address is meant as it is. `detect_cri`: an unset socket is looked for
+    among those that exist; else it is containerd's.
     """
 
     look: Callable[[], Detected] | None
@@ -65,7 +64,7 @@ class Machine:
     @cached_property
     def detected(self) -> Detected:
         """What the machine tells."""
-        return Detected(host_name="", version_labels={versions.DEFAULT_LABEL: str(OWN)}) if self.look is None else self.look()
+        return Detected(host_name="") if self.look is None else self.look()
 
 
 def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitConfiguration:
@@ -159,7 +158,7 @@ def _from_default_route(detected: Detected, *, prefer_six: bool, at: Place) -> s
     return found or NO_ADDRESS
 
 
-def cluster_defaults(cluster: ClusterConfiguration, init: InitConfiguration, machine: Machine, at: Place) -> ClusterConfiguration:
+def cluster_defaults(cluster: ClusterConfiguration, init: InitConfiguration, at: Place) -> ClusterConfiguration:
     """Fill in the cluster's configuration; `init` is already filled in."""
     cluster = replace(
         cluster,
@@ -167,7 +166,7 @@ def cluster_defaults(cluster: ClusterConfiguration, init: InitConfiguration, mac
         control_plane_endpoint=_endpoint(cluster.control_plane_endpoint, init.local_api_endpoint.bind_port),
     )
     cluster = with_attribute(cluster, "api_server.cert_sans", _lowered(cluster.api_server.cert_sans))
-    return _version(cluster, machine, at / "kubernetesVersion")
+    return _version(cluster, at / "kubernetesVersion")
 
 
 def _etcd(etcd: Etcd) -> Etcd:
@@ -193,10 +192,9 @@ def _lowered(names: Sequence[str]) -> Sequence[str]:
     return tuple(name.lower() for name in names)
 
 
-def _version(cluster: ClusterConfiguration, machine: Machine, at: Place) -> ClusterConfiguration:
-    labels = machine.detected.version_labels if versions.labels_needed(cluster.kubernetes_version) else {}
+def _version(cluster: ClusterConfiguration, at: Place) -> ClusterConfiguration:
     try:
-        found = versions.resolve(cluster.kubernetes_version, labels)
+        found = versions.resolve(cluster.kubernetes_version)
     except ValueError as error:
         at.invalid(str(error), cluster.kubernetes_version)
         return cluster

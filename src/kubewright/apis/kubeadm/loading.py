@@ -202,7 +202,7 @@ def read_init(
     if timeout is not None:
         init = with_attribute(init, "timeouts.control_plane_component_health_check", timeout)
     placed = _placed(given, reading.selection.get(files.CLUSTER), defaults.layout)
-    cluster = cluster_defaults(apply_to_cluster(placed, overrides), init, machine, reading.place(files.CLUSTER))
+    cluster = cluster_defaults(apply_to_cluster(placed, overrides), init, reading.place(files.CLUSTER))
     validate_init(init, reading.place(files.INIT), runs=runs, is_complete=machine.is_known)
     validate_cluster(cluster, reading.place(files.CLUSTER))
     kubelet_config, kubelet_warnings = kubelet.defaulted(

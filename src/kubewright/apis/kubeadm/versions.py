@@ -1,9 +1,8 @@
-"""What `kubernetesVersion` means (a version, a label that a release server answers, or a CI build), and which container images a control plane of it needs."""
+"""What `kubernetesVersion` means (a version, a label such as `stable-1`, or a CI build), and which container images a control plane of it needs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration
@@ -11,13 +10,11 @@ from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Release, Version, release_for
 
-DEFAULT_LABEL: Final = "stable-1"
 CI_PREFIX: Final = "ci/"
 
 _BUILD: Final = Pattern(r"v?(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)[-\w.+]*", re.ASCII)
 _LABEL: Final = Pattern(r"(?:latest|stable)+(?:-[1-9](?:\.[1-9]\d?)?)?", re.ASCII)
 _PREFIXED: Final = Pattern(r"(?:(release|ci)/)?([-\w.+]+)", re.ASCII)
-_OWN_LABEL: Final = f"stable-{OWN.line}"
 
 DEFAULT_REPOSITORY: Final = "registry.k8s.io"
 CI_REPOSITORY: Final = "gcr.io/k8s-staging-ci-images"
@@ -33,20 +30,13 @@ class Resolved:
     warnings: tuple[str, ...] = ()
 
 
-def labels_needed(text: str) -> tuple[str, ...]:
-    """Return the labels whose answers may be needed to resolve a version, in the form that `Detected.version_labels` is keyed by."""
-    text = text or DEFAULT_LABEL
-    found = _PREFIXED.fullmatch(text)
-    if _BUILD.fullmatch(text) or found is None or _BUILD.fullmatch(found[2]) or not _LABEL.fullmatch(found[2]):
-        return ()
-    return (_key(found), _OWN_LABEL) if _key(found) != _OWN_LABEL else (_OWN_LABEL,)
+def resolve(text: str) -> Resolved:
+    """Resolve a version or label and require one that can be deployed. Raises ValueError with the reason.
 
-
-def resolve(text: str, labels: Mapping[str, str]) -> Resolved:
-    """Resolve a version or label and require one that can be deployed. Raises ValueError with the reason."""
-    text = text or DEFAULT_LABEL
+    Nothing is looked up: what was left open, and any label, means the version of this program.
+    """
     found = _PREFIXED.fullmatch(text)
-    name, warnings = (text, ()) if _BUILD.fullmatch(text) or found is None else _answer(found, labels)
+    name, warnings = _named(text, found)
     try:
         version = Version.parse(name) if _BUILD.fullmatch(name) else None
     except ValueError:
@@ -59,27 +49,15 @@ def resolve(text: str, labels: Mapping[str, str]) -> Resolved:
     return Resolved(version=name if name.startswith("v") else f"v{name}", ci=ci, warnings=warnings)
 
 
-def _answer(found: re.Match[str], labels: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return the version that a label stands for. Unanswered: our own. Newer than our own minor: that of our own line."""
-    if _BUILD.fullmatch(found[2]) or not _LABEL.fullmatch(found[2]):
-        return found[2], ()
-    answer = labels.get(_key(found))
-    if answer is not None and _is_newer(answer):
-        answer = labels.get(_OWN_LABEL)
-        if answer is not None and _is_newer(answer):
-            answer = None
-    if answer is not None:
-        return answer, ()
-    return str(OWN), (f"no release server could be asked what {found[0]} is; version {OWN} is used",)
-
-
-def _key(found: re.Match[str]) -> str:
-    return f"{CI_PREFIX}{found[2]}" if found[1] == "ci" else found[2]
-
-
-def _is_newer(answer: str) -> bool:
-    numbers = re.match(r"v?(\d{1,9})\.(\d{1,9})", answer, re.ASCII)
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) > (OWN.major, OWN.minor)
+def _named(text: str, found: re.Match[str] | None) -> tuple[str, tuple[str, ...]]:
+    """Return the text of the version that is meant, without its prefix, and what to warn about."""
+    if not text:
+        return str(OWN), ()
+    if _BUILD.fullmatch(text) or found is None:
+        return text, ()
+    if _LABEL.fullmatch(found[2]):
+        return str(OWN), (f"{text} is not looked up: {OWN} is used, the version of this program",)
+    return found[2], ()
 
 
 def image_tag(version: str) -> str:
