@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from kubewright.apis.kubeadm import versions
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
@@ -54,7 +55,7 @@ def load(config: str, *, machine: MachineRecord, layout: Layout, version: str, d
     documents = _documents(config)
     _refuse_places(documents, machine, layout)
     asked = InitOverrides(
-        kubernetes_version=version,
+        kubernetes_version=version if _is_version(_field(documents, "ClusterConfiguration", "kubernetesVersion")) else None,
         node_name=machine.name,
         advertise_address=machine.address,
         bind_port=machine.ports["api_server"],
@@ -104,6 +105,15 @@ def _refuse_places(documents: Sequence[Document], machine: MachineRecord, layout
         raise ValidationError(
             f"{SOURCE} names places that a local cluster chooses itself", errors, remedy="leave these fields out of the document"
         )
+
+
+def _is_version(named: object) -> bool:
+    """Whether what a document names as its version may be one, or is left open. Any other text is refused when it is read."""
+    try:
+        versions.resolve(named if isinstance(named, str) else "")
+    except ValueError:
+        return False
+    return True
 
 
 def _fits(found: object, local: object) -> bool:

@@ -87,8 +87,6 @@ def up(
         daemon = Daemon(paths)
         found = record.load(paths.record)
         cluster = _wanted(paths, options, found, claims, random)
-        if options.config:
-            _require_valid(paths, cluster, random)
         version = cluster.kubernetes_version
         located = _located(cluster, options, sources=sources, reporter=reporter, clock=clock)
         running = daemon.runs or bool(daemon_process.marked_processes(paths))
@@ -153,9 +151,15 @@ def _locked(paths: ClusterPaths) -> Iterator[None]:
 
 
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:
-    """Return the cluster as asked for. One that never came up may change its configuration."""
+    """Return the cluster as asked for. One that never came up may change its configuration.
+
+    A configuration is checked before it is compared with the one that the cluster has. Raises as `_require_valid` and `record.require_same` do.
+    """
+    asked = _new_record(paths, options, found, claims, random)
+    if options.config:
+        _require_valid(paths, asked, random)
     if found is None or not found.made:
-        base = _new_record(paths, options, found, claims, random)
+        base = asked
     else:
         record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config, controllers=options.controllers)
         base = found.scaled(found.nodes if options.nodes is None else options.nodes)

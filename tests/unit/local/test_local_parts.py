@@ -17,7 +17,17 @@ import pytest
 
 from kubewright.apis.machine import Ports
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import BinariesError, CheckFailed, ComponentFailed, HostError, UsageError
+from kubewright.base.errors import (
+    BinariesError,
+    CheckFailed,
+    ComponentFailed,
+    ConfigurationChanged,
+    DocumentError,
+    HostError,
+    KubewrightError,
+    UsageError,
+    ValidationError,
+)
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, field, fields, replace
 from kubewright.binaries import Sources
@@ -279,6 +289,33 @@ def test_a_wish_that_fails_before_anything_starts_leaves_nothing(tmp_path: Path)
     with pytest.raises(BinariesError):
         up.up(where, up.UpOptions(), sources=nothing, reporter=SilentReporter())
     assert not where.root.exists()
+
+
+MADE = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="", made=True)
+CLUSTER_KIND = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "error", "said"),
+    [
+        ("kind: [", DocumentError, "--config is not YAML"),
+        (f"{CLUSTER_KIND}networkign: {{}}\n", ValidationError, "networkign"),
+        (f"{CLUSTER_KIND}networking: {{podSubnet: ten}}\n", ValidationError, "networking.podSubnet"),
+        (f"{CLUSTER_KIND}kubernetesVersion: one\n", ValidationError, "kubernetesVersion: Invalid value"),
+        (f"{CLUSTER_KIND}clusterName: other\n", ConfigurationChanged, "+clusterName: other"),
+    ],
+    ids=["no YAML", "a misspelt field", "a wrong value", "a wrong version", "nothing wrong"],
+)
+def test_a_file_for_an_existing_cluster_is_checked_before_it_is_compared(
+    where: ClusterPaths, config: str, error: type[KubewrightError], said: str
+) -> None:
+    record.save(MADE, where.record)
+    options = up.UpOptions(config=config)
+    with pytest.raises(error) as caught:
+        up.up(where, options, sources=Sources(cache=where.root, allow_download=False, allow_build=False), reporter=SilentReporter())
+    assert said in str(caught.value)
+    assert record.load(where.record) == MADE
+    assert {path.name for path in where.root.iterdir()} == {where.record.name, where.lock.name}
 
 
 # -- launching
