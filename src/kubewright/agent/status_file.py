@@ -17,7 +17,7 @@ from typing import Any, Final
 from kubewright.agent.certificates.manager import CertificateView, WaitingRequest
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import rfc3339
-from kubewright.base.errors import DocumentError
+from kubewright.base.errors import DocumentError, HostError
 from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.host.readers import FileReader
@@ -26,6 +26,15 @@ from kubewright.host.seam import Processes
 API_VERSION: Final = "agent.kubewright.dev/v1alpha1"
 KIND: Final = "AgentStatus"
 NAME: Final = "kubewright-agent.json"
+_FIELDS: Final[Mapping[str, type | tuple[type, ...]]] = {
+    **dict.fromkeys(("node", "started", "kubeconfig", "pki", "phase", "trouble"), str),
+    **dict.fromkeys(("certificate", "failedSetters"), dict),
+    **dict.fromkeys(("statusReported", "leaseRenewed", "waiting"), (str, dict, type(None))),
+    "pid": int,
+    "ready": bool,
+    "missingTaints": list,
+}
+"""What is read of a status, and of which types it is."""
 _LOOK: Final = 1.0
 """Seconds between two looks whether there is something new to write."""
 
@@ -93,20 +102,27 @@ def _moment(moment: datetime | None) -> str | None:
 
 
 def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
-    """Return what the agent of a root directory wrote last. Raises DocumentError where there is nothing, or something else."""
+    """Return what the agent of a root directory wrote last. Raises HostError where there is nothing, DocumentError for something else."""
     path = path_of(root)
     content = files.read(path)
     if content is None:
-        raise DocumentError(
+        raise HostError(
             f"no agent has run here: {path} does not exist", remedy="start one with `kubewright agent run`, or name its --root-dir"
         )
     try:
         found = json.loads(content)
     except ValueError as error:
         raise DocumentError(f"{path} is not JSON", detail=str(error), remedy="a running agent writes it anew within seconds") from error
-    if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
+    if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND) or not _is_complete(found):
         raise DocumentError(f"{path} is no {KIND} of this version", remedy="a running agent writes it anew within seconds")
     return found
+
+
+def _is_complete(found: Mapping[str, Any]) -> bool:
+    return all(isinstance(found.get(name), kind) for name, kind in _FIELDS.items()) and found["certificate"].keys() >= {
+        "expires",
+        "rotates",
+    }
 
 
 def runs(status: Mapping[str, Any], processes: Processes) -> bool:

@@ -30,6 +30,8 @@ from kubewright.host.states import Kind
 _log = logging.getLogger(__name__)
 
 _DROP_IN: Final = ".conf"
+_WIDTH, _GAP = 22, 2
+"""Columns of the names in `agent status`, at least, and the blanks after the longest one."""
 _FIELDS: Final = ("client-ca-file", "tls-cert-file", "tls-private-key-file")
 PATHS: Final = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", "kubeconfig", "root-dir", *_FIELDS})
 """Flags that name files; what they say counts from the working directory."""
@@ -121,7 +123,7 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: Host) -> int:
 
 
 def status(parsed: Parsed) -> int:
-    """Print what the agent left in its directory, and whether it still runs. Exits 1 where it does not, or its node is not ready."""
+    """Print what the agent left in its directory, and whether it still runs. Exits 1 where it does not, where none ever did, or where its node is not ready."""
     host = machine.host()
     found = dict(status_file.read(host, PurePosixPath(absolute(parsed.text("root-dir")))))
     alive = status_file.runs(found, host.processes)
@@ -136,30 +138,33 @@ def status(parsed: Parsed) -> int:
 
 def told(found: Mapping[str, Any]) -> Iterator[str]:
     """Tell people a status, a line for each thing. What is not there is left out."""
+    rows = [(name, value) for name, value in _rows(found) if value]
+    width = max(_WIDTH, *(len(name) + _GAP for name, _ in rows))
+    return (f"{name:<{width}}{value}" for name, value in rows)
+
+
+def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     phase = found["phase"] if found["running"] else f"not running; it was {found['phase']}"
     certificate, serving = {**found["certificate"], "waiting": found["waiting"]}, found.get("servingCertificate") or {}
     api = found.get("kubeletAPI")
-    yield f"{'node':<22}{found['node']}"
-    yield f"{'agent':<22}{phase} (pid {found['pid']}, since {found['started']})"
-    for name, value in (
-        ("trouble", found["trouble"]),
-        ("not ready because", found.get("notReady")),
-        ("certificate expires", certificate["expires"]),
-        ("certificate rotates", certificate["rotates"]),
-        ("waits for", _waits_for(certificate)),
-        ("clock", found.get("clock")),
-        ("kubelet API", api and (api["trouble"] or f"port {api['port']}, certificate: {api['certificate']}")),
-        ("serving until", serving.get("expires")),
-        ("serving rotates", serving.get("rotates")),
-        ("serving trouble", serving.get("trouble")),
-        ("serving waits for", _waits_for(serving)),
-        ("status reported", found["statusReported"]),
-        ("lease renewed", found["leaseRenewed"]),
-        *((f"cannot tell {setter}", reason) for setter, reason in found["failedSetters"].items()),
-        ("taints not on the Node", ", ".join(found["missingTaints"])),
-    ):
-        if value:
-            yield f"{name:<22}{value}"
+    yield "node", found["node"]
+    yield "agent", f"{phase} (pid {found['pid']}, since {found['started']})"
+    yield "trouble", found["trouble"]
+    yield "not ready because", found.get("notReady")
+    yield "certificate expires", certificate["expires"]
+    yield "certificate rotates", certificate["rotates"]
+    yield "waits for", _waits_for(certificate)
+    yield "clock", found.get("clock")
+    yield "kubelet API", api and (api["trouble"] or f"port {api['port']}, certificate: {api['certificate']}")
+    yield "serving until", serving.get("expires")
+    yield "serving rotates", serving.get("rotates")
+    yield "serving trouble", serving.get("trouble")
+    yield "serving waits for", _waits_for(serving)
+    yield "status reported", found["statusReported"]
+    yield "lease renewed", found["leaseRenewed"]
+    for setter, reason in found["failedSetters"].items():
+        yield f"cannot tell {setter}", reason
+    yield "taints not on the Node", ", ".join(found["missingTaints"])
 
 
 def _waits_for(certificate: Mapping[str, Any]) -> str:

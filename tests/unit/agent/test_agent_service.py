@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,10 +21,11 @@ from kubewright.agent.daemon import missing_taints
 from kubewright.agent.status.snapshot import Snapshot, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.change import Action
-from kubewright.base.errors import CheckFailed, DocumentError, HostError, NotFound
+from kubewright.base.errors import CheckFailed, HostError, NotFound
 from kubewright.base.records import replace
 from kubewright.cli import agent as agent_command
 from kubewright.cli import agent_service, parser
+from kubewright.cli.main import main
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
 from kubewright.host.real import RealHost
@@ -150,12 +153,95 @@ async def test_what_its_node_says_against_being_ready_is_told_in_the_status(tmp_
     assert record()["notReady"] == ""
 
 
-@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"kind": "Other"}'])
-def test_a_status_that_is_not_one_is_said_to_be_none(tmp_path: Path, content: bytes | None):
+EVERYTHING = NodeView(
+    name="n",
+    phase=NodePhase.NOT_READY,
+    ready=False,
+    certificate=CertificateView(expires=START, rotates_at=START, waiting=WaitingRequest(name="node-csr-x", since=START)),
+    pods=0,
+    reached={},
+    trouble="no answer",
+    serving=CertificateView(
+        expires=START, rotates_at=START, trouble="it was denied", waiting=WaitingRequest(name="csr-y", since=START, approved=True)
+    ),
+    reported_at=START,
+    renewed_at=START,
+    failures={"images": "no runtime", "a setter of a long name": "none"},
+    not_ready="container runtime is down",
+    clock="the clock of this machine is 2 h ahead",
+)
+SHOWN = """\
+node                                 n
+agent                                NotReady (pid PID, since 2026-01-02T03:04:05Z)
+trouble                              no answer
+not ready because                    container runtime is down
+certificate expires                  2026-01-02T03:04:05Z
+certificate rotates                  2026-01-02T03:04:05Z
+waits for                            certificate request node-csr-x to be approved and signed, since 2026-01-02T03:04:05Z
+clock                                the clock of this machine is 2 h ahead
+kubelet API                          port 10250 of 10.0.0.5 is taken
+serving until                        2026-01-02T03:04:05Z
+serving rotates                      2026-01-02T03:04:05Z
+serving trouble                      it was denied
+serving waits for                    certificate request csr-y to be signed; it is approved, since 2026-01-02T03:04:05Z
+status reported                      2026-01-02T03:04:05Z
+lease renewed                        2026-01-02T03:04:05Z
+cannot tell images                   no runtime
+cannot tell a setter of a long name  none
+taints not on the Node               kubewright.dev/no-pods:NoSchedule, a=b:NoExecute
+"""
+READY = """\
+node                    n
+agent                   Ready (pid PID, since 2026-01-02T03:04:05Z)
+taints not on the Node  kubewright.dev/no-pods:NoSchedule
+"""
+ENDED = """\
+node                  n
+agent                 not running; it was Joining (pid PID, since 2026-01-02T03:04:05Z)
+trouble               no answer
+waits for             certificate request node-csr-x to be approved and signed, since 2026-01-02T03:04:05Z
+cannot tell images    no runtime
+"""
+TAKEN = {"port": 10250, "trouble": "port 10250 of 10.0.0.5 is taken", "certificate": ""}
+NO_PODS = "kubewright.dev/no-pods:NoSchedule"
+FINE = NodeView(name="n", phase=NodePhase.READY, ready=True, certificate=CertificateView(), pods=0, reached={})
+
+
+@pytest.mark.parametrize(
+    ("view", "more", "pid", "code", "shown"),
+    [
+        (EVERYTHING, {"taints": (NO_PODS, "a=b:NoExecute"), "kubelet_api": TAKEN}, os.getpid(), 1, SHOWN),
+        (FINE, {"taints": (NO_PODS,)}, os.getpid(), 0, READY),
+        (VIEW, {}, 2**22 + 1, 1, ENDED),
+    ],
+    ids=["all there may be", "ready", "ended"],
+)
+def test_the_status_is_shown_a_line_for_each_thing(tmp_path, capsys, monkeypatch, view, more, pid, code, shown):
+    content = status_file.record(view, pid=pid, started=START, kubeconfig=PurePosixPath("/k.conf"), pki=PurePosixPath("/pki"), **more)
+    Path(status_file.path_of(PurePosixPath(tmp_path))).write_text(json.dumps(content))
+    monkeypatch.setattr(sys, "argv", ["kubewright"])
+    assert main(["agent", "status", "--root-dir", str(tmp_path)]) == code
+    assert capsys.readouterr().out == shown.replace("PID", str(pid))
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        (None, 1, "no agent has run here: FILE does not exist"),
+        (b"{", 3, "FILE is not JSON"),
+        (b"[]", 3, "FILE is no AgentStatus of this version"),
+        (b'{"kind": "Other"}', 3, "FILE is no AgentStatus of this version"),
+        (b'{"apiVersion": "agent.kubewright.dev/v1alpha1", "kind": "AgentStatus"}', 3, "FILE is no AgentStatus of this version"),
+    ],
+)
+def test_a_status_that_is_not_there_or_no_status_is_told_with_its_own_exit_code(tmp_path, capsys, monkeypatch, content, code, said):
+    path = Path(status_file.path_of(PurePosixPath(tmp_path)))
     if content is not None:
-        Path(status_file.path_of(PurePosixPath(tmp_path))).write_bytes(content)
-    with pytest.raises(DocumentError, match="kubewright-agent"):
-        status_file.read(Files(), PurePosixPath(tmp_path))
+        path.write_bytes(content)
+    monkeypatch.setattr(sys, "argv", ["kubewright"])
+    assert main(["agent", "status", "--root-dir", str(tmp_path)]) == code
+    out, err = capsys.readouterr()
+    assert (out, said.replace("FILE", str(path)) in err) == ("", True)
 
 
 def test_metrics_show_the_agent_by_the_kubelets_names():
