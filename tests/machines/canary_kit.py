@@ -15,6 +15,8 @@ from typing import Final
 
 from testbed.machine import Machine
 
+import canaries
+
 TOKEN_ID, TOKEN_SECRET = "c4n4ry", "c4n4ry0t0ken0000"
 TOKEN: Final = f"{TOKEN_ID}.{TOKEN_SECRET}"
 CERTIFICATE_KEY: Final = "c4" * 32
@@ -38,22 +40,19 @@ GIVEN: Final[Mapping[str, Sequence[str]]] = {
 
 
 def made(machine: Machine) -> Mapping[str, Sequence[str]]:
-    """Return the private keys that are on a machine: a line of the middle of each, as it is and as it is in kubeconfigs."""
-    found = {}
-    for name in KEYS:
-        pem = machine.run("cat", f"/etc/kubernetes/pki/{name}").out
-        found[name] = (pem.splitlines()[2], base64.b64encode(pem.encode()).decode()[200:280])
+    """Return canaries of the private keys that are on a machine, each as its file and as a kubeconfig would have it."""
+    found = {name: canaries.forms(machine.run("cat", f"/etc/kubernetes/pki/{name}").out) for name in KEYS}
     for name in KUBECONFIGS:
         text = machine.run("cat", f"/etc/kubernetes/{name}").out
         data = next(line.split()[1] for line in text.splitlines() if "client-key-data" in line)
-        found[name] = (data[200:280], base64.b64decode(data).decode().splitlines()[2])
+        found[name] = canaries.forms(base64.b64decode(data).decode())
     return found
 
 
-def seen(text: str, canaries: Mapping[str, Sequence[str]]) -> set[str]:
+def seen(text: str, wanted: Mapping[str, Sequence[str]]) -> set[str]:
     """Name the canaries in a text, also where its lines are broken or indented."""
     joined = "".join(text.split())
-    return {name for name, forms in canaries.items() if any(form in text or form in joined for form in forms)}
+    return {name for name, forms in wanted.items() if any(form in text or form in joined for form in forms)}
 
 
 _LOOKS: Final = 4
@@ -105,26 +104,26 @@ class Kept:
     private: bool
 
 
-def files(machine: Machine, canaries: Mapping[str, Sequence[str]]) -> list[Kept]:
+def files(machine: Machine, wanted: Mapping[str, Sequence[str]]) -> list[Kept]:
     """Return every file that the machine wrote, on its disk or in memory, and that holds a canary."""
     roots = [machine.places.upper, *(machine.root / name for name in _WRITTEN_IN_MEMORY)]
-    return sorted((one for root in roots for one in _files(machine, root, canaries)), key=lambda one: (one.path, one.canary))
+    return sorted((one for root in roots for one in _files(machine, root, wanted)), key=lambda one: (one.path, one.canary))
 
 
-def _files(machine: Machine, root: Path, canaries: Mapping[str, Sequence[str]]) -> Iterator[Kept]:
-    patterns = "\n".join(form for forms in canaries.values() for form in forms)
+def _files(machine: Machine, root: Path, wanted: Mapping[str, Sequence[str]]) -> Iterator[Kept]:
+    patterns = "\n".join(form for forms in wanted.values() for form in forms)
     argv = ["grep", "-rlaF", "--devices=skip", "-f", "-", str(root)]
     ended = subprocess.run(argv, input=patterns.encode(), capture_output=True, check=False, env={**os.environ, "LC_ALL": "C"})
     base = machine.places.upper if root == machine.places.upper else machine.root
     for name in ended.stdout.decode().splitlines():
         path = Path(name)
         try:
-            content = path.read_bytes()
+            content, private = path.read_bytes(), _private(path, base)
         except FileNotFoundError:  # etcd and containerd remove files of theirs
             continue
-        for canary in canaries:
-            if any(form.encode() in content for form in canaries[canary]):
-                yield Kept(path=f"/{path.relative_to(base)}", canary=canary, private=_private(path, base))
+        for canary in wanted:
+            if any(form.encode() in content for form in wanted[canary]):
+                yield Kept(path=f"/{path.relative_to(base)}", canary=canary, private=private)
 
 
 def _private(path: Path, base: Path) -> bool:

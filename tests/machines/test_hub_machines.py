@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
+import canaries
 from kubewright import binaries
 from kubewright.pki import certificates
 
@@ -374,12 +376,12 @@ def test_a_worker_waits_for_a_person_while_the_hub_is_restored_from_a_backup(ten
     assert tenant.ready("two")
     assert "/usr/local/bin/kubelet" in two.run("systemctl", "show", "--property=ExecStart", "kubelet").out
     tenant.require_peers()
-    canaries = _canaries(tenant)
-    assert seen(" ".join(arguments.found) + ended.out + ended.err, canaries) == set()
+    wanted = _wanted(tenant)
+    assert seen(" ".join(arguments.found) + ended.out + ended.err, wanted) == set()
     for machine in (two, serving, tenant.one):
-        assert seen(journal(machine), canaries) == set()
-    kept = [(machine.name, one) for machine in (two, serving) for one in files(machine, canaries)]
-    assert {one.canary for _, one in kept} == set(canaries)  # what is looked for is found
+        assert seen(journal(machine), wanted) == set()
+    kept = [(machine.name, one) for machine in (two, serving) for one in files(machine, wanted)]
+    assert {one.canary for _, one in kept} == set(wanted)  # what is looked for is found
     assert [(name, one.path) for name, one in kept if not one.private and one.path not in GIVEN_BY_US] == []
     assert [one.path for name, one in kept if name == "hub" and one.path.endswith((".db", ".db-wal"))] == []
 
@@ -389,17 +391,16 @@ def _waiting(tenant: Tenant) -> list[str]:
     return [row["node"] for row in rows if row["state"] == "AwaitingApproval"]
 
 
-def _canaries(tenant: Tenant) -> dict[str, tuple[str, ...]]:
-    """Return the secrets of this join: the token, the keys that the worker was given, the hub's."""
+def _wanted(tenant: Tenant) -> dict[str, tuple[str, ...]]:
+    """Return canaries of the secrets of this join: the token, the keys that the worker was given, the hub's."""
     two = tenant.bed["two"]
-    serving_key = two.run("cat", "/etc/oneinfra/kubelet.key").out
     kubeconfig = two.run("cat", "/etc/oneinfra/kubelet.conf").out
     data = next(line.split()[1] for line in kubeconfig.splitlines() if "client-key-data" in line)
     return {
         "token": (tenant.created["token"].partition(".")[2],),
-        "serving key": (serving_key.splitlines()[2],),
-        "client key": (data[200:280],),
-        "authority": (tenant.serving.run("cat", "/root/ca.key").out.splitlines()[2],),
+        "serving key": canaries.forms(two.run("cat", "/etc/oneinfra/kubelet.key").out),
+        "client key": canaries.forms(base64.b64decode(data).decode()),
+        "authority": canaries.forms(tenant.serving.run("cat", "/root/ca.key").out),
         "state key": (tenant.serving.run("cat", "/var/lib/kubewright/hub/state.key").out.strip(),),
     }
 
