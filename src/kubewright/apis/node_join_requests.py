@@ -39,7 +39,11 @@ MOST_SANS: Final = 16
 ISSUED: Final = "Issued"
 
 LEAVING_LABEL: Final = "enrollment.kubewright/leaving"
-"""On the Node of a machine that leaves: ours, not oneinfra's. Only the machine itself and administrators can set it (NodeRestriction)."""
+"""On the Node of a machine that leaves: ours, not oneinfra's. By itself it frees nothing: others than the machine may write to Nodes."""
+LEAVE_PROOF: Final = "enrollment.kubewright/leave-proof"
+"""Annotation beside it, in which the machine proves that it asks itself: `enrollment.leave_proofs` has what is in it."""
+LEAVE_ANSWER: Final = "enrollment.kubewright/leave-answer"
+"""Annotation in which the hub says why it does not let the machine go. A machine that is let go has no Node any more."""
 
 VPN_KEY: Final = "enrollment.kubewright/vpn-key"
 """Annotation on the Node of a machine that offers another key for its end of the VPN. Ours: `enrollment.key_offers` has what is in both."""

@@ -9,12 +9,9 @@ import asyncio
 import logging
 from typing import Final
 
-from kubewright.apis.join_records import State
-from kubewright.apis.node_join_requests import LEAVING_LABEL
-from kubewright.base.clock import rfc3339
-from kubewright.base.records import replace
 from kubewright.enrollment import tenant_objects
 from kubewright.enrollment.answering import Answering
+from kubewright.enrollment.departures import Departures
 from kubewright.enrollment.expiry import CertificateEnds
 from kubewright.enrollment.hub_tunnels import AGAIN as TUNNEL_AGAIN
 from kubewright.enrollment.hub_tunnels import HubTunnel
@@ -49,6 +46,7 @@ class Tenant:
         self._ctx = ctx
         networks = ctx.cluster.vpn.networks if ctx.cluster.vpn is not None else ()
         self._desired = tenant_objects.desired(ctx.loaded.public_key, networks=networks)
+        self._departures = Departures(ctx)
         self._rotation = KeyRotation(ctx, ctx.tunnel) if ctx.tunnel is not None else None
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._aside: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
@@ -79,10 +77,11 @@ class Tenant:
         """Have everything looked at: what the hub keeps has been changed by somebody else."""
         for key in (_OBJECTS, _TOKENS, _TUNNEL, _ENDS, *(_REQUEST + name for _, name in self._requests.objects)):
             self._queue.add(key)
+        self._departures.look_again()
         if self._rotation is not None:
             self._rotation.look_again()
-            for node in self._nodes.objects.values():
-                self._follow_key(node)
+        for node in self._nodes.objects.values():
+            self._follow_node(node)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -119,19 +118,21 @@ class Tenant:
 
     def _node_changed(self, event: WatchEvent) -> None:
         self._known.changed(event)
-        leaves = (core.metadata(event.object).get("labels") or {}).get(LEAVING_LABEL) == "true"
         name, _ = core.identity_of(event.object)
         if event.type is EventType.DELETED:
+            self._departures.gone(name)
             if self._rotation is not None:
                 self._rotation.gone(name)
             return
-        if leaves:
-            self._queue.add(_LEAVING + name)
-        self._follow_key(event.object)
+        self._follow_node(event.object)
 
-    def _follow_key(self, node: Object) -> None:
+    def _follow_node(self, node: Object) -> None:
+        """Have done what a Node asks for: to leave, or another key in the VPN."""
+        name, _ = core.identity_of(node)
+        if self._departures.concerns(node):
+            self._queue.add(_LEAVING + name)
         if self._rotation is not None and self._rotation.concerns(node):
-            self._queue.add(_KEY + core.identity_of(node)[0])
+            self._queue.add(_KEY + name)
 
     async def _handle(self, key: str) -> Again | None:
         if key == _OBJECTS:
@@ -145,7 +146,7 @@ class Tenant:
             await self._ctx.store.ask(lambda store: self._ctx.ends.load(store.each_record(self._ctx.name)))
             return None
         if key.startswith(_LEAVING):
-            await self._release(key.removeprefix(_LEAVING))
+            await self._let_go(key.removeprefix(_LEAVING))
             return None
         if key.startswith(_KEY):
             node = self._nodes.get(key.removeprefix(_KEY))
@@ -184,25 +185,8 @@ class Tenant:
     async def _load_tunnel(self, tunnel: HubTunnel) -> None:
         tunnel.load(await self._ctx.store.ask(lambda store: store.records(self._ctx.name)))
 
-    async def _release(self, name: str) -> None:
-        """Let a node go that asks for it: its name first, then its request, and its Node last, for which the node waits.
-
-        Nodes that have not come through this hub are none of its business.
-        """
+    async def _let_go(self, name: str) -> None:
+        """Let a node go that leaves. Its peer in the VPN stays for a moment: through it the node learns so."""
         node = self._nodes.get(name)
-        record = await self._ctx.store.ask(lambda store: store.record(self._ctx.name, name))
-        if node is None or record is None:
-            return
-        if self._ctx.tunnel is not None:
-            self._ctx.tunnel.let_go(name)
-        if record.active:
-            left = replace(record, state=State.LEFT, lease="", tunnel_key="", changed=rfc3339(self._ctx.clock.now()))
-            await self._ctx.store.ask(
-                lambda store: store.keep(left, self._ctx.event("left", name, serials=[one.serial for one in record.certificates]))
-            )
-            self._ctx.ends.put(left)
-        await self._ctx.ignoring_gone(self._ctx.api.delete(NODE_JOIN_REQUEST, name))
-        await self._ctx.ignoring_gone(self._ctx.api.delete(NODE, name, uid=str(core.metadata(node).get("uid") or "")))
-        if self._ctx.tunnel is not None:
+        if node is not None and await self._departures.follow(node) and self._ctx.tunnel is not None:
             self._queue.add_after(_TUNNEL, self._ctx.tunnel.linger)
-        _log.info("%s: %s has left", self._ctx.name, name)

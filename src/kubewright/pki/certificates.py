@@ -88,6 +88,25 @@ class Certificate:
             return False
         return True
 
+    def has_signed(self, content: bytes, signature: bytes) -> bool:
+        """Whether the key of this certificate has signed a text (`PrivateKey.sign`). False for kinds of keys that we do not make."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+
+        try:
+            key = self.native.public_key()
+            if isinstance(key, rsa.RSAPublicKey):
+                key.verify(signature, content, padding.PKCS1v15(), hashes.SHA256())
+            elif isinstance(key, ec.EllipticCurvePublicKey):
+                digest = {384: hashes.SHA384(), 521: hashes.SHA512()}.get(key.key_size, hashes.SHA256())
+                key.verify(signature, content, ec.ECDSA(digest))
+            else:
+                return False
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
 
 def read(der: bytes, *, source: str) -> Certificate:
     """Read one DER certificate. Raises CertificateError, naming `source`."""

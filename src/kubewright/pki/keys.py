@@ -83,6 +83,14 @@ class PrivateKey:
         bits = self.native.key_size
         return {384: hashes.SHA384(), 521: hashes.SHA512()}.get(bits, hashes.SHA256())
 
+    def sign(self, content: bytes) -> bytes:
+        """Sign a text as `certificates.Certificate.has_signed` checks it: PKCS#1 v1.5 or ECDSA, with the digest of `signature_hash`."""
+        from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+
+        if isinstance(self.native, rsa.RSAPrivateKey):
+            return self.native.sign(content, padding.PKCS1v15(), self.signature_hash())
+        return self.native.sign(content, ec.ECDSA(self.signature_hash()))
+
 
 def kind_of(key: object) -> str:
     """Name the kind and size of a private or public key of the library: `RSA-2048`, `ECDSA-P256`, else its class."""

@@ -15,11 +15,17 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 from fake_api import FakeAPI, FakeClient
 
 from kubewright.apis import node_join_requests
+from kubewright.apis.kubeconfig import parse, require_usable
+from kubewright.apis.node_join_requests import LEAVE_PROOF, LEAVING_LABEL
+from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
+from kubewright.enrollment import leave_proofs
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.expiry import CertificateEnds
 from kubewright.enrollment.hub_tunnels import HubTunnel
+from kubewright.enrollment.leave_proofs import LeaveProof
 from kubewright.enrollment.secret_store import SecretStore
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import HubStore
@@ -30,8 +36,8 @@ from kubewright.kube import core
 from kubewright.kube.credentials import Access
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST
-from kubewright.pki import keys
-from kubewright.pki.keys import Algorithm, KeyPool
+from kubewright.pki import certificates, keys
+from kubewright.pki.keys import Algorithm, KeyPool, PrivateKey
 
 READS = frozenset({"get", "list", "watch"})
 WRITES = ("keep", "tell", "forget", "save_verdict")
@@ -148,6 +154,18 @@ class PreparedKeys(KeyPool):
         return
 
 
+def proof_of(
+    node: OldNode, found: core.Object, *, uid: str, name: str = "", serving: bool = False, key: PrivateKey | None = None
+) -> LeaveProof:
+    """Return a proof that a node leaves, by the client certificate of an answer; or by another certificate, or another key."""
+    results = node.results(found)
+    user = require_usable(parse(yaml.load_one(results["kubeConfig"].encode(), source="kubeConfig"))).user
+    client = (user.client_certificate_data, user.client_key_data)
+    server = (results["kubeletServerCertificate"].encode(), results["kubeletServerPrivateKey"].encode())
+    pair = certificates.pair_of(*(server if serving else client), source="the answer")
+    return leave_proofs.prove(name or node.name, uid, replace(pair, key=key or pair.key))
+
+
 class Bench:
     """A cluster in memory, a state in a file or in Secrets, and tenants over both, one after the other."""
 
@@ -203,6 +221,12 @@ class Bench:
 
     def request(self, name: str) -> core.Object | None:
         return self.api.objects.get((NODE_JOIN_REQUEST.plural, "", name))
+
+    def leaving(self, node: OldNode, *, uid: str = "uid", **changes: str) -> None:
+        """Put a Node whose machine leaves, and proves it with what it was given."""
+        proof = proof_of(node, self.request(node.name), uid=uid).text
+        metadata = {"name": node.name, "uid": uid, "labels": {LEAVING_LABEL: "true"}, "annotations": {LEAVE_PROOF: proof, **changes}}
+        self.api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
 
     def status(self, name: str) -> str:
         found = self.request(name)

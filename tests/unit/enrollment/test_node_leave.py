@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from datetime import timedelta
 
 import pytest
 from hub_kit import CLOCK
 from node_kit import Node, VPNCluster
 
-from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.apis.join_records import IssuedCertificate
+from kubewright.apis.kubeconfig import parse, require_usable
+from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
+from kubewright.base import yaml
 from kubewright.base.errors import APIError, HostError, NotFound, Unreachable, WaitTimeout
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
+from kubewright.enrollment import leave_proofs
+from kubewright.enrollment.node.leaving import NODE_LEAVE, LeaveRefused, NodeLeaveRequest
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts
+from kubewright.kube import core
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
+from kubewright.pki import certificates, issuing, keys
+from kubewright.pki.certificates import Pair
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.specs import CertificateSpec
 from operation_kit import stand_in_machine
 
 SKIPPED = ("kubelet-stop", "cleanup-node")
 
 
 class LeavingCluster(VPNCluster):
-    """A cluster whose hub, while it runs, deletes a leaving Node at once; the cluster may be unreachable after that."""
+    """A cluster whose hub, while it runs, deletes a leaving Node at once, or refuses to; the cluster may be unreachable after that."""
 
     ends = False
     gone = False
     runs = True
+    refuses = False
 
     def send(self, call):
         if self.gone and self.ends:
             raise Unreachable("no usable answer", remedy="check the load of the server")
         found = super().send(call)
-        if self.runs and call.verb in {"patch", "create"} and call.resource == NODE and _leaves(self.get(NODE, call.name)):
+        if self.runs and call.verb in {"patch", "create"} and call.resource == NODE and _leaves(node := self.get(NODE, call.name)):
+            self.marks = node["metadata"]
+            if self.refuses:
+                super().send(core.patch(NODE, call.name, {"metadata": {"annotations": {LEAVE_ANSWER: "not proven"}}}, type="merge"))
+                return found
             self.delete(NODE, call.name)
             self.gone = True
         return found
@@ -50,7 +66,7 @@ class LeavingNode(Node):
         super().__init__(root)
         self.cluster = LeavingCluster(ours=True)
         self.join(**more)
-        self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker"}})
+        self.cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker", "uid": "n1"}})
 
     def leave(self, **how: object):
         return leave(self, **how)
@@ -69,6 +85,38 @@ def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None, mode=Mode.APPL
 @pytest.fixture
 def node(tmp_path):
     return LeavingNode(tmp_path)
+
+
+def test_a_node_proves_that_it_leaves_also_when_its_kubelet_has_another_certificate_by_now(node):
+    kubeconfig = yaml.load_one(node.disk.read(node.layout.oneinfra / "kubelet.conf"), source="kubelet.conf")
+    user = require_usable(parse(kubeconfig)).user
+    given = certificates.first(user.client_certificate_data, source="kubelet.conf")
+    renewed = renewed_pair("system:node:worker")
+    node.disk.ensure(File(path=node.layout.kubelet_client_current, content=renewed.pem()))
+    node.leave()
+    proof = leave_proofs.read(node.cluster.marks["annotations"][LEAVE_PROOF])
+    issued = IssuedCertificate(purpose="client", serial="1", fingerprint=hashlib.sha256(given.der).hexdigest(), not_after="")
+    other = replace(issued, fingerprint=hashlib.sha256(renewed.leaf.der).hexdigest())
+    assert node.cluster.marks["labels"] == {LEAVING_LABEL: "true"}
+    assert [leave_proofs.is_proven(proof, "worker", "n1", issued=[one]) for one in (issued, other)] == [True, False]
+
+
+def renewed_pair(user: str) -> Pair:
+    key = keys.generate(Algorithm.ECDSA_P256)
+    spec = CertificateSpec(name="it", base="it", common_name=user, lifetime=timedelta(days=7000), algorithm=Algorithm.ECDSA_P256)
+    made = issuing.self_signed(spec, key, started=CLOCK.now(), random=SeededRandom(2))
+    return certificates.pair_of(made, key.pem(), source="it")
+
+
+def test_a_refusal_of_the_hub_is_told_and_does_not_stay_when_the_node_asks_again(node):
+    node.cluster.refuses = True
+    with pytest.raises(LeaveRefused, match='the hub does not let worker go: "not proven"') as told:
+        node.leave()
+    assert "kubewright hub requests forget" in told.value.remedy
+    assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is not None
+    node.cluster.refuses = False
+    node.leave()
+    assert LEAVE_ANSWER not in node.cluster.marks["annotations"]
 
 
 def test_what_has_been_let_go_does_not_ask_again(node):
@@ -101,7 +149,7 @@ def test_without_a_hub_that_answers_nothing_is_removed_whether_or_not_the_node_h
 def test_a_plan_to_leave_creates_no_node(node):
     node.cluster.delete(NODE, "worker")
     planned = leave(node, mode=Mode.PLAN).plan.as_list()
-    assert [row["action"] for row in planned if row["target"] == "node worker"] == ["create"]
+    assert [row["action"] for row in planned if row["target"] == "node worker"] == ["create", "update"]
     with pytest.raises(NotFound):
         node.cluster.get(NODE, "worker")
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from contextlib import closing
 
 import pytest
+from hub_kit import JOIN_KEY
 from old_peer import OldNode
-from tenants_kit import Bench, FilePlace, Killer, SecretsPlace
+from tenants_kit import Bench, FilePlace, Killer, SecretsPlace, proof_of
 
 from kubewright.apis.join_records import State
-from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
 from kubewright.enrollment.known_nodes import KnownNodes
 from kubewright.enrollment.tenants import WORKERS
 from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.pki import keys
 
 ENDPOINT = "https://10.0.0.1:6443"
 
@@ -57,11 +59,10 @@ async def test_a_hub_that_is_killed_while_a_node_leaves_ends_well(tmp_path, afte
     for number in range(30):
         directory = tmp_path / str(number)
         directory.mkdir()
-        bench = Bench(directory, place=place)
-        bench.ask(OldNode("worker", ENDPOINT))
+        bench, node = Bench(directory, place=place), OldNode("worker", ENDPOINT)
+        bench.ask(node)
         assert not await bench.serve(lambda bench=bench: bench.status("worker") == "True Issued" and bench.ready())
-        labels = {LEAVING_LABEL: "true"}
-        bench.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker", "labels": labels}})
+        bench.leaving(node)
 
         def gone(bench=bench):
             return ("nodes", "", "worker") not in bench.api.objects
@@ -77,11 +78,77 @@ async def test_a_hub_that_is_killed_while_a_node_leaves_ends_well(tmp_path, afte
     assert kills >= 2
 
 
-async def test_a_node_of_others_is_not_deleted_because_it_says_that_it_leaves(bench):
-    bench.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other", "labels": {LEAVING_LABEL: "true"}}})
-    bench.ask(OldNode("worker", ENDPOINT))
-    assert not await bench.serve(lambda: bench.status("worker") == "True Issued")
-    assert ("nodes", "", "other") in bench.api.objects
+def says_that_it_leaves(name: str, proof: str = "") -> dict:
+    metadata = {"name": name, "uid": f"node-{name}", "labels": {LEAVING_LABEL: "true"}, "annotations": {LEAVE_PROOF: proof}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+async def test_who_only_may_write_to_nodes_frees_no_name_and_the_node_itself_does(bench):
+    victim, thief, again = OldNode("victim", ENDPOINT), OldNode("thief", ENDPOINT), OldNode("again", ENDPOINT)
+    for one in (victim, thief, again):
+        bench.ask(one)
+    names = [one.name for one in (victim, thief, again)]
+    assert not await bench.serve(lambda: {bench.status(name) for name in names} == {"True Issued"} and bench.ready())
+    earlier = proof_of(again, bench.request("again"), uid="node-again")
+    bench.ask(again, uid="asked-once-more")
+    assert not await bench.serve(lambda: bench.status("again") == "True Issued")
+    about = {"uid": "node-victim", "name": "victim"}
+    good = proof_of(victim, bench.request("victim"), **about)
+    unproven = {
+        "none": "",
+        "no proof": "x y",
+        "the thief's own certificate": proof_of(thief, bench.request("thief"), **about).text,
+        "signed with another key": proof_of(victim, bench.request("victim"), key=keys.load(JOIN_KEY.encode(), source="it"), **about).text,
+        "the victim's, for another Node": proof_of(victim, bench.request("victim"), uid="node-of-before").text,
+        "the victim's, for another name": proof_of(victim, bench.request("victim"), uid="node-victim", name="other").text,
+        "the victim's serving certificate": proof_of(victim, bench.request("victim"), serving=True, **about).text,
+    }
+
+    def refused(name: str) -> bool:
+        return "proves" in bench.api.objects["nodes", "", name]["metadata"]["annotations"].get(LEAVE_ANSWER, "")
+
+    for proof in unproven.values():
+        bench.api.put(says_that_it_leaves("victim", proof))
+        assert not await bench.serve(lambda: refused("victim"))
+    bench.api.put(says_that_it_leaves("again", earlier.text))
+    bench.api.put(says_that_it_leaves("stranger", good.text))
+    assert not await bench.serve(lambda: refused("again"))
+    with closing(bench.store()) as store:
+        assert [(one.node, one.state) for one in store.records()] == [(name, State.ISSUED) for name in sorted(names)]
+        assert [line.event for line in store.journal()].count("left") == 0
+    assert bench.api.made("delete", "nodes") == []
+    bench.api.put(says_that_it_leaves("victim", good.text))
+    assert not await bench.serve(lambda: ("nodes", "", "victim") not in bench.api.objects)
+    with closing(bench.store()) as store:
+        assert store.record("a", "victim").state is State.LEFT
+    assert ("nodes", "", "stranger") in bench.api.objects
+    deleted = [(call.what, call.name, call.body["uid"]) for call in bench.api.calls if call.verb == "delete"]
+    assert deleted == [("nodejoinrequests", "victim", "uid-of-victim"), ("nodes", "victim", "node-victim")]
+
+
+async def test_a_refusal_to_let_a_node_go_is_told_once_and_again_when_it_asks_again(bench):
+    victim = OldNode("victim", ENDPOINT)
+    bench.ask(victim)
+    assert not await bench.serve(lambda: bench.status("victim") == "True Issued" and bench.ready())
+    bench.api.put(says_that_it_leaves("victim"))
+
+    def told() -> int:
+        return len(bench.api.made("patch", "nodes"))
+
+    assert not await bench.serve(lambda: told() == 1)
+    heartbeats = 0
+
+    def beats() -> bool:
+        nonlocal heartbeats
+        heartbeats += 1
+        found = bench.api.objects["nodes", "", "victim"]
+        bench.api.put({**found, "status": {"beat": heartbeats}})
+        return heartbeats == 20
+
+    assert not await bench.serve(beats)
+    assert told() == 1
+    bench.api.put(says_that_it_leaves("victim"))
+    assert not await bench.serve(lambda: told() == 2)
 
 
 async def test_what_has_ended_is_not_opened_again(bench):

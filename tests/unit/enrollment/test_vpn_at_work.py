@@ -12,7 +12,6 @@ from tenants_kit import LOADED, Bench, FakeAPI, FilePlace, Killer, SecretsPlace,
 
 from kubewright.apis.join_records import JoinRecord, State
 from kubewright.apis.machine import Layout
-from kubewright.apis.node_join_requests import LEAVING_LABEL
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
@@ -196,10 +195,11 @@ async def test_an_address_in_the_vpn_is_no_name_that_a_node_can_ask_for(network)
 
 async def test_who_leaves_is_heard_for_a_while_and_then_its_peer_goes(network):
     network.linger = 0.3
-    network.ask(OldNode("worker", ENDPOINT))
+    worker = OldNode("worker", ENDPOINT)
+    network.ask(worker)
     network.ask(OldNode("stays", ENDPOINT))
     assert not await network.serve(lambda: network.status("worker") == network.status("stays") == "True Issued")
-    network.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker", "labels": {LEAVING_LABEL: "true"}}})
+    network.leaving(worker)
     seen = []
 
     def gone() -> bool:

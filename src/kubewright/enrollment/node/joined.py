@@ -12,12 +12,14 @@ from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.operation import Bound
 from kubewright.pki import certificates
+from kubewright.pki.certificates import Pair
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
     from kubewright.kube.api import KubeAPI
 
 _USER: Final = "system:node:"
+_BY_HAND: Final = "join this machine again; to leave, `kubewright node leave --skip-phases depart`, and delete the Node by hand"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +36,20 @@ class JoinedMachine:
     @functools.cached_property
     def access(self) -> Access:
         """The cluster as this machine's kubelet has it: with the certificate that the hub gave, or the one by which the kubelet has replaced it."""
-        return renewed(load_access(self.kubeconfig, read=self.bound.base.read), self.bound.base)
+        return renewed(self._given, self.bound.base)
+
+    @functools.cached_property
+    def _given(self) -> Access:
+        """The cluster as the hub gave it."""
+        return load_access(self.kubeconfig, read=self.bound.base.read)
+
+    @functools.cached_property
+    def given_pair(self) -> Pair:
+        """The client certificate that the hub gave, which it remembers, with its key. Raises CertificateError where the kubeconfig has none."""
+        identity = self._given.identity
+        if not isinstance(identity, ClientCertificate):
+            raise CertificateError(f"{self.kubeconfig} holds no certificate", remedy=_BY_HAND)
+        return certificates.pair_of(identity.cert_pem, identity.key_pem, source=str(self.kubeconfig))
 
     @functools.cached_property
     def api(self) -> KubeAPI:
@@ -49,10 +64,7 @@ class JoinedMachine:
         if isinstance(identity, ClientCertificate):
             name = certificates.first(identity.cert_pem, source=str(self.kubeconfig)).common_name
         if not name.startswith(_USER):
-            raise CertificateError(
-                f"{self.kubeconfig} is no kubelet's",
-                remedy="join this machine again; to leave, `kubewright node leave --skip-phases depart`, and delete the Node by hand",
-            )
+            raise CertificateError(f"{self.kubeconfig} is no kubelet's", remedy=_BY_HAND)
         return name.removeprefix(_USER)
 
 

@@ -9,18 +9,21 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_reset
-from kubewright.apis.node_join_requests import LEAVING_LABEL
+from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, replace
+from kubewright.enrollment import leave_proofs
 from kubewright.enrollment.node import draining
 from kubewright.enrollment.node.joined import JoinedMachine
 from kubewright.enrollment.node.request import NAME, runtime_of
 from kubewright.host.desired import Service
 from kubewright.host.seam import Host
-from kubewright.kube.api import KubeAPI
-from kubewright.kube.objects import NodeMarks, ensure_node_marks, marked
+from kubewright.kube import core
+from kubewright.kube.core import Object
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.machine import Machine
@@ -34,7 +37,12 @@ from kubewright.workflow.phases import Phase, Phases
 _SERVICE: Final = "kubelet"
 _WITHIN: Final = 60.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
+_BY_HAND: Final = "leave with `--skip-phases depart`, delete the Node, and free the name: kubewright hub requests forget"
 TOPIC: Final = "node-leave"
+
+
+class LeaveRefused(APIError):
+    """The hub does not let this machine go. The message is the hub's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,12 +99,12 @@ def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
 
 
 def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
-    """Ask the hub to let this machine go, and wait until it has. Raises WaitTimeout if no hub does.
+    """Ask the hub to let this machine go, and wait until it has. Raises LeaveRefused, and WaitTimeout if no hub answers.
 
     The kubeconfig is removed right after that: without it, a run that repeats an interrupted one asks nobody again.
     """
     with _asking():
-        yield _marked_as_leaving(ctx.api, ctx.node)
+        yield from _marked_as_leaving(ctx)
     ctx.say(f"Asked the hub to let the node {ctx.node} go")
     yield ctx.bound.waiter.until(
         lambda: _remains(ctx),
@@ -104,32 +112,40 @@ def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
         saying=f"the hub to let the node {ctx.node} go",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
-        remedy="look whether the hub runs; or leave with `--skip-phases depart`, delete the Node, and free the name: kubewright hub requests forget",
+        remedy=f"look whether the hub runs; or {_BY_HAND}",
     )
     yield ctx.bound.host.remove(ctx.kubeconfig)
 
 
-def _marked_as_leaving(api: KubeAPI, node: str) -> Change:
-    """Mark the Node of this machine as leaving. A Node that does not exist is created with the mark: only through it the hub learns of the wish.
+def _marked_as_leaving(ctx: NodeLeaveContext) -> Iterator[Change]:
+    """Mark the Node of this machine as leaving, with a proof. A Node that does not exist is created: only through it the hub learns of the wish.
 
-    That a Node does not exist says nothing about the name: it stays taken until the hub frees it.
+    That a Node does not exist says nothing about the name: it stays taken until the hub frees it. Hubs from before there were proofs look at the label.
     """
-    marks = NodeMarks(name=node, labels={LEAVING_LABEL: "true"})
     try:
-        return ensure_node_marks(api, marks)
+        found = ctx.api.get(NODE, ctx.node)
     except NotFound:
-        body = {"apiVersion": "v1", "kind": NODE.kind, "metadata": {"name": node}, "spec": {"unschedulable": True}}
-        api.create(marked(body, marks))
-        return Change(target=f"node {node}", action=Action.CREATE, reason="it did not exist; the hub frees its name and deletes it")
+        found = ctx.api.create(_blank(ctx.node))
+        yield Change(target=f"node {ctx.node}", action=Action.CREATE, reason="it did not exist; the hub frees its name and deletes it")
+    proof = leave_proofs.prove(ctx.node, str(core.metadata(found).get("uid") or ""), ctx.given_pair)
+    annotations = {LEAVE_PROOF: proof.text, LEAVE_ANSWER: None}
+    yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, labels={LEAVING_LABEL: "true"}, annotations=annotations))
+
+
+def _blank(node: str) -> Object:
+    return {"apiVersion": "v1", "kind": NODE.kind, "metadata": {"name": node}, "spec": {"unschedulable": True}}
 
 
 def _remains(ctx: NodeLeaveContext) -> str | None:
     try:
-        ctx.api.get(NODE, ctx.node)
+        found = ctx.api.get(NODE, ctx.node)
     except NotFound:
         return None
     except APIError as error:
         return str(error)
+    refused = (core.metadata(found).get("annotations") or {}).get(LEAVE_ANSWER)
+    if refused:
+        raise LeaveRefused(f"the hub does not let {ctx.node} go: {quoted(str(refused))}", remedy=_BY_HAND)
     return "its Node is there"
 
 
