@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import signal
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,22 +52,30 @@ class Cluster:
     def start(self, name: str, *, cluster: str = "") -> None:
         """Start a member, a new cluster of one where no other is given."""
         pair = {"cert-file": f"{name}.crt", "key-file": f"{name}.key", "trusted-ca-file": "ca.crt"}
-        client, peer = self.url(name), self.peer(name)
-        flags = {
+        files = {prefix + flag: self.root / file for prefix in ("", "peer-") for flag, file in pair.items()}
+        secured = {"client-cert-auth": "true", "peer-client-cert-auth": "true", **files}
+        self._run(name, self.url(name), self.peer(name), {"initial-cluster": cluster, **secured} if cluster else secured)
+
+    def start_plain(self, name: str) -> str:
+        """Start a cluster of one that speaks plain HTTP, and return its client URL."""
+        client, peer = (f"http://{self.address(name)}:{port}" for port in PORTS)
+        self._run(name, client, peer, {})
+        return client
+
+    def _run(self, name: str, client: str, peer: str, more: Mapping[str, object]) -> None:
+        flags: dict[str, object] = {
             "name": name,
             "data-dir": self.root / f"{name}.data",
             "listen-client-urls": client,
             "advertise-client-urls": client,
             "listen-peer-urls": peer,
             "initial-advertise-peer-urls": peer,
-            "initial-cluster": cluster or f"{name}={peer}",
-            "initial-cluster-state": "existing" if cluster else "new",
-            "client-cert-auth": "true",
-            "peer-client-cert-auth": "true",
+            "initial-cluster": f"{name}={peer}",
+            "initial-cluster-state": "existing" if "initial-cluster" in more else "new",
             "heartbeat-interval": 20,
             "election-timeout": 200,
             "unsafe-no-fsync": "true",
-            **{prefix + flag: self.root / file for prefix in ("", "peer-") for flag, file in pair.items()},
+            **more,
         }
         argv = [program("etcd"), *(f"--{flag}={value}" for flag, value in flags.items())]
         with (self.root / f"{name}.log").open("ab") as log:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from etcd_kit import Cluster
-from local_kit import eventually
+from local_kit import binaries_version, eventually, program
 
 from kubewright.base.change import Action
 from kubewright.base.clock import SystemClock
@@ -233,3 +235,33 @@ def test_a_plan_shows_the_member_and_adds_none(cluster: Cluster) -> None:
     joining.promote(_member(cluster, "two"))
     assert [verb for verb, _ in recording.actions] == ["add"]
     assert len(client.members()) == 1
+
+
+EXTERNAL = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {{advertiseAddress: 10.98.0.11}}
+nodeRegistration: {{name: localhost, criSocket: "unix:///none/containerd.sock", imagePullPolicy: Never}}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: {version}
+etcd: {{external: {{endpoints: ["{url}"]}}}}
+"""
+
+
+def test_an_external_etcd_that_speaks_plain_http_passes_preflight_as_with_kubeadm(tmp_path: Path) -> None:
+    made = Cluster(tmp_path)
+    try:
+        url = made.start_plain("one")
+        client = EtcdClient([url], context=None)
+        eventually(lambda: client.status(url).healthy, "etcd to answer")
+        (tmp_path / "kubeadm.yaml").write_text(EXTERNAL.format(version=binaries_version(), url=url))
+        words = ["init", "phase", "preflight", f"--config={tmp_path}/kubeadm.yaml", "--ignore-preflight-errors=all"]
+        for tool in ([program("kubeadm")], [sys.executable, "-m", "kubewright"]):
+            done = subprocess.run([*tool, *words], check=False, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr
+            assert done.stderr.count("[WARNING CRI]") == 1
+            assert "ExternalEtcd" not in done.stderr
+    finally:
+        made.stop()

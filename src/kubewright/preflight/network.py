@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import ExternalEtcd
@@ -17,6 +17,9 @@ from kubewright.http.messages import Response
 from kubewright.http.proxies import Proxies
 from kubewright.preflight.checks import Check, Finding, Subject, warning
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 _EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - as kubeadm looks: nobody may listen on that port at any address
 _UNPROXIED: Final = "add it to NO_PROXY, or unset the proxy for this command"
 _FIREWALL: Final = "firewalld"
@@ -26,7 +29,7 @@ OLDEST: Final = Version.parse("3.5.24-0")
 _TRIES: Final = 4
 _PAUSE: Final = 5.0
 _PATIENCE: Final = 10.0
-_REMEDY: Final = "see that it answers there, and that the three certificate files of etcd.external are the right ones"
+_REMEDY: Final = "see that it answers there, and that the certificate files of etcd.external are the right ones"
 
 Ask = Callable[[str, ExternalEtcd, Subject], Response]
 """GETs `/version` of one endpoint. Raises KubewrightError for no answer."""
@@ -134,15 +137,31 @@ def _patiently(endpoint: str, external: ExternalEtcd, subject: Subject, ask: Ask
     raise AssertionError
 
 
-def _ask(endpoint: str, external: ExternalEtcd, subject: Subject) -> Response:
-    from kubewright.http import tls  # a machine without an external etcd needs no client
-    from kubewright.http.sync import Transport
+def _context(endpoint: str, external: ExternalEtcd, read: Callable[[PurePosixPath], bytes | None]) -> SSLContext | None:
+    """Return what a connection to an endpoint is secured with: nothing at http://, and without a CA file what this machine trusts.
+
+    kube-apiserver does the same with these fields, and so does kubeadm v1.36.3 (cmd/kubeadm/app/preflight/checks.go).
+    """
+    from kubewright.http import tls
 
     def content(path: str) -> bytes | None:
-        return subject.host.read(PurePosixPath(path)) if path else None
+        return read(PurePosixPath(path)) if path else None
 
-    context = tls.client_context(content(external.ca_file), content(external.cert_file), content(external.key_file))
-    transport = Transport(endpoint.rstrip("/"), context=context)
+    if endpoint.lower().startswith("http://"):
+        return None
+    certificate, key = content(external.cert_file), content(external.key_file)
+    if external.ca_file:
+        return tls.client_context(content(external.ca_file), certificate, key)
+    context = tls.host_context()
+    if certificate is not None and key is not None:
+        tls.identify(context, certificate, key)
+    return context
+
+
+def _ask(endpoint: str, external: ExternalEtcd, subject: Subject) -> Response:
+    from kubewright.http.sync import Transport  # a machine without an external etcd needs no client
+
+    transport = Transport(endpoint.rstrip("/"), context=_context(endpoint, external, subject.host.read))
     try:
         return transport.request("GET", "/version", timeout=_PATIENCE)
     finally:

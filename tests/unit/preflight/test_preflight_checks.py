@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import threading
 from pathlib import PurePosixPath
 
 import pytest
@@ -350,6 +352,35 @@ def test_external_etcd_is_asked_for_its_version_four_times(answers, expected, sl
 
     [result] = run_checks([network.external_version(EXTERNAL, ask=ask, clock=clock)], subject()).results
     assert (len(result.findings), clock.monotonic(), left) == (expected, slept, [])
+
+
+class EtcdVersion(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b'{"etcdserver":"3.6.8","etcdcluster":"3.6.0"}'
+        self.send_response(200 if self.path == "/version" else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object):
+        pass
+
+
+@pytest.fixture
+def plain_etcd():
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), EtcdVersion) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("scheme", "problems"), [("http", 0), ("HTTP", 0), ("https", 1)])
+def test_external_etcd_without_a_ca_is_asked_in_the_clear_or_trusted_with_this_machine(plain_etcd, scheme, problems):
+    external = ExternalEtcd(endpoints=[f"{scheme}://{plain_etcd}"])
+    [result] = run_checks([network.external_version(external, clock=FakeClock())], subject()).results
+    assert ["the TLS handshake failed" in one.text for one in result.findings] == [True] * problems
 
 
 def test_a_check_that_cannot_look_is_an_error_of_its_own():
