@@ -16,6 +16,7 @@ from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, 
 from kubewright.base.messages import quoted
 from kubewright.base.versions import supported
 from kubewright.binaries import Sources
+from kubewright.cli import inputs
 from kubewright.cli.cluster_text import status_text, up_text
 from kubewright.cli.output import painter, table, write_result
 from kubewright.cli.parser import Parsed, as_called
@@ -174,13 +175,17 @@ def use(parsed: Parsed) -> int:
         raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
     where = cluster_paths(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
     with progress(f"context of cluster {where.name}", form=parsed.text("output")) as reporter:
-        done = kubeconfig.use(where, kubeconfig.target(os.environ, given=parsed.text("kubeconfig")), reporter=reporter)
+        path = kubeconfig.target(os.environ, clusters=where.root.parent, given=parsed.text("kubeconfig"))
+        done = kubeconfig.use(where, path, reporter=reporter)
     if parsed.text("output") != "text":
         found = {"name": where.name, "context": done.context, "kubeconfig": str(done.kubeconfig), "changed": bool(done.change)}
         write_result(found, form=parsed.text("output"))
         return 0
     said = "is now" if done.change else "was already"
     sys.stdout.write(f"{done.context} {said} the current context of {done.kubeconfig}\n")
+    named = os.environ.get("KUBECONFIG", "")
+    if named and str(done.kubeconfig) not in named.split(os.pathsep) and not parsed.text("kubeconfig"):
+        inputs.warn([f"in this shell KUBECONFIG names {named}; `unset KUBECONFIG` to use {done.kubeconfig}"])
     return 0
 
 

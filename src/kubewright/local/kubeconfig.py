@@ -46,15 +46,25 @@ def context_name(paths: ClusterPaths) -> str:
     return f"kubewright-{paths.name}"
 
 
-def target(environment: Mapping[str, str], *, given: str = "") -> Path:
-    """Return the kubeconfig to change: the one given, else by client-go's rule. Raises UsageError where no home directory is known."""
+def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -> Path:
+    """Return the kubeconfig to change: the one given, else by client-go's rule.
+
+    The kubeconfigs of local clusters themselves, below `clusters`, are passed over: `local env` puts one into $KUBECONFIG. If nothing else is
+    there, ~/.kube/config is meant. Raises UsageError where no home directory is known.
+    """
     if given:
         return Path(given).expanduser().absolute()
-    home = environment.get("HOME", "")
-    candidates = [Path(path).absolute() for path in kubeconfig_places(environment, home=PurePosixPath(home) if home else None)]
+    home = PurePosixPath(environment["HOME"]) if environment.get("HOME") else None
+    named = [Path(path).absolute() for path in kubeconfig_places(environment, home=home)]
+    users = [path for path in named if not _is_below(path, clusters)]
+    candidates = users or [Path(path).absolute() for path in kubeconfig_places({}, home=home)]
     if not candidates:
         raise UsageError("no kubeconfig is known", remedy="set HOME or KUBECONFIG, or name one with --kubeconfig")
     return next((path for path in candidates if path.exists()), candidates[-1])
+
+
+def _is_below(path: Path, directory: Path) -> bool:
+    return path.resolve().is_relative_to(directory.resolve())
 
 
 def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, clock: Clock | None = None) -> UseResult:
@@ -124,13 +134,9 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
 
 
 def _require_users_own(path: Path, paths: ClusterPaths) -> None:
-    """Refuse to change the kubeconfigs of local clusters: `local env` puts one into $KUBECONFIG."""
-    if path.resolve().is_relative_to(paths.root.parent.resolve()):
-        raise UsageError(
-            f"{path} belongs to a local cluster itself",
-            detail="KUBECONFIG names it, as `kubewright local env` sets it",
-            remedy="run `unset KUBECONFIG`, or name a file of yours with --kubeconfig",
-        )
+    """Refuse to change the kubeconfigs of local clusters."""
+    if _is_below(path, paths.root.parent):
+        raise UsageError(f"{path} belongs to a local cluster itself", remedy="name a file of yours with --kubeconfig")
 
 
 def _require_free(config: Mapping[str, Any], addition: documents.Addition, path: Path) -> None:

@@ -115,18 +115,22 @@ def test_every_file_that_names_the_cluster_is_cleared(one: ClusterPaths, config:
 
 @pytest.mark.parametrize(
     ("named", "found"),
-    [("", "home/.kube/config"), ("b:a", "a"), ("c:b", "b"), ("a", "a"), (":c:", "c"), ("a:home/.kube/config", "a")],
+    [
+        *(("", "home/.kube/config"), ("b:a", "a"), ("c:b", "b"), ("a", "a"), (":c:", "c"), ("a:home/.kube/config", "a")),
+        *(("state/one/admin.conf", "home/.kube/config"), ("state/one/admin.conf:b", "b")),  # as `local env` sets it
+    ],
 )
 def test_the_file_is_the_one_that_kubectl_would_change(tmp_path: Path, named: str, found: str) -> None:
     (tmp_path / "a").touch()
+    clusters = tmp_path / "state"
     paths = ":".join(str(tmp_path / part) if part else "" for part in named.split(":")) if named else ""
-    assert kubeconfig.target({"HOME": str(tmp_path / "home"), "KUBECONFIG": paths}) == tmp_path / found
-    assert kubeconfig.target({"KUBECONFIG": paths}, given=str(tmp_path / "x")) == tmp_path / "x"
+    assert kubeconfig.target({"HOME": str(tmp_path / "home"), "KUBECONFIG": paths}, clusters=clusters) == tmp_path / found
+    assert kubeconfig.target({"KUBECONFIG": paths}, clusters=clusters, given=str(tmp_path / "x")) == tmp_path / "x"
 
 
-def test_without_any_place_for_a_kubeconfig_the_remedy_is_told() -> None:
+def test_without_any_place_for_a_kubeconfig_the_remedy_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        kubeconfig.target({})
+        kubeconfig.target({}, clusters=tmp_path)
     assert "--kubeconfig" in caught.value.remedy
 
 
@@ -143,7 +147,7 @@ def test_the_kubeconfig_of_a_cluster_is_not_changed(one: ClusterPaths) -> None:
     before = admin.read_bytes()
     with pytest.raises(UsageError, match="belongs to a local cluster") as caught:
         kubeconfig.use(one, admin)
-    assert "unset KUBECONFIG" in caught.value.remedy
+    assert "--kubeconfig" in caught.value.remedy
     assert admin.read_bytes() == before
 
 
