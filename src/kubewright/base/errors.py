@@ -4,6 +4,7 @@
     ├── UsageError                 2   the command line is wrong
     ├── DocumentError              3   a document cannot be read at all (not YAML, no kind, wrong version)
     ├── ValidationError            3   a document was read and breaks rules; carries every field error
+    ├── UnsafeText                 3   a value with control characters, which would change what it is written into
     ├── CheckFailed                4   a check the user asked for did not pass (preflight, expiry threshold)
     ├── TryAgain                  75  somebody else is at work; the same command works later
     │   └── Locked
@@ -95,6 +96,12 @@ class ValidationError(KubewrightError):
 
     def as_map(self) -> dict[str, object]:
         return {**super().as_map(), "fields": [error.as_map() for error in self.errors]}
+
+
+class UnsafeText(KubewrightError):
+    """A value holds control characters. In a unit, a kubeconfig or a command it could become a line or a word of its own."""
+
+    exit_code = 3
 
 
 class CheckFailed(KubewrightError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.base.durations import format_seconds
+from kubewright.base.plain_text import shell_word
 from kubewright.cli.output import Paint, table
 from kubewright.cli.reporters import MILESTONES
 
@@ -28,13 +29,14 @@ _WIDEST: Final = 100
 def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: bool) -> str:
     """Lay out what `up` prints: what the cluster consists of, how long it took, and how to use it."""
     said = "is up" if changed else "was up already; nothing changed"
+    used = shell_word(found["kubeconfig"], what="the path of the kubeconfig")
     parts = [
         _head(found),
         _components(found, paint),
         _nodes(found["nodes"], paint),
         _times(found["timings"]) if changed else "",
         _played(found, paint),
-        f"cluster {found['name']} {said} ({format_seconds(seconds)})\nexport KUBECONFIG={found['kubeconfig']}\n",
+        f"cluster {found['name']} {said} ({format_seconds(seconds)})\nexport KUBECONFIG={used}\n",
     ]
     return "\n".join(part for part in parts if part)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, UsageError
 from kubewright.base.messages import quoted
+from kubewright.base.plain_text import shell_word
 from kubewright.base.versions import supported
 from kubewright.binaries import Sources
 from kubewright.cli import inputs
@@ -163,7 +163,8 @@ def env(parsed: Parsed) -> int:
         write_result(values, form=parsed.text("output"))
         return 0
     for name, value in values.items():
-        shown = f'{shlex.quote(value)}:"$PATH"' if name == "PATH" else shlex.quote(value)
+        word = shell_word(value, what=f"the value of {name}")
+        shown = f'{word}:"$PATH"' if name == "PATH" else word
         sys.stdout.write(f"export {name}={shown}\n")
     return 0
 

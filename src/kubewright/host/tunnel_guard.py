@@ -48,5 +48,6 @@ def found_mark(listed: str) -> str:
 
 
 def _chain(name: str, outside: Sequence[str]) -> str:
-    allowed = (f"    {'ip' if ipaddress.ip_network(network).version == 4 else 'ip6'} daddr {network} accept\n" for network in outside)
+    networks = map(ipaddress.ip_network, outside)
+    allowed = (f"    {'ip' if network.version == 4 else 'ip6'} daddr {network} accept\n" for network in networks)
     return _CHAIN.format(name=name, outside="".join(allowed))

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.masking import remember
+from kubewright.base.plain_text import one_line
 from kubewright.base.records import dataclass, replace
 from kubewright.host import tunnel_guard
 from kubewright.host.desired import Tunnel, TunnelKey, TunnelPeer
@@ -38,7 +39,7 @@ def configuration(desired: Tunnel) -> str:
         lines += ["[Peer]", f"PublicKey = {peer.public_key}"]
         lines += [f"AllowedIPs = {', '.join(peer.networks)}"] if peer.networks else []
         lines += [f"PersistentKeepalive = {peer.keepalive}"] if peer.keepalive else []
-    return "\n".join(lines) + "\n"
+    return "".join(f"{one_line(line, what=f'the configuration of {desired.name}')}\n" for line in lines)
 
 
 def read_dump(text: str) -> tuple[str, int, tuple[TunnelPeerState, ...]]:

@@ -12,6 +12,7 @@ from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import AlreadyExists, DocumentError, KubewrightError, NotFound, UsageError
 from kubewright.base.messages import shown_url
+from kubewright.base.plain_text import shell_word
 from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import SECRET
@@ -126,17 +127,19 @@ def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane |
 
     It names `kubewright`; the command line says it as the program was called. The same words fit kubeadm.
 
-    Raises UsageError for a server that nobody can join over.
+    Each value is one word for a shell. Raises UsageError for a server that nobody can join over, and UnsafeText.
     """
     if not door.server.startswith("https://"):
         raise UsageError(
             f"machines cannot join over {shown_url(door.server)}", remedy="use a kubeconfig with the https address of the cluster"
         )
+    server = shell_word(door.server.removeprefix("https://"), what="the server of the kubeconfig")
     hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(door.ca_pem, source="the kubeconfig's CA"))
-    command = f"kubewright join {door.server.removeprefix('https://')} --token {token} {hashes}"
+    command = f"kubewright join {server} --token {shell_word(token, what='the token')} {hashes}"
     if control_plane is None:
         return command
-    return f"{command}--control-plane " + (f"--certificate-key {control_plane.certificate_key}" if control_plane.certificate_key else "")
+    key = shell_word(control_plane.certificate_key, what="the certificate key") if control_plane.certificate_key else ""
+    return f"{command}--control-plane {f'--certificate-key {key}' if key else ''}"
 
 
 def bootstrap_kubeconfig(door: ClusterInfo, token: str) -> Mapping[str, object]:

@@ -15,6 +15,7 @@ from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
+from kubewright.base.plain_text import require_one_line_each
 from kubewright.manifests import units
 
 ENVIRONMENT: Final = "KUBELET_KUBEADM_ARGS"
@@ -114,11 +115,15 @@ def instance_config(configuration: Configuration) -> str:
 
 
 def config(configuration: Configuration, detected: Detected, *, patch: Patch = dict) -> dict[str, Any]:
-    """Return the KubeletConfiguration of this machine: the cluster's, its resolver, the user's patches, and instance-config.yaml merged in."""
-    document = patch(kubelet.for_machine(configuration.kubelet.document, systemd_resolved=detected.systemd_resolved))
-    if not features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):
-        return dict(document)
-    return {**document, "containerRuntimeEndpoint": configuration.init.node_registration.cri_socket}
+    """Return the KubeletConfiguration of this machine: the cluster's, its resolver, the user's patches, and instance-config.yaml merged in.
+
+    Raises UnsafeText for a value with control characters.
+    """
+    document = dict(patch(kubelet.for_machine(configuration.kubelet.document, systemd_resolved=detected.systemd_resolved)))
+    if features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):
+        document["containerRuntimeEndpoint"] = configuration.init.node_registration.cri_socket
+    require_one_line_each(document, what=kubelet.KIND)
+    return document
 
 
 def go_quoted(text: str) -> str:

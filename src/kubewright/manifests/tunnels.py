@@ -82,14 +82,14 @@ def is_ours(content: bytes | None) -> bool:
 
 def node_addresses(content: bytes | None) -> tuple[str, ...]:
     """Return the addresses that a unit of ours has for the kubelet."""
-    lines = (content or b"").decode(errors="replace").splitlines() if is_ours(content) else []
+    lines = (content or b"").decode(errors="replace").split("\n") if is_ours(content) else []
     found = next((line.removeprefix(_ADDRESSES) for line in lines if line.startswith(_ADDRESSES)), "")
     return tuple(found.split(",")) if found else ()
 
 
 def with_peer(content: bytes, key: str) -> bytes:
     """Return the unit of a node's tunnel with another key of its one peer. Raises HostError for a unit that has none."""
-    text, count = _PEER.subn(lambda found: f"{found[1]}{key}", content.decode(errors="replace"))
+    text, count = _PEER.subn(lambda found: f"{found[1]}{units.arguments(key)}", content.decode(errors="replace"))
     if count != 1:
         raise HostError("the unit of the tunnel names no peer", remedy="join this machine again")
     return text.encode()
@@ -97,8 +97,8 @@ def with_peer(content: bytes, key: str) -> bytes:
 
 def _unit(name: str, programs: TunnelPrograms, steps: Sequence[str], *, node_addresses: tuple[str, ...] = ()) -> str:
     lines = _of_kernel(name, programs, steps) if programs.daemon is None else _of_daemon(name, programs.daemon, steps)
-    addresses = f"{_ADDRESSES}{','.join(node_addresses)}\n" if node_addresses else ""
-    return _UNIT.format(header=UNIT_HEADER, name=name, addresses=addresses, service="\n".join(lines))
+    addresses = f"{_ADDRESSES}{units.rest_of_line(','.join(node_addresses))}\n" if node_addresses else ""
+    return _UNIT.format(header=UNIT_HEADER, name=units.rest_of_line(name), addresses=addresses, service="\n".join(lines))
 
 
 def _of_kernel(name: str, programs: TunnelPrograms, steps: Sequence[str]) -> list[str]:

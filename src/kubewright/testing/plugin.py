@@ -63,12 +63,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     run = config.stash.get(_RUN, None)
     if run is None or not config.getoption("kubewright_keep") or not run.paths.record.exists():
         return
+    from kubewright.base.plain_text import shell_word
     from kubewright.local.cluster import LocalCluster
 
     where = f" --state-dir {run.state_dir}" if config.getoption("kubewright_state_dir") else ""
     terminalreporter.section("kubewright")
     terminalreporter.write_line(f"cluster {run.name} is left running; stop it with: kubewright down --name {run.name}{where}")
-    terminalreporter.write_line(f"export KUBECONFIG={LocalCluster(run.name, state_dir=run.state_dir).kubeconfig}")
+    kubeconfig = str(LocalCluster(run.name, state_dir=run.state_dir).kubeconfig)
+    terminalreporter.write_line(f"export KUBECONFIG={shell_word(kubeconfig, what='the path of the kubeconfig')}")
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubewright.base.plain_text import require_one_line_each
 from kubewright.base.records import dataclass, field
 
 EXTENSION: Final = "kubewright"
@@ -62,11 +63,11 @@ def kubeconfig_document(
     """Make a kubeconfig whose current context is its only one, `USER@CLUSTER` unless named otherwise. `more` are further fields of the cluster.
 
     All of `ca_pem` is embedded, a bundle during a change of CA included; kubeadm keeps only its first certificate (spec 14.2).
-    Without credentials the user is there and empty: anonymous.
+    Without credentials the user is there and empty: anonymous. Raises UnsafeText for a value with control characters.
     """
     name = context or f"{user}@{cluster_name}"
     chosen = {"cluster": cluster_name, **({"namespace": namespace} if namespace else {}), "user": user}
-    return {
+    document: dict[str, object] = {
         "apiVersion": "v1",
         "clusters": [{"cluster": {**cluster_body(server, ca_pem=ca_pem, ca_file=ca_file), **more}, "name": cluster_name}],
         "contexts": [{"context": chosen, "name": name}],
@@ -74,6 +75,8 @@ def kubeconfig_document(
         "kind": "Config",
         "users": [{"name": user, "user": _user_body(credentials)}],
     }
+    require_one_line_each(document, what="the kubeconfig")
+    return document
 
 
 def cluster_body(server: str, *, ca_pem: bytes | None = None, ca_file: str = "") -> dict[str, object]:

@@ -10,6 +10,7 @@ from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.durations import HOUR, Duration
 from kubewright.base.errors import NotFound
+from kubewright.base.plain_text import shell_word
 from kubewright.base.records import replace
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, named
@@ -127,9 +128,10 @@ def _data(body: Mapping[str, object]) -> Mapping[str, object]:
 def show_join_command(ctx: InitContext) -> Iterable[Change]:
     """Say how other machines join: the shape of these commands is what scripts cut out (spec/kubeadm.md 12.4)."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
+    server = shell_word(server, what="the endpoint of the control plane")
     authority = store.require_authority(ctx.certificates, "ca", wanted="the join command")
     hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(authority.pem))
-    admin = ctx.layout.kubeconfig("admin")
+    admin = shell_word(str(ctx.layout.kubeconfig("admin")), what="the path of admin.conf")
     lines = [
         "Your Kubernetes control plane is up.",
         "",
