@@ -15,6 +15,7 @@ import hub_killing
 import pytest
 import trustme
 from hub_box import WITHOUT_SYSTEMD, WRITTEN, Box
+from hub_identities import MARKER, Kubelet, mark_as_leaving, refusal, wait_until_seen
 from hub_process import HubProcess, hub_process
 from local_kit import eventually
 from old_peer import OldNode
@@ -22,6 +23,7 @@ from server_kit import RunningServer
 
 from kubewright.apis import node_join_requests
 from kubewright.apis.kubeconfig import parse
+from kubewright.apis.node_join_requests import LEAVE_PROOF, LEAVING_LABEL
 from kubewright.base import yaml
 from kubewright.base.change import Action
 from kubewright.base.errors import APIError, Forbidden, Invalid, NotFound
@@ -337,6 +339,67 @@ def test_hubs_and_nodes_that_are_killed_at_random_moments_end_well(
     hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
     found = hub_killing.killed(hub, apiserver, tmp_path, created, rounds=KILLS, seed=int.from_bytes(os.urandom(4)))
     assert found.kills.total() == KILLS
+    hub.add("--kubernetes-version", "v1.36.3")
+
+
+def test_no_node_gets_the_identity_of_another_with_its_own_credentials(
+    hub: HubProcess, apiserver: RunningServer, holder: KubeClient
+) -> None:
+    hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256", "--allow-names", "*.corp")
+    own = {"twin-1": ("10.9.1.1", "one.corp"), "twin-2": ("10.9.1.2", "two.corp")}
+    with contextlib.closing(KubeClient(apiserver.access())) as admin:
+        nodes = {name: Kubelet(name, apiserver, holder=holder, admin=admin, key=_join_key(holder)) for name in own}
+        admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": MARKER}})
+        for name, node in nodes.items():
+            assert node.ask(own[name][0]) == "Issued: "
+            node.register()
+        for thief, victim in (("twin-1", "twin-2"), ("twin-2", "twin-1"), ("twin-1", "twin-2")):
+            with contextlib.closing(nodes[thief].client) as client:
+                for write in ({"metadata": {"labels": {LEAVING_LABEL: "true"}}}, {"metadata": {"annotations": {LEAVE_PROOF: "x"}}}):
+                    with pytest.raises(Forbidden):
+                        client.patch(NODE, victim, write, type="merge")
+            both = {thief: (*own[thief], *own[victim]), victim: own[victim]}
+            for name in (thief, victim, thief, victim):  # whoever was last
+                nodes[name].report(*both[name][::2], dns=both[name][1::2])
+            wait_until_seen(admin)
+            for wanted in (*own[victim], victim):
+                assert nodes[thief].ask(wanted) == f'SanNotAllowed: ForeignName: "{wanted}" belongs to the node {victim}'
+            assert nodes[victim].ask(own[victim][0]) == "Issued: "
+            stranger = Kubelet(own[victim][1], apiserver, holder=holder, admin=admin, key=_join_key(holder))
+            assert stranger.ask().startswith(f'NameTaken: the node name "{stranger.name}" belongs to the node twin-')
+            hub.kill()
+            hub.start()
+        assert {row.node: row.names for row in hub.records() if row.node in own} == {name: (words[0],) for name, words in own.items()}
+
+
+def test_who_may_write_to_nodes_and_ask_frees_no_name_of_another(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+    group = {"apiGroup": "rbac.authorization.k8s.io"}
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
+    subjects = [{**group, "kind": "User", "name": "patcher"}]
+    with contextlib.closing(KubeClient(apiserver.access())) as admin:
+        admin.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "patcher"}, "rules": rules})
+        binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "patcher"}}
+        admin.create({**binding, "subjects": subjects, "roleRef": {**group, "kind": "ClusterRole", "name": "patcher"}})
+        victim, thief = (Kubelet(name, apiserver, holder=holder, admin=admin, key=_join_key(holder)) for name in ("vic", "thief-3"))
+        for node in (victim, thief):
+            assert node.ask() == "Issued: "
+            node.register()
+        uid = admin.get(NODE, "vic")["metadata"]["uid"]
+        with contextlib.closing(KubeClient(apiserver.access("patcher", "people"))) as patcher:
+            for proof in ("", thief.proof("vic", uid), victim.proof("vic", "uid-of-before")):
+                mark_as_leaving(patcher, "vic", proof)
+                eventually(lambda: "nothing proves" in refusal(patcher, "vic"), "the hub to say why it frees nothing", within=60)
+                another = Kubelet("vic", apiserver, holder=holder, admin=admin, key=_join_key(holder))
+                assert another.ask().startswith('NameTaken: another machine has joined as "vic"')
+            assert admin.get(NODE, "vic")["metadata"]["uid"] == uid
+            mark_as_leaving(patcher, "vic", victim.proof("vic", uid))
+            eventually(lambda: "vic" not in {core.identity_of(one)[0] for one in admin.list(NODE)}, "the Node to go", within=60)
+        assert another.ask() == "Issued: "
+        assert [row["event"] for row in hub.data("journal") if row["node"] == "vic" and row["event"] != "refused"] == [
+            *("issued", "left", "issued"),
+        ]
+        for name in ("twin-1", "twin-2", "thief-3", MARKER):
+            admin.delete(NODE, name)
     hub.add("--kubernetes-version", "v1.36.3")
 
 

@@ -28,7 +28,7 @@ from kubewright.kube.electing import FencedKube
 
 FIELD_MANAGER: Final = "kubewright-hub"
 _LIMITS: Final = Limits(connections=32)
-"""A tenant has ten watches, each with a connection of its own, and answers several requests at a time."""
+"""A tenant has twelve watches, each with a connection of its own, and answers several requests at a time."""
 
 
 def run(parsed: Parsed) -> int:

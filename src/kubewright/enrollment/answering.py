@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from kubewright.enrollment.requests import JoinRequest
 from kubewright.enrollment.store import HubStore, Taken
 from kubewright.enrollment.tenant_context import TenantContext
 from kubewright.kube import core
-from kubewright.kube.controller import Again, SharedInformer
+from kubewright.kube.controller import Again, NotNow, SharedInformer
 from kubewright.kube.core import Object
 from kubewright.kube.queueing import WorkQueue
 from kubewright.kube.resources import NODE_JOIN_REQUEST
@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 PROTOCOL: Final = "oneinfra/v1alpha1"
 AHEAD: Final = 8
 """Keys that are made before they are needed: making one takes longer than everything else of an answer."""
+MOST_TIMES_TAKEN: Final = 4
+"""Times that a request may be overtaken by others before it is refused."""
 LONGEST_SLEEP: Final = 3600.0
 _FULL: Final = 60.0
 """Seconds after which it is looked again whether a VPN that was full has an address."""
@@ -52,21 +54,23 @@ class Answering:
         ctx: TenantContext,
         *,
         requests: SharedInformer,
-        nodes: SharedInformer,
+        evidence: Sequence[SharedInformer],
         known: KnownNodes,
         keys: KeyPool,
         aside: WorkQueue[str],
         crowd: int,
     ) -> None:
-        """Keep the arguments. Beyond `crowd` requests those that are refused are deleted at once."""
+        """Keep the arguments. `known` is what the `evidence` tells. Beyond `crowd` requests those that are refused are deleted at once."""
         self._ctx = ctx
         self._requests = requests
-        self._nodes = nodes
+        self._evidence = evidence
         self._known = known
         self._keys = keys
         self._aside = aside
         self._crowd = crowd
         self._key_algorithm = Algorithm(ctx.cluster.key_algorithm)
+        self._times_taken: dict[str, tuple[str, int]] = {}
+        """How often the request with this uid was overtaken by others, by name."""
         self._turned_away: dict[str, tuple[str, Condition | None]] = {}
         """What is to be done beside the others, with the uid of the request for which it was decided."""
 
@@ -78,6 +82,7 @@ class Answering:
         """Do what a request needs now; returns when to look again."""
         request = self._requests.get(name)
         if request is None:
+            self._times_taken.pop(name, None)
             return None
         seen = decisions.look(request)
         record: JoinRecord | None = None
@@ -92,7 +97,7 @@ class Answering:
             seen = replace(seen, approved=approved, first=first)
         outcome = self._decide(seen, record, {})
         if isinstance(outcome, Open):
-            seen, foreign = await self._opened(seen, request)
+            seen, foreign = await self._opened(seen, request, record)
             outcome = self._decide(seen, record, foreign)
         match outcome:
             case Issue(request=wanted):
@@ -111,6 +116,20 @@ class Answering:
         self._turned_away[name] = (uid, condition)
         self._aside.add(name)
 
+    def _overtaken(self, seen: Seen, error: Taken) -> None:
+        """Have a request decided again, after a pause that grows, for which something was taken meanwhile; refuse it after some times.
+
+        Deciding again finds who has it. Where it does not, trying without end would only cost time. Raises NotNow.
+        """
+        uid, times = self._times_taken.get(seen.name, ("", 0))
+        times = times + 1 if uid == seen.uid else 1
+        if times >= MOST_TIMES_TAKEN:
+            self._times_taken.pop(seen.name, None)
+            self._put_aside(seen.name, seen.uid, Condition(status="False", reason=decisions.NAME_TAKEN, message=str(error)))
+            return
+        self._times_taken[seen.name] = (seen.uid, times)
+        raise NotNow(f"{seen.name} is decided again: {error}", quiet=True) from error
+
     async def turn_away(self, name: str) -> None:
         """Refuse or delete a request for which that was decided."""
         request, wanted = self._requests.get(name), self._turned_away.get(name)
@@ -124,21 +143,28 @@ class Answering:
             self._turned_away.pop(name, None)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
-        policy = self._ctx.cluster.policy(foreign=foreign, crowded=self._crowded)
+        policy = self._ctx.cluster.policy(foreign=foreign, api_servers=self._known.api_servers, crowded=self._crowded)
         return decisions.decide(seen, record, policy, self._ctx.clock.now())
 
-    async def _opened(self, seen: Seen, request: Object) -> tuple[Seen, Mapping[str, str]]:
-        """Decrypt a request, and look up what is known about what it asks for; returns as well which names are other nodes'."""
+    async def _opened(self, seen: Seen, request: Object, record: JoinRecord | None) -> tuple[Seen, Mapping[str, str]]:
+        """Decrypt a request, and look up what is known about what it asks for; returns as well which names, its own included, are other nodes'."""
         try:
             contents = requests.read(
                 request, join_key=self._ctx.loaded.join_key
             )  # less than a millisecond: a thread costs more than it gives
         except MalformedField as error:
             return replace(seen, contents=error), {}
-        foreign = await self._ctx.store.ask(lambda store: store.owners(self._ctx.name, contents.claims)) if contents.claims else {}
-        await self._nodes.wait_synced()
-        others = {**self._known.owners(contents.names), **foreign}
-        return replace(seen, contents=contents, registered=seen.name in self._known), others
+        owners = await self._ctx.store.ask(lambda store: store.owners(self._ctx.name, (seen.name, *contents.claims)))
+        await self._know()
+        held = record.held if record is not None else frozenset()
+        recorded = {name: owner for name, owner in owners.items() if owner != seen.name}
+        foreign = {**self._known.foreign((seen.name, *contents.names), seen.name, held=held), **recorded}
+        return replace(seen, contents=contents, registered=seen.name in self._known), foreign
+
+    async def _know(self) -> None:
+        """Wait until all Nodes are known that were there at the start, and the API servers."""
+        for informer in self._evidence:
+            await informer.wait_synced()
 
     async def _lease(self, name: str, record: JoinRecord | None) -> tuple[str, ...]:
         """Return the node's addresses in the VPN, none without one. Raises NoAddressLeft."""
@@ -146,13 +172,18 @@ class Answering:
         if vpn is None or self._ctx.tunnel is None:
             return ()
         kept = record.leases if record is not None and record.active else ()
-        others = self._known.others(name)
+        known = self._known
 
         def owners(store: HubStore, asked: Iterable[str]) -> Mapping[str, str]:
             asked = list(asked)
-            return {**dict.fromkeys(others.intersection(asked), ""), **store.owners(self._ctx.name, asked)}
+            return {**known.certain(asked, name), **store.owners(self._ctx.name, asked)}
 
-        return await self._ctx.store.ask(lambda store: leases.pick(vpn.pools, name, kept=kept, owners=partial(owners, store)))
+        def reported(asked: Iterable[str]) -> Mapping[str, str]:
+            return known.reported(asked, name)
+
+        return await self._ctx.store.ask(
+            lambda store: leases.pick(vpn.pools, name, kept=kept, owners=partial(owners, store), reported=reported)
+        )
 
     async def _issue(self, request: Object, seen: Seen, wanted: JoinRequest, before: JoinRecord | None) -> Again | None:
         now = self._ctx.clock.now()
@@ -195,8 +226,9 @@ class Answering:
         try:
             await self._ctx.store.ask(lambda store: store.keep(record, event, digest=seen.digest))
         except Taken as error:
-            _log.debug("%s: %s is decided again: %s", self._ctx.name, seen.name, error)
-            return 0.0
+            self._overtaken(seen, error)
+            return None
+        self._times_taken.pop(seen.name, None)
         self._ctx.ends.put(record)
         if self._ctx.tunnel is not None:  # before the answer: a node's first packet finds its peer
             self._ctx.tunnel.put(record)

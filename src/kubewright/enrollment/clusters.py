@@ -81,9 +81,13 @@ class TenantCluster:
         """Return what is secret, by the names of the fields."""
         return {name: getattr(self, name) for name in _SECRET}
 
-    def policy(self, *, foreign: Mapping[str, str], crowded: bool = False) -> Policy:
-        """Return what it asks of those who join; `foreign` tells which names belong to other nodes, `crowded` that there are too many requests."""
-        return replace(self._policy, names=replace(self._policy.names, foreign=foreign), crowded=crowded)
+    def policy(self, *, foreign: Mapping[str, str], api_servers: frozenset[str] = frozenset(), crowded: bool = False) -> Policy:
+        """Return what it asks of those who join.
+
+        `foreign` tells which names belong to other nodes, `api_servers` are addresses of theirs, `crowded` tells that there are too many requests.
+        """
+        names = self._policy.names
+        return replace(self._policy, names=replace(names, foreign=foreign, reserved=names.reserved | api_servers), crowded=crowded)
 
     @functools.cached_property
     def _policy(self) -> Policy:

@@ -24,6 +24,7 @@ from kubewright.enrollment.key_offers import AnswerState, KeyAnswer, KeyOffer
 from kubewright.enrollment.store import Taken
 from kubewright.enrollment.tenant_context import TenantContext
 from kubewright.kube import core
+from kubewright.kube.controller import NotNow
 from kubewright.kube.core import Object
 from kubewright.kube.resources import NODE
 
@@ -96,8 +97,7 @@ class KeyRotation:
         try:
             await self._ctx.store.ask(lambda store: store.keep(changed, event))
         except Taken as error:
-            _log.debug("%s: the key of %s is looked at again: %s", record.cluster, record.node, error)
-            return 0.0
+            raise NotNow(f"the key of {record.node} is looked at again: {error}", quiet=True) from error
         self._tunnel.withdraw(record.node)
         self._tunnel.put(changed)
         await self._tunnel.follow()

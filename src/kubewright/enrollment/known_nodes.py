@@ -1,53 +1,124 @@
-"""Which names and addresses the Nodes of a tenant have, whoever let them in: no other node gets a certificate for them."""
+"""Which names and addresses the Nodes and the API servers of a tenant have, whoever let them in: no other node gets a certificate for them.
+
+There are two kinds of evidence. The name of a Node is certain: the API server gives it to the Node's own user only. So is everything about a control
+plane, which can do anything in the cluster as it is. Addresses and host names of any other Node are what that Node says of itself (kubelets write
+their own status): they count against others, but not where the hub's own record says that a name or an address belongs to the node that asks.
+Otherwise a node could take names from others by claiming them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from kubewright.apis import formats
+from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL
+from kubewright.base.records import dataclass
 from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
 
 _HOST_NAME: Final = "kubernetes.io/hostname"
+_ROLES: Final = (CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master")
+"""Labels of control planes. A kubelet may not set them itself (NodeRestriction)."""
+_MOST_ADDRESSES: Final = 256
+"""Addresses that count of one Node: far more than a machine has, and so few that reading them is no work."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """The names and addresses of one Node: those that are certain, and those that it only reports."""
+
+    certain: frozenset[str]
+    reported: frozenset[str] = frozenset()
+
+
+class _Owners:
+    """Which Nodes have a name; any number of them may. Other threads may ask while it changes: what they see of a name is never half changed."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, tuple[str, ...]] = {}
+
+    def add(self, node: str, names: Iterable[str]) -> None:
+        for name in names:
+            self._nodes[name] = (*self._nodes.get(name, ()), node)
+
+    def remove(self, node: str, names: Iterable[str]) -> None:
+        for name in names:
+            left = tuple(one for one in self._nodes.pop(name) if one != node)
+            if left:
+                self._nodes[name] = left
+
+    def others(self, names: Iterable[str], node: str) -> dict[str, str]:
+        """Return, of these names, those that any other node has, with one that has it."""
+        found = ((name, next((one for one in self._nodes.get(name, ()) if one != node), None)) for name in names)
+        return {name: owner for name, owner in found if owner is not None}
 
 
 class KnownNodes:
-    """Kept up to date by the events of an informer."""
+    """Kept up to date by the events of informers. `api_servers` are the addresses of the API servers."""
 
     def __init__(self) -> None:
-        self._names: dict[str, frozenset[str]] = {}
-        self._owners: dict[str, list[str]] = {}
-        """Several, where more than one says that a name is its own: the first one counts."""
+        self.api_servers: frozenset[str] = frozenset()
+        self._claims: dict[str, Claims] = {}
+        self._certain = _Owners()
+        self._reported = _Owners()
 
     def changed(self, event: WatchEvent) -> None:
         """Take note of what has become of a Node."""
         node, _ = core.identity_of(event.object)
-        for name in self._names.pop(node, ()):
-            self._owners[name].remove(node)
-            if not self._owners[name]:
-                del self._owners[name]
+        before = self._claims.pop(node, None)
+        if before is not None:
+            self._certain.remove(node, before.certain)
+            self._reported.remove(node, before.reported)
         if event.type is not EventType.DELETED:
-            self._names[node] = names_of(event.object)
-            for name in self._names[node]:
-                self._owners.setdefault(name, []).append(node)
+            self._claims[node] = claims = claims_of(event.object)
+            self._certain.add(node, claims.certain)
+            self._reported.add(node, claims.reported)
+
+    def api_servers_changed(self, event: WatchEvent) -> None:
+        """Take note of what has become of the Endpoints of the API servers."""
+        gone = event.type is EventType.DELETED
+        self.api_servers = frozenset() if gone else addresses_of(event.object)
 
     def __contains__(self, node: str) -> bool:
-        return node in self._names
+        return node in self._claims
 
-    def others(self, node: str) -> frozenset[str]:
-        """Return the names and addresses that other nodes have."""
-        return frozenset(name for name, owners in self._owners.items() if owners[0] != node)
+    def foreign(self, names: Iterable[str], node: str, *, held: frozenset[str] = frozenset()) -> dict[str, str]:
+        """Return, of these names, those that another node has, with that node. `held` are those that are this one's by the hub's record."""
+        names = list(names)
+        return {**self.reported((name for name in names if name not in held), node), **self._certain.others(names, node)}
 
-    def owners(self, names: Iterable[str]) -> dict[str, str]:
-        """Return which nodes have these names and addresses; those that nobody has are left out."""
-        return {name: self._owners[name][0] for name in names if name in self._owners}
+    def certain(self, names: Iterable[str], node: str) -> dict[str, str]:
+        """Return, of these names, those that certainly are another node's, or an API server's."""
+        names = list(names)
+        return {**{name: "" for name in names if name in self.api_servers}, **self._certain.others(names, node)}
+
+    def reported(self, names: Iterable[str], node: str) -> dict[str, str]:
+        """Return, of these names, those that another node only says it has."""
+        return self._reported.others(names, node)
 
 
-def names_of(node: Mapping[str, Any]) -> frozenset[str]:
-    """Return a Node's own name, its host name, and the addresses that its kubelet reports, in the form in which names are compared. Pure."""
+def claims_of(node: Mapping[str, Any]) -> Claims:
+    """Return a Node's name, its host names, and the addresses that its kubelet reports, in the form in which names are compared. Pure."""
     name, _ = core.identity_of(node)
     labels = core.metadata(node).get("labels") or {}
-    reported = (row.get("address") for row in (node.get("status") or {}).get("addresses") or ())
-    found = (str(one) for one in (name, labels.get(_HOST_NAME), *reported) if one)
-    return frozenset(str(formats.address(one) or one.lower()) for one in found)
+    addresses = islice((node.get("status") or {}).get("addresses") or (), _MOST_ADDRESSES)
+    reported = _texts([labels.get(_HOST_NAME), *(row.get("address") for row in addresses)])
+    own = _texts([name])
+    if any(role in labels for role in _ROLES):
+        return Claims(certain=own | reported)
+    return Claims(certain=own, reported=reported - own)
+
+
+def addresses_of(endpoints: Mapping[str, Any]) -> frozenset[str]:
+    """Return the addresses of Endpoints, whether or not they are ready. Pure."""
+    kinds = ("addresses", "notReadyAddresses")
+    rows = [row for subset in endpoints.get("subsets") or () for kind in kinds for row in subset.get(kind) or ()]
+    return _texts(row.get("ip") for row in rows)
+
+
+def _texts(found: Iterable[object]) -> frozenset[str]:
+    """Return names and addresses as they are compared. `Db.Corp.` is `db.corp`."""
+    texts = (str(one) for one in found if one)
+    return frozenset(str(formats.address(one) or one.lower().rstrip(".")) for one in texts) - {""}

@@ -72,20 +72,29 @@ def is_inside(address: IPAddress, network: Network) -> bool:
     return address.version == network.version and _FIRST <= int(address) - int(network.network_address) < network.num_addresses - 1
 
 
-def pick(pools: Sequence[Pool], node: str, *, kept: Sequence[str], owners: Owners) -> tuple[str, ...]:
-    """Return the addresses of a node, one for each network. `kept` are those that it has: they stay. Raises NoAddressLeft."""
-    return tuple(_of_pool(pool, node, kept=kept, owners=owners) for pool in pools)
+def pick(pools: Sequence[Pool], node: str, *, kept: Sequence[str], owners: Owners, reported: Owners = lambda _: {}) -> tuple[str, ...]:
+    """Return the addresses of a node, one for each network. `kept` are those that it has: they stay. Raises NoAddressLeft.
+
+    An address that another node only reports (`reported`) is avoided while there are others near it. It is given rather than none: whoever could keep
+    addresses from being given by reporting them could keep every node out.
+    """
+    return tuple(_of_pool(pool, node, kept=kept, owners=owners, reported=reported) for pool in pools)
 
 
-def _of_pool(pool: Pool, node: str, *, kept: Sequence[str], owners: Owners) -> str:
+def _of_pool(pool: Pool, node: str, *, kept: Sequence[str], owners: Owners, reported: Owners) -> str:
     for text in kept:
         if pool.may_give(ipaddress.ip_address(text)):
             return text
-    left, count = map(str, pool.candidates(node)), _ASKED
-    while asked := list(islice(left, count)):
+    left, count, looked, second = map(str, pool.candidates(node)), _ASKED, 0, ""
+    while (looked < _MOST_ASKED or not second) and (asked := list(islice(left, count))):
         taken = owners(asked)
-        free = next((text for text in asked if taken.get(text, node) == node), None)
-        if free is not None:
-            return free
-        count = min(count * 2, _MOST_ASKED)
-    raise NoAddressLeft(pool.network)
+        free = [text for text in asked if taken.get(text, node) == node]
+        avoided = reported(free)
+        first = next((text for text in free if text not in avoided), "")
+        if first:
+            return first
+        second = second or next(iter(free), "")
+        looked, count = looked + count, min(count * 2, _MOST_ASKED)
+    if not second:
+        raise NoAddressLeft(pool.network)
+    return second

@@ -25,7 +25,7 @@ from kubewright.kube.core import Object
 from kubewright.kube.informers import Informer
 from kubewright.kube.objects import DesiredObject, ensure_object_async
 from kubewright.kube.queueing import ItemBackoff, WorkQueue
-from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST, SECRET
+from kubewright.kube.resources import ENDPOINTS, NODE, NODE_JOIN_REQUEST, SECRET
 from kubewright.pki.keys import KeyPool
 from kubewright.tokens import secrets
 
@@ -36,6 +36,8 @@ WORKERS: Final = 4
 CROWD: Final = 1000
 """Requests of one tenant that are kept together: beyond that, those that were refused go at once, so that nobody fills the cluster with them."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
+_DEFAULT, _API_SERVERS = "default", "kubernetes"
+"""The Service whose endpoints are the API servers: they write them themselves."""
 _REQUEST, _LEAVING, _KEY, _OBJECTS, _TOKENS, _TUNNEL, _ENDS = "request/", "leaving/", "key/", "objects", "tokens", "tunnel", "ends"
 
 
@@ -52,10 +54,17 @@ class Tenant:
         self._aside: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._requests = self._informer(NODE_JOIN_REQUEST)
         self._nodes = self._informer(NODE)
+        self._api_servers = self._informer(ENDPOINTS, namespace=_DEFAULT, field_selector=f"metadata.name={_API_SERVERS}")
         self._known = KnownNodes()
         self._secrets = self._informer(SECRET, namespace=secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}")
         self._answering = Answering(
-            ctx, requests=self._requests, nodes=self._nodes, known=self._known, keys=keys, aside=self._aside, crowd=crowd
+            ctx,
+            requests=self._requests,
+            evidence=(self._nodes, self._api_servers),
+            known=self._known,
+            keys=keys,
+            aside=self._aside,
+            crowd=crowd,
         )
 
     @property
@@ -87,6 +96,7 @@ class Tenant:
         """Work until cancelled."""
         self._requests.subscribe(self._request_changed)
         self._nodes.subscribe(self._node_changed)
+        self._api_servers.subscribe(self._known.api_servers_changed)
         self._secrets.subscribe(lambda _: self._queue.add(_TOKENS))
         watched = [self._watch_object(one) for one in self._desired]
         for key in (_OBJECTS, _TOKENS, _TUNNEL, _ENDS):
@@ -95,7 +105,7 @@ class Tenant:
         if self._ctx.tunnel is not None:  # before the first answer: an interface is never without the peers that it had
             await self._load_tunnel(self._ctx.tunnel)
         async with asyncio.TaskGroup() as group:
-            for informer in (self._requests, self._nodes, self._secrets, *watched):
+            for informer in (self._requests, self._nodes, self._api_servers, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self._ctx.name}")
             for queue, handle in ((self._queue, self._handle), (self._aside, self._answering.turn_away)):
                 group.create_task(Workers(f"hub {self._ctx.name}", queue=queue, handle=handle, count=WORKERS).run(), name=self._ctx.name)

@@ -141,7 +141,7 @@ def known_as(name: str) -> str:
 
 
 def node_name_refused(name: str, policy: NamePolicy) -> NameRefused | None:
-    """Say what keeps a node from having a name: its form, that it is reserved, or that the cluster allows others."""
+    """Say what keeps a node from having a name: its form, that it is reserved or another node's, or that the cluster allows others."""
     asked = _Asked(text=name, node=name, address=formats.address(name))
     problem = "is an address" if asked.address is not None else _has_form(asked, policy)
     if problem:
@@ -149,6 +149,9 @@ def node_name_refused(name: str, policy: NamePolicy) -> NameRefused | None:
     problem = _is_reserved(asked, policy)
     if problem:
         return NameRefused(rule="NameReserved", message=f"the node name {quoted(name)} {problem}")
+    problem = _is_foreign(asked, policy)
+    if problem:
+        return NameRefused(rule="NameTaken", message=f"the node name {quoted(name)} {problem}")
     if policy.node_names and not _fits(name, policy.node_names):
         return NameRefused(rule="NameNotAllowed", message=f"the node name {quoted(name)} fits none of {', '.join(policy.node_names)}")
     return None

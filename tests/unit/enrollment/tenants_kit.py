@@ -172,7 +172,7 @@ class Bench:
     loaded = LOADED
 
     def __init__(self, directory: Path, *, place: type[FilePlace | SecretsPlace] = FilePlace) -> None:
-        self._place = place(directory)
+        self.place = place(directory)
         self.api = FakeAPI()
         self.hanging: frozenset[str] = frozenset()
 
@@ -186,7 +186,7 @@ class Bench:
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked
         client = TenantClient(self.api, Access(server="https://api"))
         client.killer, client.hanging = chosen, self.hanging
-        store = StoreThread(self._place.open(chosen))
+        store = StoreThread(self.place.open(chosen))
         ctx = TenantContext(
             loaded=self.loaded,
             api=client,
@@ -210,7 +210,7 @@ class Bench:
             store.close()
 
     def store(self) -> HubStore:
-        return self._place.open()
+        return self.place.open()
 
     def ask(self, node: OldNode, *, uid: str = "") -> None:
         self.send(node.request(LOADED.public_key), uid=uid or f"uid-of-{node.name}")

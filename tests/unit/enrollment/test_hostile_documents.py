@@ -198,7 +198,9 @@ addresses = st.lists(st.dictionaries(st.sampled_from(["type", "address"]), names
 
 @given(names, st.dictionaries(st.sampled_from(["kubernetes.io/hostname", "x"]), names), st.none() | addresses)
 def test_nodes_whatever_they_say_of_themselves(name, labels, reported):
-    known_nodes.names_of({"metadata": {"name": name, "labels": labels}, "status": {"addresses": reported}})
+    found = known_nodes.claims_of({"metadata": {"name": name, "labels": labels}, "status": {"addresses": reported}})
+    assert "" not in found.certain | found.reported
+    known_nodes.addresses_of({"subsets": [{"addresses": reported}]})
 
 
 @given(

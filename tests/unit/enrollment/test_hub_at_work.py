@@ -20,6 +20,7 @@ from kubewright.base.records import replace
 from kubewright.enrollment import decisions
 from kubewright.enrollment.hub import Hub
 from kubewright.enrollment.store_thread import StoreThread
+from kubewright.kube import controller
 from kubewright.kube.credentials import Access
 from kubewright.kube.electing import LeadershipLost
 from kubewright.kube.resources import NODE_JOIN_REQUEST
@@ -70,7 +71,8 @@ class Clusters:
 
 
 @pytest.fixture
-async def clusters(tmp_path):
+async def clusters(tmp_path, monkeypatch):
+    monkeypatch.setattr(controller, "GRACE", 0.1)
     made = Clusters(tmp_path)
     made.state(lambda store: store.save_cluster(cluster(**QUICK), event()))
     store = StoreThread(sqlite(tmp_path))

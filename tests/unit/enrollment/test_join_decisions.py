@@ -82,6 +82,7 @@ def test_outcomes(found, record, policy, outcome):
         (seen(name="10.0.0.1"), None, Policy(), "NameForm", "is an address"),
         (seen(), None, Policy(names=NamePolicy(node_names=("edge-*",))), "NameNotAllowed", "edge-*"),
         (seen(), None, Policy(names=NamePolicy(reserved=frozenset({"worker"}))), "NameReserved", "the control plane"),
+        (seen(), None, Policy(names=NamePolicy(foreign={"worker": "other"})), "NameTaken", "belongs to the node other"),
         (seen(first="u0"), None, Policy(), "Replayed", "a copy"),
         (asks(endpoint="http://10.0.0.1"), None, Policy(), "EndpointNotAllowed", "https://HOST:PORT"),
         (asks(endpoint="https://10.0.0.1:6443\0"), None, Policy(), "EndpointNotAllowed", "is no URL"),

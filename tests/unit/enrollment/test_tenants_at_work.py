@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
-from hub_kit import JOIN_KEY
+from hub_kit import JOIN_KEY, cluster
 from old_peer import OldNode
 from tenants_kit import Bench, FilePlace, Killer, SecretsPlace, proof_of
 
 from kubewright.apis.join_records import State
 from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
+from kubewright.enrollment import tenants
+from kubewright.enrollment.answering import MOST_TIMES_TAKEN
+from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.known_nodes import KnownNodes
+from kubewright.enrollment.store import HubStore, Taken
 from kubewright.enrollment.tenants import WORKERS
+from kubewright.kube import controller
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.pki import keys
 
@@ -230,33 +236,146 @@ async def test_two_nodes_that_ask_for_one_address_at_a_time_do_not_both_get_it(b
     assert sorted(bench.status(name) for name in states) == ["False SanNotAllowed"] * 5 + ["True Issued"]
 
 
-def node(name: str, *addresses: str) -> dict:
+def node(name: str, *addresses: str, labels: dict | None = None, **others: str) -> dict:
     rows = [{"type": "InternalIP", "address": address} for address in addresses]
-    metadata = {"name": name, "labels": {"kubernetes.io/hostname": f"host-of-{name}"}}
+    rows += [{"type": kind, "address": address} for kind, address in others.items()]
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": f"host-of-{name}", **(labels or {})}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"addresses": rows}}
 
 
-async def test_names_and_addresses_of_nodes_that_others_let_in_are_nobody_elses(bench):
-    bench.api.put(node("control", "10.0.0.7", "fd00::7"))
-    for name, san in (("w-1", "10.0.0.7"), ("w-2", "fd00:0::7"), ("control", "10.0.0.8"), ("w-4", "10.0.0.9")):
-        bench.ask(OldNode(name, ENDPOINT, (san,)))
-    assert not await bench.serve(lambda: all(bench.status(name) for name in ("w-1", "w-2", "control", "w-4")))
-    found = {name: bench.status(name) for name in ("w-1", "w-2", "control", "w-4")}
-    assert found == {"w-1": "False SanNotAllowed", "w-2": "False SanNotAllowed", "control": "False NameTaken", "w-4": "True Issued"}
+VICTIM = node(
+    *("victim", "10.0.0.7", "fd00::7"),
+    ExternalIP="192.0.2.7",
+    InternalDNS="db.corp",
+    ExternalDNS="Db.Example.Com.",
+    Hostname="shop",
+)
+NAMES = ("db.corp", "db.example.com", "shop", "host-of-victim")
+FOREIGN = (*NAMES, "10.0.0.7", "fd00:0::7", "192.0.2.7", "victim")
+
+
+class Crowd:
+    """Nodes that have joined, and ask again, each for something else."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self._asked = 0
+
+    async def ask(self, node: OldNode, *sans: str) -> str:
+        """Ask for these names, and return what the hub says, with the reason."""
+        self._asked += 1
+        uid = f"asked-{self._asked}"
+        self.bench.ask(replace(node, sans=sans), uid=uid)
+        assert not await self.bench.serve(lambda: bool(self.bench.status(node.name)))
+        [condition] = self.bench.request(node.name)["status"]["conditions"]
+        return f"{condition['reason']}: {condition['message']}"
+
+
+async def test_nobody_gets_a_name_or_an_address_that_any_other_node_has_however_often_nodes_change(bench):
+    bench.loaded = LoadedCluster(cluster(names=("*",)))
+    thief, victim = OldNode("thief", ENDPOINT), OldNode("victim", ENDPOINT)
+    crowd = Crowd(bench)
+    claimed = {**VICTIM, "metadata": {"name": "thief", "labels": {"kubernetes.io/hostname": "host-of-victim"}}}
+    for one in (victim, thief):
+        assert await crowd.ask(one) == "Issued: "
+    for order in ((claimed, VICTIM), (VICTIM, claimed), (claimed, VICTIM)):
+        for changed in order:
+            bench.api.put(changed)
+        for name in FOREIGN:
+            found = await crowd.ask(thief, name)
+            assert found.startswith("SanNotAllowed: ForeignName"), (name, found)
+            assert found.endswith("belongs to the node victim")
+        assert (await crowd.ask(victim, "thief")).endswith("belongs to the node thief")
+    for name in NAMES:
+        found = await crowd.ask(OldNode(name, ENDPOINT))
+        assert found.startswith("NameTaken: the node name "), (name, found)
+    with closing(bench.store()) as store:
+        assert {one.node: one.names for one in store.records()} == {"thief": (), "victim": ()}
+
+
+async def test_what_a_node_says_of_itself_takes_nothing_from_another_that_the_hub_gave_it(bench):
+    crowd, victim, thief = Crowd(bench), OldNode("victim", ENDPOINT), OldNode("thief", ENDPOINT)
+    assert await crowd.ask(victim, "10.0.0.7") == "Issued: "
+    assert await crowd.ask(thief) == "Issued: "
+    bench.api.put(node("thief", "10.0.0.7", "10.0.0.8", Hostname="victim", InternalDNS="victim"))
+    assert await crowd.ask(victim, "10.0.0.7") == "Issued: "
+    assert (await crowd.ask(victim, "10.0.0.8")).endswith("belongs to the node thief")
+    assert (await crowd.ask(thief, "10.0.0.7")).endswith("belongs to the node victim")
+    assert await crowd.ask(thief, "10.0.0.8") == "Issued: "
+
+
+async def test_names_and_addresses_of_control_planes_and_of_nodes_that_others_let_in_are_nobodys(bench):
+    crowd, worker = Crowd(bench), OldNode("worker", ENDPOINT)
+    bench.api.put(node("other", "10.0.0.6"))
+    assert await crowd.ask(worker, "10.0.0.7") == "Issued: "
+    bench.api.put(node("control", "10.0.0.7", labels={"node-role.kubernetes.io/control-plane": ""}))
+    subsets = [{"addresses": [{"ip": "10.0.0.8"}]}, {"notReadyAddresses": [{"ip": "fd00::8"}]}]
+    bench.api.put({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "kubernetes", "namespace": "default"}, "subsets": subsets})
+    told = {san: await crowd.ask(worker, san) for san in ("10.0.0.6", "10.0.0.7", "10.0.0.8", "fd00::8", "10.0.0.9")}
+    assert told == {
+        "10.0.0.6": 'SanNotAllowed: ForeignName: "10.0.0.6" belongs to the node other',
+        "10.0.0.7": 'SanNotAllowed: ForeignName: "10.0.0.7" belongs to the node control',
+        "10.0.0.8": 'SanNotAllowed: ReservedName: "10.0.0.8" belongs to the control plane',
+        "fd00::8": 'SanNotAllowed: ReservedName: "fd00::8" belongs to the control plane',
+        "10.0.0.9": "Issued: ",
+    }
+    assert (await crowd.ask(OldNode("control", ENDPOINT))).startswith("NameTaken: there is a Node")
 
 
 def test_nodes_that_change_and_go_give_their_addresses_back():
-    known = KnownNodes()
+    known, asked = KnownNodes(), ["10.0.0.1", "10.0.0.2", "host-of-b", "b", "10.0.0.3"]
     known.changed(WatchEvent(EventType.ADDED, node("a", "10.0.0.1")))
     known.changed(WatchEvent(EventType.ADDED, node("b", "10.0.0.1", "10.0.0.2")))
-    assert known.owners(["10.0.0.1", "10.0.0.2", "host-of-b", "b", "10.0.0.3"]) == {
-        "10.0.0.1": "a", "10.0.0.2": "b", "host-of-b": "b", "b": "b",
-    }  # fmt: skip
+    assert known.foreign(asked, "c") == {"10.0.0.1": "a", "10.0.0.2": "b", "host-of-b": "b", "b": "b"}
+    assert known.foreign(asked, "b") == {"10.0.0.1": "a"}
+    assert known.foreign(asked, "a", held=frozenset(asked)) == {"b": "b"}
     known.changed(WatchEvent(EventType.DELETED, node("a", "10.0.0.1")))
-    assert known.owners(["10.0.0.1"]) == {"10.0.0.1": "b"}
+    assert known.foreign(["10.0.0.1"], "c") == {"10.0.0.1": "b"}
     known.changed(WatchEvent(EventType.MODIFIED, node("b", "10.0.0.4")))
-    assert known.owners(["10.0.0.1", "10.0.0.2", "10.0.0.4"]) == {"10.0.0.4": "b"}
+    assert known.foreign(["10.0.0.1", "10.0.0.2", "10.0.0.4"], "a") == {"10.0.0.4": "b"}
     assert ("a" in known, "b" in known) == (False, True)
+    many = [f"10.{high}.0.{low}" for high in range(100) for low in range(200)]
+    known.changed(WatchEvent(EventType.MODIFIED, node("b", *many)))
+    assert len(known.foreign(many, "a")) == 256
+
+
+class Racing(FilePlace):
+    """A state in which somebody else is always first. `kept` counts the tries."""
+
+    kept = 0
+
+    def open(self, killer: Killer | None = None) -> HubStore:
+        store = super().open(killer)
+
+        def keep(*_: object, **__: object) -> None:
+            self.kept += 1
+            raise Taken("10.0.0.5: another node has it")
+
+        store.keep = keep
+        return store
+
+
+async def test_a_request_that_is_overtaken_again_and_again_is_refused_after_a_few_tries(tmp_path, monkeypatch):
+    monkeypatch.setattr(tenants, "_FIRST_PAUSE", 0.01)
+    bench = Bench(tmp_path, place=Racing)
+    for number in range(4):
+        bench.ask(OldNode(f"w-{number}", ENDPOINT, ("10.0.0.5",)))
+    assert not await bench.serve(lambda: all(bench.status(f"w-{number}") for number in range(4)))
+    assert {bench.status(f"w-{number}") for number in range(4)} == {"False NameTaken"}
+    assert bench.place.kept == 4 * MOST_TIMES_TAKEN
+
+
+async def test_requests_for_names_that_another_certificate_is_for_are_refused_at_once(bench):
+    names = ("db.corp", "cache.corp", "queue.corp", "mail.corp")
+    bench.loaded = LoadedCluster(cluster(names=("*.corp",)))
+    bench.ask(OldNode("worker", ENDPOINT, names))
+    assert not await bench.serve(lambda: bench.status("worker") == "True Issued")
+    for name in names:
+        bench.ask(OldNode(name, ENDPOINT))
+    assert not await bench.serve(lambda: all(bench.status(name) for name in names))
+    assert {bench.status(name) for name in names} == {"False NameTaken"}
+    with closing(bench.store()) as store:
+        assert [line.event for line in store.journal()] == ["issued"] + ["refused"] * 4
 
 
 async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
@@ -268,7 +387,8 @@ async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
     store.close()
 
 
-async def test_refusals_that_take_long_to_write_hold_up_nobody_who_is_let_in(bench):
+async def test_refusals_that_take_long_to_write_hold_up_nobody_who_is_let_in(bench, monkeypatch):
+    monkeypatch.setattr(controller, "GRACE", 0.1)
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     names = [f"bad-{number}" for number in range(3 * WORKERS)]
     for name in names:

@@ -188,6 +188,22 @@ async def test_the_address_of_a_node_that_others_let_in_is_not_given(network):
     assert network.records()["worker"].leases not in {(), (lease,)}
 
 
+async def test_a_node_that_says_it_has_all_addresses_keeps_nobody_out_and_one_of_a_control_plane_is_not_given(tmp_path):
+    network = Network(tmp_path, NARROW)
+    rows = [{"type": "InternalIP", "address": f"10.64.0.{number}"} for number in range(8)]
+    roles = {"node-role.kubernetes.io/control-plane": ""}
+    for name, labels, claimed in (("thief", {}, rows), ("control", roles, rows[4:5])):
+        metadata = {"name": name, "labels": labels}
+        network.api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"addresses": claimed}})
+    names = [f"w-{number}" for number in range(4)]
+    for name in names:
+        network.ask(OldNode(name, ENDPOINT))
+    assert not await network.serve(lambda: all(network.status(name) == "True Issued" for name in names))
+    assert {one.lease for one in network.records().values()} == {"10.64.0.2", "10.64.0.3", "10.64.0.5", "10.64.0.6"}
+    network.ask(OldNode("late", ENDPOINT))
+    assert not await network.serve(lambda: network.status("late") == "Unknown NoAddress")
+
+
 async def test_an_address_in_the_vpn_is_no_name_that_a_node_can_ask_for(network):
     network.ask(OldNode("worker", ENDPOINT, ("10.64.0.9",)))
     assert not await network.serve(lambda: network.status("worker") == "False SanNotAllowed")

@@ -56,6 +56,34 @@ def test_nodes_that_come_one_after_the_other_have_different_addresses_until_none
             leases.pick((pool(network),), names[room], kept=(), owners=owners)
 
 
+@given(networks(26), NAMES, st.data())
+def test_addresses_that_others_only_say_they_have_are_avoided_and_kept_from_nobody(network, name, data):
+    every = [str(address) for address in pool(network).candidates(name)]
+    taken, said = (data.draw(st.sets(st.sampled_from(every))) for _ in range(2))
+
+    def among(found):
+        return lambda asked: dict.fromkeys(found & set(asked), "other")
+
+    if taken == set(every):
+        with pytest.raises(NoAddressLeft):
+            leases.pick((pool(network),), name, kept=(), owners=among(taken), reported=among(said))
+        return
+    [lease] = leases.pick((pool(network),), name, kept=(), owners=among(taken), reported=among(said))
+    free = [text for text in every if text not in taken]
+    assert lease == next((text for text in free if text not in said), free[0])
+
+
+def test_who_says_to_have_a_whole_large_network_makes_little_work():
+    wide, asked = pool(ipaddress.ip_network("10.0.0.0/8")), []
+
+    def reported(found):
+        asked.extend(found)
+        return dict.fromkeys(found, "other")
+
+    [lease] = leases.pick((wide,), "worker", kept=(), owners=lambda _: {}, reported=reported)
+    assert (lease, len(asked) < 10_000) == (str(next(wide.candidates("worker"))), True)
+
+
 @given(NAMES)
 def test_a_name_that_comes_again_gets_its_address_again(name):
     wide = tuple(pool(ipaddress.ip_network(text)) for text in ("10.64.0.0/16", "fd00:64::/64"))
