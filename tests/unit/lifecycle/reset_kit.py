@@ -193,7 +193,8 @@ class Box:
         return ResetRequest(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, ask=self.ask, **asked)
 
     def run(self, mode, *, text="", **asked: object):
-        whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout)
+        environment = {"XDG_STATE_HOME": str(self.root / "run")}  # for who is not root
+        whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout, environment=environment)
         return run(self.row, self.request(text=text, **asked), whole, reporter=self.reporter, mode=mode)
 
     def call(self, *, text="", **asked: object):

@@ -9,9 +9,10 @@ import pytest
 from reset_kit import OTHER, OWN, Box, etcd_manifest, names, pod
 
 from kubewright.base.change import Action
-from kubewright.base.errors import HostError, Interrupted, Locked, RuntimeSilent, RuntimeUnavailable, Unreachable, UsageError
+from kubewright.base.errors import CheckFailed, HostError, Interrupted, Locked, RuntimeSilent, RuntimeUnavailable, Unreachable, UsageError
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import LOCK
 from kubewright.lifecycle.machine_record import MachineRecord
 
@@ -57,22 +58,28 @@ def test_a_control_plane_is_reset_and_a_second_time_there_is_nothing(box):
     again.runtime.pods.clear()
     outcome = again.reset()
     assert (outcome.changes, outcome.failures, again.asked) == ((), (), [])
-    assert again.lines()[0] == "There is nothing of a cluster on this machine"
+    assert again.lines() == ["There is nothing of a cluster on this machine"]
+
+
+def test_a_user_who_may_not_reset_is_told_nothing_else(box, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(CheckFailed, match="cannot be reset by this user"):
+        box.make_worker().run(Mode.APPLY)
+    assert (box.lines(), box.lines("preflight"), box.asked) == ([], ["Running pre-flight checks"], [])
 
 
 def test_the_steps_are_told_as_kubeadm_tells_them(box):
-    box.make_control_plane().reset()
+    """kubeadm's lines, with what is there: it names files that are not there as well."""
     layout = box.layout
+    box.make_control_plane().mounts.append(layout.kubelet / "pods/a")
+    box.reset()
     assert box.lines()[1:] == [
         f"Removed the member node1 at {OWN} from the etcd cluster",
         f"Deleted contents of the etcd data directory: {layout.etcd_data}",
         "Stopping the kubelet service",
         f"Deleting contents of directories: [{layout.manifests} {layout.kubelet} {layout.pki}]",
         "Deleting files: ["
-        + " ".join(
-            str(layout.kubeconfig(name))
-            for name in ["admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler"]
-        )
+        + " ".join(str(layout.kubeconfig(name)) for name in ["admin", "super-admin", "kubelet", "controller-manager", "scheduler"])
         + "]",
         f'Unmounting mounted directories in "{layout.kubelet}"',
     ]

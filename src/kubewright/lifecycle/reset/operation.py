@@ -108,10 +108,10 @@ def _closing(ctx: ResetContext) -> None:
 
 
 def _asked(ctx: ResetContext) -> Iterable[Change]:
-    """Check a run that changes the machine: list what goes, and ask, unless the configuration says `force` or nothing is there."""
+    """Check who runs it, list what goes, and ask, unless the configuration says `force` or nothing is there."""
+    _checked(ctx)
     ask = None if ctx.configuration.force else ctx.request.ask
     if ask is None:
-        _checked(ctx)
         _stop_kubelet_early(ctx)
     lines = ctx.inventory.listing()
     if not lines:
@@ -119,8 +119,6 @@ def _asked(ctx: ResetContext) -> Iterable[Change]:
     else:
         ctx.say("What goes from this machine:\n" + "\n".join(f"\t{line}" for line in lines))
         _confirm(ask)
-    if ask is not None:
-        _checked(ctx)
     return ()
 
 

@@ -76,11 +76,14 @@ def run(ctx: Cleanup) -> Iterator[Change]:
 
 def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
     """Stop the kubelet: it would start the pods again."""
+    runs = True
     with suppress(Exception):  # what does not tell its state may stop all the same
-        if ctx.inventory.kubelet is None:
+        found = ctx.inventory.kubelet
+        if found is None:
             ctx.warn("no service manager that knows the kubelet was found: see that it does not run")
             return
-    ctx.tell("Stopping the kubelet service", "Would stop the kubelet service")
+        runs = found.running or found.again
+    ctx.tell("Stopping the kubelet service" * runs, "Would stop the kubelet service")
     yield ctx.stopping.result()
 
 
@@ -110,7 +113,8 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
 def remove_files(ctx: Cleanup) -> Iterator[Change]:
     """Remove the kubeconfigs, and certificates that lie where nobody named them. All of them are tried."""
     paths = [*ctx.inventory.kubeconfigs, *ctx.inventory.certificates]
-    ctx.tell(f"Deleting files: {_list(paths)}", f"Would delete files: {_list(paths)}")
+    there = [path for path in paths if _seen(ctx.host.state, path)]
+    ctx.tell(f"Deleting files: {_list(there)}" * bool(there), f"Would delete files: {_list(paths)}")
     return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
 
 
@@ -120,17 +124,17 @@ def empty_directories(ctx: Cleanup) -> Iterator[Change]:
     if kubelet not in inventory.directories:
         ctx.warn(f'"{kubelet}" is not there, and not emptied')
     told = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
-    ctx.tell(f"Deleting contents of directories: {_list(inventory.directories)}", f"Would delete contents of directories: {_list(told)}")
+    filled = [path for path in inventory.directories if _seen(ctx.host.entries, path)]
+    ctx.tell(f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(told)}")
     return _attempt_all((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
 
 
 def unmount(ctx: Cleanup) -> Iterator[Change]:
     """Unmount what is below the kubelet's directory, what was mounted last first. All of it is tried."""
     directory = ctx.inventory.layout.kubelet
-    there = ctx.host.state(directory) is not None
-    ctx.tell(f'Unmounting mounted directories in "{directory}"' * there, f'Would unmount mounted directories in "{directory}"')
-    flags = ctx.unmount_flags
-    acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(ctx.inventory.mounts))
+    flags, mounts = ctx.unmount_flags, ctx.inventory.mounts
+    ctx.tell(f'Unmounting mounted directories in "{directory}"' * bool(mounts), f'Would unmount mounted directories in "{directory}"')
+    acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(mounts))
     return _attempt_all(acts, what="not everything could be unmounted")
 
 
@@ -233,6 +237,14 @@ STEPS: Final[tuple[Step, ...]] = (
 
 def _list(paths: Iterable[PurePosixPath]) -> str:
     return f"[{' '.join(map(str, paths))}]"
+
+
+def _seen(look: Callable[[PurePosixPath], object], path: PurePosixPath) -> bool:
+    """Whether there is something; True where that cannot be seen: the step tries it all the same."""
+    try:
+        return bool(look(path))
+    except Exception:  # the step tells of it
+        return True
 
 
 def _attempt_all(acts: Iterable[Callable[[], Change]], *, what: str, remedy: str = "") -> Iterator[Change]:
