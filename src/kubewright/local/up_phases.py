@@ -103,7 +103,7 @@ def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
     if fresh or planes:
         token = replace(cluster.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
         yield from cluster.token_secrets(local, [token])
-        yield cluster.publish(local, [*local.configuration.init.bootstrap_tokens, token])
+        yield cluster.publish(local, [*local.configuration.init.bootstrap_tokens, token], api=local.api)
         credentials = JoinCredentials(
             server=specs.server(table.Endpoint.CONTROL_PLANE, local.configuration, local.addresses),
             token=token.token,

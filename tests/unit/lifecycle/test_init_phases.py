@@ -41,6 +41,96 @@ def test_a_second_run_changes_nothing(box):
     assert box.services.done == []
 
 
+MARKS = "node-role.kubernetes.io/control-plane node.kubernetes.io/exclude-from-external-load-balancers"
+FIRST = {
+    "etcd": ['Creating the static pod manifest of local etcd in "{manifests}"'],
+    "control-plane": [
+        'Using manifest directory "{manifests}"',
+        'Creating the static pod manifest of "kube-apiserver"',
+        'Creating the static pod manifest of "kube-controller-manager"',
+        'Creating the static pod manifest of "kube-scheduler"',
+    ],
+    "kubelet-start": [
+        'Wrote "{kubelet}/kubeadm-flags.env"',
+        'Wrote "{kubelet}/instance-config.yaml"',
+        'Wrote "{kubelet}/config.yaml"',
+        "Starting the kubelet",
+    ],
+    "upload-config": ["Storing the configuration in ConfigMap kubeadm-config of namespace kube-system"],
+    "kubelet": ["Storing the kubelet's configuration in ConfigMap kubelet-config of namespace kube-system"],
+    "mark-control-plane": [
+        f"Marking the Node node1 as a control plane with the labels [{MARKS}]",
+        "Marking the Node node1 with the taints [node-role.kubernetes.io/control-plane:NoSchedule]",
+    ],
+    "bootstrap-token": [
+        f"Using token: {TOKEN}",
+        "Configuring the rights of machines that join",
+        "Publishing the ConfigMap cluster-info in the namespace kube-public",
+    ],
+    "addons": ["Applied essential addon: CoreDNS", "Applied essential addon: kube-proxy"],
+}
+AGAIN = {
+    "etcd": ['Using existing static pod manifest of local etcd in "{manifests}"'],
+    "control-plane": [
+        'Using manifest directory "{manifests}"',
+        'Using existing static pod manifest of "kube-apiserver"',
+        'Using existing static pod manifest of "kube-controller-manager"',
+        'Using existing static pod manifest of "kube-scheduler"',
+    ],
+    "kubelet-start": [
+        'Using existing "{kubelet}/kubeadm-flags.env"',
+        'Using existing "{kubelet}/instance-config.yaml"',
+        'Using existing "{kubelet}/config.yaml"',
+        "The kubelet runs already",
+    ],
+    "upload-config": ["Using existing ConfigMap kubeadm-config of namespace kube-system"],
+    "kubelet": ["Using existing ConfigMap kubelet-config of namespace kube-system"],
+    "mark-control-plane": ["The Node node1 has the marks of a control plane already"],
+    "bootstrap-token": [
+        f"Using token: {TOKEN}",
+        "Using existing rights of machines that join",
+        "Using existing ConfigMap cluster-info in the namespace kube-public",
+    ],
+    "addons": ["Using existing essential addon: CoreDNS", "Using existing essential addon: kube-proxy"],
+}
+
+
+def told(box, **more: object):
+    box.reporter.events.clear()
+    box.run(asked(), **more)
+    return {topic: box.lines(topic) for topic in FIRST}
+
+
+def test_what_is_done_is_told_and_what_is_there_is_used(box):
+    first, again = (
+        {
+            topic: [line.format(manifests=box.layout.manifests, kubelet=box.layout.kubelet) for line in lines]
+            for topic, lines in rows.items()
+        }
+        for rows in (FIRST, AGAIN)
+    )
+    assert told(box) == first
+    assert told(box) == again
+    assert told(box, overlay=True) == again
+
+
+def test_what_differs_is_told_alone(box):
+    box.run(asked())
+    Path(box.layout.manifest("kube-scheduler")).write_text("other")
+    Path(box.layout.kubelet_config).write_text("other")
+    again = told(box)
+    assert again["control-plane"][1:] == [
+        'Using existing static pod manifest of "kube-apiserver"',
+        'Using existing static pod manifest of "kube-controller-manager"',
+        'Updating the static pod manifest of "kube-scheduler"',
+    ]
+    assert again["kubelet-start"][1:] == [
+        f'Using existing "{box.layout.kubelet}/instance-config.yaml"',
+        f'Wrote "{box.layout.kubelet}/config.yaml"',
+        "Starting the kubelet",
+    ]
+
+
 def test_the_kubelet_is_restarted_only_where_its_files_change(box):
     box.run(asked())
     box.services.done = []

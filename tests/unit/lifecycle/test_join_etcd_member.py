@@ -31,6 +31,7 @@ from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
 from kubewright.host.decisions import decide_emptying
 from kubewright.host.desired import File
 from kubewright.host.listeners import Listener
+from kubewright.host.states import FileState, Kind
 from kubewright.lifecycle.deferred_manifests import DeferredManifests
 from kubewright.lifecycle.join import etcd_learner, etcd_member, peers
 from kubewright.lifecycle.steps import static_pods
@@ -56,7 +57,7 @@ class Machine:
         return self.files.get(path)
 
     def state(self, path):
-        return path if path in self.files else None
+        return FileState(kind=Kind.FILE, mode=0o600, owner=0, group=0, size=len(self.files[path])) if path in self.files else None
 
     def entries(self, path):
         return sorted({path / one.relative_to(path).parts[0] for one in self.files if path in one.parents})

@@ -44,16 +44,28 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 def coredns(ctx: InitContext) -> Iterable[Change]:
     """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (spec/kubeadm.md 7.5)."""
     wanted = objects.dns(ctx.configuration, replicas=_replicas(ctx))
-    for body in with_patches(wanted, ctx.patched):
+    yield from _told(ctx, _with_corefile(ctx, with_patches(wanted, ctx.patched)), "CoreDNS")
+
+
+def _with_corefile(ctx: InitContext, wanted: Iterable[Body]) -> Iterable[Change]:
+    for body in wanted:
         write = Write.CREATE_ONLY if _has_corefile(ctx, body) else Write.REPLACE
         yield ensure_object(ctx.api, DesiredObject(body, write=write))
-    ctx.say("addons", "Applied essential addon: CoreDNS")
 
 
 def kube_proxy(ctx: InitContext) -> Iterable[Change]:
     """Install kube-proxy."""
-    yield from apply(ctx, with_patches(objects.proxy(ctx.configuration, ctx.addresses, ctx.detected), ctx.patched))
-    ctx.say("addons", "Applied essential addon: kube-proxy")
+    changes = apply(ctx, with_patches(objects.proxy(ctx.configuration, ctx.addresses, ctx.detected), ctx.patched))
+    yield from _told(ctx, changes, "kube-proxy")
+
+
+def _told(ctx: InitContext, changes: Iterable[Change], name: str) -> Iterable[Change]:
+    """Yield the changes of an add-on, and say at their end whether there were any."""
+    changed = False
+    for change in changes:
+        changed = changed or bool(change)
+        yield change
+    ctx.say("addons", f"{'Applied' if changed else 'Using existing'} essential addon: {name}")
 
 
 def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -> Iterator[Body]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from kubewright import tokens
 from kubewright.apis.kubeadm.types import BootstrapToken
@@ -15,10 +16,14 @@ from kubewright.base.records import replace
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.steps.announcing import announced
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.manifests import objects, rbac
 from kubewright.pki import pins, sealing, specs, store, table
 from kubewright.tokens import cluster_info, secrets
+
+if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
 
 WITHHELD = "<value withheld>"
 _KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
@@ -26,17 +31,34 @@ _KEY_WARNING = "Who has the certificate key can read the cluster's private keys:
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it."""
-    ctx.say("upload-config", "Storing the configuration in ConfigMap kubeadm-config of namespace kube-system")
     yield from apply(ctx, objects.cluster_admins())
     stored, *rights = objects.kubeadm_config(ctx.configuration)
-    yield ensure_object(ctx.api, DesiredObject(stored, write=Write.MUTATE_DATA_KEYS))
+    yield from _announced(
+        ctx,
+        lambda api: [ensure_object(api, DesiredObject(stored, write=Write.MUTATE_DATA_KEYS))],
+        topic="upload-config",
+        doing="Storing the configuration in ConfigMap kubeadm-config of namespace kube-system",
+        kept="Using existing ConfigMap kubeadm-config of namespace kube-system",
+    )
     yield from apply(ctx, rights)
 
 
 def upload_kubelet(ctx: InitContext) -> Iterable[Change]:
     """Store the kubelet's configuration for the machines that join."""
-    ctx.say("kubelet", "Storing the kubelet's configuration in ConfigMap kubelet-config of namespace kube-system")
-    yield from apply(ctx, objects.kubelet_config(ctx.configuration))
+    stored, *rights = objects.kubelet_config(ctx.configuration)
+    yield from _announced(
+        ctx,
+        lambda api: [ensure_object(api, DesiredObject(stored))],
+        topic="kubelet",
+        doing="Storing the kubelet's configuration in ConfigMap kubelet-config of namespace kube-system",
+        kept="Using existing ConfigMap kubelet-config of namespace kube-system",
+    )
+    yield from apply(ctx, rights)
+
+
+def _announced(ctx: InitContext, write: Callable[[KubeAPI], Iterable[Change]], *, topic: str, doing: str, kept: str) -> Iterator[Change]:
+    """Yield the changes of `write`; say what it does, or that all of it is there."""
+    return announced(ctx.api, write, say=functools.partial(ctx.say, topic), doing=[doing], kept=kept)
 
 
 def apply(ctx: InitContext, wanted: Iterable[Mapping[str, Any]]) -> Iterable[Change]:
@@ -87,10 +109,20 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     if wanted:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
     yield from token_secrets(ctx, wanted)
-    ctx.say("bootstrap-token", "Configuring the rights of machines that join")
-    yield from apply(ctx, objects.joining())
-    ctx.say("bootstrap-token", "Creating the ConfigMap cluster-info in the namespace kube-public")
-    yield publish(ctx, wanted)
+    yield from _announced(
+        ctx,
+        lambda api: [ensure_object(api, DesiredObject(body)) for body in objects.joining()],
+        topic="bootstrap-token",
+        doing="Configuring the rights of machines that join",
+        kept="Using existing rights of machines that join",
+    )
+    yield from _announced(
+        ctx,
+        lambda api: [publish(ctx, wanted, api=api)],
+        topic="bootstrap-token",
+        doing="Publishing the ConfigMap cluster-info in the namespace kube-public",
+        kept="Using existing ConfigMap cluster-info in the namespace kube-public",
+    )
     yield from apply(ctx, rbac.grants(rbac.Purpose.CLUSTER_INFO))
 
 
@@ -101,7 +133,7 @@ def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterabl
         yield ensure_object(ctx.api, DesiredObject(secrets.secret_object(token, clock=ctx.clock), lifetime=lifetime))
 
 
-def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
+def publish(ctx: InitContext, tokens: Iterable[BootstrapToken], *, api: KubeAPI) -> Change:
     """Publish where the cluster is and what its CA is, signed with tokens. Signatures alone are as short-lived as their tokens."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
     authority = store.require_authority(ctx.certificates, "ca", wanted=cluster_info.NAME)
@@ -109,7 +141,7 @@ def publish(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Change:
     signing = [secrets.parse_secret(secrets.secret_object(token, clock=ctx.clock)) for token in tokens]
     signed = cluster_info.signed(body, signing, now=ctx.clock.now()) or body
     lifetime = Lifetime.EPHEMERAL if _published(ctx) == _data(body).get(cluster_info.KUBECONFIG) else Lifetime.DURABLE
-    return ensure_object(ctx.api, DesiredObject(signed, write=Write.MUTATE_DATA_KEYS, lifetime=lifetime))
+    return ensure_object(api, DesiredObject(signed, write=Write.MUTATE_DATA_KEYS, lifetime=lifetime))
 
 
 def _published(ctx: InitContext) -> object:

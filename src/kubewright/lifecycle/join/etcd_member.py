@@ -68,7 +68,8 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
         desired = _desired(ctx)
     if step is not Step.KEEP:
         yield peers.reached(ctx)
-    ctx.say(TOPIC, f"Adding this machine's etcd member at {desired.peer_url}")
+    doing = "Using existing" if step is Step.KEEP else "Adding this machine's"
+    ctx.say(TOPIC, f"{doing} etcd member at {desired.peer_url}")
     try:
         yield joining.add(desired)
         yield from _started(ctx, joining, desired)
@@ -115,7 +116,6 @@ def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterabl
     if not desired.has_data and etcd_learner.possible(ctx):
         ctx.say(TOPIC, "Letting the new etcd member take over the data of the cluster")
         yield from etcd_learner.learn(ctx, ctx.patched(COMPONENT, ctx.inputs.pod(COMPONENT, more=flags)))
-    ctx.say(TOPIC, f'Creating the static pod manifest of local etcd in "{ctx.layout.manifests}"')
     yield from static_pods.write(
         COMPONENT, ctx.inputs, host=ctx.host, patched=ctx.patched, manifests=ctx.bound.manifests, reporter=ctx.reporter, more=flags
     )

@@ -94,7 +94,7 @@ def _bootstrap_kubeconfig(ctx: JoinContext) -> Change:
     )
     path = ctx.layout.kubeconfig(BOOTSTRAP)
     change = ctx.host.ensure(File(path=path, content=yaml.dump(document).encode(), mode=0o600, show=Show.SIZE))
-    ctx.say(TOPIC, f'Wrote "{path}"')
+    ctx.say(TOPIC, f'{"Wrote" if change else "Using existing"} "{path}"')
     return change
 
 
@@ -173,8 +173,8 @@ def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
     moved = with_server(content, ctx.addresses.api_server) if content else None
     if moved is None:
         return
-    ctx.say(TOPIC, "Starting the kubelet again, with the API server of this machine")
     runs = ctx.host.service(SERVICE) is not None
+    ctx.say(TOPIC, f"{'Starting the kubelet again, with' if runs else 'Pointing the kubelet to'} the API server of this machine")
     if runs:
         yield ctx.host.ensure(Service(name=SERVICE, running=False))
     yield ctx.host.ensure(File(path=path, content=moved, mode=0o600))

@@ -14,6 +14,7 @@ from kubewright.base.change import Change
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.events import Line, Reporter, Waited, Warned
 from kubewright.base.wait import Waiter
+from kubewright.host.decisions import decide_file, service_verbs
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.seam import Host
 from kubewright.host.states import ServiceState
@@ -21,6 +22,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.diagnosis import observation
+from kubewright.lifecycle.steps.announcing import announced
 from kubewright.manifests import kubelet, objects
 
 SERVICE = "kubelet"
@@ -43,7 +45,7 @@ def start(
     changed = False
     for path, content in files.items():
         change = host.ensure(File(path=path, content=content.encode(), mode=FILE_MODE))
-        reporter.emit(Line(topic=_START, text=f'Wrote "{path}"' if change else f'"{path}" is as it should be'))
+        reporter.emit(Line(topic=_START, text=f'{"Wrote" if change else "Using existing"} "{path}"'))
         changed = changed or bool(change)
         yield change
     found = host.service(SERVICE)
@@ -51,11 +53,12 @@ def start(
     if found is None and not units:
         reporter.emit(Line(topic=_START, text="No service manager that knows the kubelet was found: start it by hand"))
         return
-    reporter.emit(Line(topic=_START, text="Starting the kubelet"))
     again = changed or (found is not None and found.running and (_missed(host, files, found) or bool(observation.not_running(host))))
-    enabled = True if units else None
+    wanted = Service(name=SERVICE, restart=again, enabled=True if units else None, units=units, stand_ins=stand_ins)
+    due = service_verbs(found, wanted, units=[decide_file(host.state(unit.path), host.read(unit.path), unit) for unit in units])
+    reporter.emit(Line(topic=_START, text="Starting the kubelet" if due else "The kubelet runs already"))
     try:
-        yield host.ensure(Service(name=SERVICE, restart=again, enabled=enabled, units=units, stand_ins=stand_ins))
+        yield host.ensure(wanted)
     except HostError as error:
         reporter.emit(Warned(text=f"{error}: run `systemctl restart {SERVICE}`"))
 
@@ -105,10 +108,15 @@ def mark(
     yield waiter.until(lambda: _unregistered(look, name), within=within, saying=f"Node {name} to register", every=0.02, at_most=0.1)
     taints = registration.taints or ()
     labels = " ".join(objects.LABELS)
-    reporter.emit(Line(topic=_MARK, text=f"Marking the Node {name} as a control plane with the labels [{labels}]"))
-    if taints:
-        reporter.emit(Line(topic=_MARK, text=f"Marking the Node {name} with the taints [{' '.join(map(kubelet.taint, taints))}]"))
-    yield ensure_node_marks(write, NodeMarks(name=name, labels=dict.fromkeys(objects.LABELS, ""), taints=taints))
+    marks = NodeMarks(name=name, labels=dict.fromkeys(objects.LABELS, ""), taints=taints)
+    tainting = f"Marking the Node {name} with the taints [{' '.join(map(kubelet.taint, taints))}]"
+    yield from announced(
+        write,
+        lambda api: [ensure_node_marks(api, marks)],
+        say=lambda text: reporter.emit(Line(topic=_MARK, text=text)),
+        doing=[f"Marking the Node {name} as a control plane with the labels [{labels}]", *([tainting] if taints else [])],
+        kept=f"The Node {name} has the marks of a control plane already",
+    )
 
 
 def _unregistered(api: KubeAPI, name: str) -> str | None:

@@ -12,10 +12,11 @@ from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
-from kubewright.base.change import Change
+from kubewright.base.change import Action, Change
 from kubewright.base.events import Line, Reporter
 from kubewright.base.records import dataclass
 from kubewright.host.accounts import find_accounts
+from kubewright.host.decisions import decide_file
 from kubewright.host.desired import Directory, File
 from kubewright.host.seam import Host
 from kubewright.lifecycle.deferred_manifests import DeferredManifests
@@ -27,6 +28,7 @@ PRIVATE = 0o700
 NO_FLAGS: Final[Mapping[str, str]] = {}
 ETCD: Final = "etcd"
 _TOPIC: Final = "control-plane"
+_DOING: Final = {Action.CREATE: "Creating the", Action.UPDATE: "Updating the", Action.NONE: "Using existing"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,6 @@ def manifest_directory(cluster: ClusterConfiguration, layout: Layout, *, host: H
 
 def etcd(inputs: Inputs, *, host: Host, patched: Patched, manifests: DeferredManifests, reporter: Reporter) -> Iterable[Change]:
     """Make etcd's data directory and write its manifest."""
-    reporter.emit(Line(topic=ETCD, text=f'Creating the static pod manifest of local etcd in "{inputs.layout.manifests}"'))
     yield host.ensure(Directory(path=inputs.layout.etcd_data, mode=PRIVATE))
     yield from write(ETCD, inputs, host=host, patched=patched, manifests=manifests, reporter=reporter)
 
@@ -83,7 +84,6 @@ def component(
     name: str, inputs: Inputs, *, host: Host, patched: Patched, manifests: DeferredManifests, reporter: Reporter
 ) -> Iterable[Change]:
     """Write the manifest of a component of the control plane."""
-    reporter.emit(Line(topic=_TOPIC, text=f'Creating the static pod manifest of "{name}"'))
     yield from write(name, inputs, host=host, patched=patched, manifests=manifests, reporter=reporter)
 
 
@@ -97,34 +97,35 @@ def write(
     reporter: Reporter,
     more: Mapping[str, str] = NO_FLAGS,
 ) -> Iterable[Change]:
-    """Write the manifest of a static pod, now or when it may start. `more` are flags that only this run knows."""
-    hardened = yield from harden(name, inputs.pod(name, more=more), inputs=inputs, host=host, reporter=reporter)
+    """Write the manifest of a static pod, now or when it may start, and say so. `more` are flags that only this run knows."""
+    hardened, user = yield from harden(name, inputs.pod(name, more=more), inputs=inputs, host=host)
     content = yaml.dump(patched(name, hardened)).encode()
-    yield host.ensure(Directory(path=inputs.layout.manifests, mode=PRIVATE))
     manifest = File(path=inputs.layout.manifest(name), content=content, mode=MANIFEST_MODE)
+    action = decide_file(host.state(manifest.path), host.read(manifest.path), manifest).action
+    what = f'local etcd in "{inputs.layout.manifests}"' if name == ETCD else f'"{name}"'
+    for text in (f"{_DOING[action]} static pod manifest of {what}", *([user] if user else [])):
+        reporter.emit(Line(topic=ETCD if name == ETCD else _TOPIC, text=text))
+    yield host.ensure(Directory(path=inputs.layout.manifests, mode=PRIVATE))
     if not manifests.take(name, manifest):
         yield host.ensure(manifest)
 
 
-def harden(name: str, pod: Body, *, inputs: Inputs, host: Host, reporter: Reporter) -> Generator[Change, None, Body]:
-    """Yield what is done for a component that does not run as root, and return its pod; the same one without the gate.
+def harden(name: str, pod: Body, *, inputs: Inputs, host: Host) -> Generator[Change, None, tuple[Body, str]]:
+    """Yield what is done for a component that does not run as root, and return its pod, and what to say of its user; without the gate, as it is.
 
     Where the users are only told and not made, as in a dry run, there are no numbers, and the pod stays as it is.
     Raises HostError for accounts that do not fit, and for files that are not there.
     """
     cluster, layout = inputs.cluster, inputs.layout
     if not features.enabled(cluster, features.ROOTLESS):
-        return pod
+        return pod, ""
     wanted = rootless.accounts(layout)
     yield host.ensure(wanted)
     ids = find_accounts(host, layout.etc, wanted)
-    topic = ETCD if name == ETCD else _TOPIC
     if ids is None:
-        reporter.emit(Line(topic=topic, text=f'Would update the static pod manifest of "{name}" to run as non-root'))
-        return pod
+        return pod, f'Would update the static pod manifest of "{name}" to run as non-root'
     owning = rootless.Inputs(layout=layout, local_etcd=cluster.etcd.external is None, external_ca=inputs.external_ca)
     for owned in rootless.owners(name, owning, ids):
         yield host.ensure(owned)
     user = rootless.ROWS[name].user
-    reporter.emit(Line(topic=topic, text=f'"{name}" runs as the user {user} ({ids.users[user]})'))
-    return rootless.hardened(name, pod, ids)
+    return rootless.hardened(name, pod, ids), f'"{name}" runs as the user {user} ({ids.users[user]})'

@@ -1,0 +1,48 @@
+"""Telling of a step that writes to a cluster: what is done, before its first write, or that nothing had to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from kubewright.base.change import Change
+from kubewright.http.messages import Headers, Response
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Call, Object
+
+_READS: Final = frozenset({"get", "list", "watch"})
+
+
+def announced(
+    api: KubeAPI, write: Callable[[KubeAPI], Iterable[Change]], *, say: Callable[[str], None], doing: Iterable[str], kept: str
+) -> Iterator[Change]:
+    """Yield the changes of `write`, which gets the API to write with; the lines of `doing` are said before its first write, or `kept` at its end."""
+
+    def tell() -> None:
+        for line in doing:
+            say(line)
+
+    telling = _Announcing(api, tell)
+    yield from write(telling)
+    if not telling.has_written:
+        say(kept)
+
+
+class _Announcing(KubeAPI):
+    """Calls `tell` before the first call that may change something."""
+
+    def __init__(self, inner: KubeAPI, tell: Callable[[], None]) -> None:
+        self._inner = inner
+        self._tell = tell
+        self.has_written = False
+
+    def send(self, call: Call, /) -> Object:
+        if call.verb not in _READS and not self.has_written:
+            self.has_written = True
+            self._tell()
+        return self._inner.send(call)
+
+    def raw(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
+    ) -> Response:
+        return self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
