@@ -14,7 +14,7 @@ from kubewright.binaries.build import Build
 from kubewright.binaries.download import CONNECT_LIMIT, STALL, Downloads, Fetcher, forget_old
 from kubewright.binaries.files import cache_lock
 from kubewright.binaries.lookup import Located, Lookup
-from kubewright.binaries.settings import DIRECTORY_VARIABLE, NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
+from kubewright.binaries.settings import NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
 from kubewright.binaries.table import FAMILIES, Family, Refusal, Wanted
 from kubewright.http.proxies import Proxies
 
@@ -72,7 +72,7 @@ class Fetching:
             f"no binary can be had for {', '.join(map(str, lost))}",
             detail="\n".join(_account(reasons)),
             remedy="; or ".join(
-                _unique([*self._remedies(reasons), f"give a directory that holds them (--binaries-dir or {DIRECTORY_VARIABLE})"])
+                _unique([*self._remedies(reasons), f"give a directory that holds them ({self._sources.directory_setting})"])
             ),
         )
 

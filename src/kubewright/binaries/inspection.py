@@ -68,11 +68,13 @@ def _not_elf(header: bytes) -> str:
     return "not an ELF program"
 
 
-def check_program(path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Tolerance = Tolerance.EXACT) -> Version:
+def check_program(
+    path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Tolerance = Tolerance.EXACT, flag: bool = False
+) -> Version:
     """Require a program that can be used, and return the version that it says it is.
 
     Looks at the kind of file, its mode and its ELF header, then runs it to ask for its version (not when it is for another architecture
-    than this machine's: then the wanted version is returned). `scripts` accepts files that begin with `#!`.
+    than this machine's: then the wanted version is returned). `scripts` accepts files that begin with `#!`; `flag` is that of `check_version`.
     Raises BinariesError, naming what was found and what was expected.
     """
     try:
@@ -89,7 +91,7 @@ def check_program(path: Path, wanted: Wanted, *, scripts: bool = False, toleranc
     found = ask_version(path, wanted)
     if str(found) == wanted.program.family.told:
         return wanted.version
-    return check_version(found, wanted, path=path, tolerance=tolerance)
+    return check_version(found, wanted, path=path, tolerance=tolerance, flag=flag)
 
 
 def check_architecture(header: bytes, wanted: Wanted, *, path: Path, scripts: bool = False) -> None:
@@ -105,8 +107,11 @@ def check_architecture(header: bytes, wanted: Wanted, *, path: Path, scripts: bo
         raise BinariesError(f"{path} is a program for {found}; this needs {wanted.architecture}", remedy=remedy)
 
 
-def check_version(found: Version, wanted: Wanted, *, path: Path, tolerance: Tolerance) -> Version:
-    """Require a version that is near enough to the wanted one. Raises BinariesError, naming both."""
+def check_version(found: Version, wanted: Wanted, *, path: Path, tolerance: Tolerance, flag: bool = False) -> Version:
+    """Require a version that is near enough to the wanted one. Raises BinariesError, naming both.
+
+    `flag`: the user may choose another version with --kubernetes-version.
+    """
     fits = {
         Tolerance.EXACT: found == wanted.version,
         Tolerance.LINE: found.line == wanted.version.line,
@@ -115,7 +120,9 @@ def check_version(found: Version, wanted: Wanted, *, path: Path, tolerance: Tole
     if not fits:
         raise BinariesError(
             f"{path} is {wanted.name} {found}, {tolerance.value} {wanted.version} is wanted",
-            remedy=f"--kubernetes-version {found}" if wanted.version == wanted.kubernetes else f"put {wanted.name} {wanted.version} there",
+            remedy=f"--kubernetes-version {found}"
+            if flag and wanted.version == wanted.kubernetes
+            else f"put {wanted.name} {wanted.version} there",
         )
     return found
 

@@ -17,7 +17,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.base.versions import Version
 from kubewright.binaries import cache, files, inspection
 from kubewright.binaries.cache import Cache, FileRecord, binary
-from kubewright.binaries.settings import DIRECTORY_VARIABLE, Sources
+from kubewright.binaries.settings import Sources
 from kubewright.binaries.table import Binary, Refusal, Tolerance, Wanted
 
 DIRECTORY_RECORDS: Final = "directories.json"
@@ -29,9 +29,10 @@ class Directory:
 
     name = "directory"
 
-    def __init__(self, path: Path, *, cache_root: Path) -> None:
+    def __init__(self, path: Path, *, sources: Sources) -> None:
         self._path = path
-        self._stamps_path = cache_root / DIRECTORY_RECORDS
+        self._sources = sources
+        self._stamps_path = sources.cache / DIRECTORY_RECORDS
         self._known: dict[str, FileRecord] | None = None
 
     def find(self, wanted: Wanted) -> Binary | Refusal:
@@ -42,7 +43,7 @@ class Directory:
         if not self._path.is_dir():
             raise BinariesError(
                 f"the directory of binaries {self._path} does not exist" if not self._path.exists() else f"{self._path} is not a directory",
-                remedy=f"correct --binaries-dir or {DIRECTORY_VARIABLE}",
+                remedy=f"correct {self._sources.directory_setting}",
             )
         path = self._path / wanted.name
         try:
@@ -60,12 +61,14 @@ class Directory:
         known = self._stamps().get(_key(path, wanted))
         if known is None or known.differs(status):
             known = self._check(path, wanted)
-        inspection.check_version(Version.parse(known.version), wanted, path=path, tolerance=_tolerance(wanted))
+        inspection.check_version(
+            Version.parse(known.version), wanted, path=path, tolerance=_tolerance(wanted), flag=self._sources.has_flags
+        )
         return binary(wanted, path, known)
 
     def _check(self, path: Path, wanted: Wanted) -> FileRecord:
         status = path.stat()
-        version = inspection.check_program(path, wanted, scripts=True, tolerance=_tolerance(wanted))
+        version = inspection.check_program(path, wanted, scripts=True, tolerance=_tolerance(wanted), flag=self._sources.has_flags)
         stamp = FileRecord(
             size=status.st_size,
             mtime=status.st_mtime_ns,
@@ -111,7 +114,7 @@ class Lookup:
 
     def __init__(self, sources: Sources) -> None:
         self.cache = Cache(sources.cache)
-        self._directory = Directory(sources.directory, cache_root=sources.cache) if sources.directory is not None else None
+        self._directory = Directory(sources.directory, sources=sources) if sources.directory is not None else None
 
     def find(self, wanted: Wanted) -> Binary | tuple[Refusal, ...]:
         """Look one program up. Raises BinariesError where the user's directory holds it, unfit."""

@@ -37,6 +37,13 @@ class Sources:
     """Nothing may use the network: no download, and a build only from modules that are already here."""
     proxy: str | None = field(default=None, repr=False)
     """Proxy for downloads; None takes HTTPS_PROXY and NO_PROXY of the environment, '' takes none. It may hold a password."""
+    has_flags: bool = False
+    """Whether the command that needs them has the flags --binaries-dir and --kubernetes-version, so that errors may name these."""
+
+    @property
+    def directory_setting(self) -> str:
+        """What names the directory, for errors."""
+        return f"--binaries-dir or {DIRECTORY_VARIABLE}" if self.has_flags else DIRECTORY_VARIABLE
 
 
 def sources_from(
@@ -48,8 +55,9 @@ def sources_from(
     allow_download: bool | None = None,
     allow_build: bool | None = None,
     proxy: str | None = None,
+    has_flags: bool = False,
 ) -> Sources:
-    """Read the settings; a flag that is given (not None) beats its environment variable.
+    """Read the settings; a flag that is given (not None) beats its environment variable. `has_flags` is that of `Sources`.
 
     Raises UsageError for a value that cannot be used, naming the variable or flag.
     """
@@ -65,6 +73,7 @@ def sources_from(
         allow_build=(not _flag(environment, NO_BUILD_VARIABLE)) if allow_build is None else allow_build,
         offline=offline and not allow_download,
         proxy=_proxy(through) if through else through,
+        has_flags=has_flags,
     )
 
 

@@ -208,7 +208,7 @@ def logs(parsed: Parsed) -> int:
 
 def sources(parsed: Parsed) -> Sources:
     """Return the sources that the flags and the environment allow."""
-    return binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None)
+    return binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None, has_flags=True)
 
 
 def list_binaries(parsed: Parsed) -> int:

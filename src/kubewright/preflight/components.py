@@ -32,7 +32,7 @@ def kubelet_fits(subject: Subject) -> Iterable[Finding]:
         return
     if (found.major, found.minor) < (OWN.major, OWN.minor - SKEW):
         yield Finding(
-            text=f"Kubelet version {found} is lower than kubeadm can support. Please upgrade kubelet",
+            text=f"Kubelet version {found} is lower than this program supports. Please upgrade the kubelet",
             remedy=f"install a kubelet of v{OWN.major}.{OWN.minor - SKEW} or later",
         )
     wanted = Version.parse(subject.cluster.kubernetes_version) if subject.cluster is not None else None
@@ -64,8 +64,8 @@ def kubernetes_version(subject: Subject) -> Iterable[Finding]:
     wanted = Version.parse(subject.cluster.kubernetes_version)
     if (wanted.major, wanted.minor) > (OWN.major, OWN.minor):
         yield warning(
-            f"Kubernetes version is greater than kubeadm version. Please consider to upgrade kubeadm. Kubernetes version: {wanted}. Kubeadm"
-            f" version: {OWN.major}.{OWN.minor}.x",
+            f"Kubernetes version is greater than the version of this program. Kubernetes version: {wanted}. Own version:"
+            f" {OWN.major}.{OWN.minor}.x",
             remedy=f"use a kubewright for v{wanted.major}.{wanted.minor}, or name a --kubernetes-version of v{OWN.major}.{OWN.minor}",
         )
 

@@ -118,7 +118,7 @@ def _judge(endpoint: str, told: object, status: int) -> Iterable[Finding]:
         yield Finding(text=f"external etcd at {endpoint} does not tell its version ({said})", remedy=_REMEDY)
     elif version < OLDEST:
         yield Finding(
-            text=f"this version of kubeadm only supports external etcd version >= {str(OLDEST).lstrip('v')}. Current version at {endpoint}: {version}",
+            text=f"only external etcd version >= {str(OLDEST).lstrip('v')} is supported. Current version at {endpoint}: {version}",
             remedy="upgrade it first",
         )
 

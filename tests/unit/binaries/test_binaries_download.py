@@ -86,7 +86,7 @@ def test_a_missing_file_is_named(host, tmp_path):
     error = refusal(host, tmp_path)
     assert "https://dl.k8s.io/release/v1.36.3/bin/linux/" in error.detail
     assert "answered 404: there is no such file" in error.detail
-    assert "--binaries-dir" in error.remedy
+    assert "(KUBEWRIGHT_BINARIES_DIR)" in error.remedy
 
 
 def test_a_redirect_is_followed(host, tmp_path):

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from kubewright import binaries
 from kubewright.base.errors import BinariesError, HostError
+from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.binaries import Binary, Sources, inspection
 from kubewright.binaries import cache as stamps
@@ -128,11 +129,23 @@ def test_etcd_may_be_another_patch_release(tmp_path, chosen, answer, fits):
             ensure(tmp_path, chosen, ("etcd",))
 
 
-def test_a_known_program_does_not_fit_another_version(tmp_path, chosen):
+@pytest.mark.parametrize(("has_flags", "remedy"), [(True, "--kubernetes-version v1.36.3"), (False, "put kubectl v1.36.2 there")])
+def test_a_known_program_does_not_fit_another_version(tmp_path, chosen, has_flags, remedy):
     ensure(tmp_path, chosen)
     with pytest.raises(BinariesError, match=r"exactly v1\.36\.2 is wanted") as caught:
-        binaries.locate(("kubectl",), version="v1.36.2", sources=sources(tmp_path, chosen))
-    assert caught.value.remedy == "--kubernetes-version v1.36.3"
+        binaries.locate(("kubectl",), version="v1.36.2", sources=replace(sources(tmp_path, chosen), has_flags=has_flags))
+    assert caught.value.remedy == remedy
+
+
+@pytest.mark.parametrize(("has_flags", "named"), [(True, "--binaries-dir or KUBEWRIGHT_BINARIES_DIR"), (False, "KUBEWRIGHT_BINARIES_DIR")])
+def test_a_remedy_names_flags_only_where_the_command_has_them(tmp_path, has_flags, named):
+    nothing = replace(sources(tmp_path, None), has_flags=has_flags)
+    with pytest.raises(BinariesError) as missing:
+        binaries.ensure(("kubelet",), version="v1.36.3", sources=nothing)
+    assert missing.value.remedy.endswith(f"give a directory that holds them ({named})")
+    with pytest.raises(BinariesError) as nowhere:
+        binaries.ensure(("kubelet",), version="v1.36.3", sources=replace(nothing, directory=tmp_path / "nowhere"))
+    assert nowhere.value.remedy == f"correct {named}"
 
 
 def test_a_program_for_another_architecture_is_not_run(tmp_path, chosen):
@@ -144,7 +157,7 @@ def test_a_program_for_another_architecture_is_not_run(tmp_path, chosen):
 def test_a_directory_that_does_not_exist_is_an_error(tmp_path):
     with pytest.raises(BinariesError, match="does not exist") as caught:
         ensure(tmp_path, tmp_path / "typo")
-    assert "--binaries-dir" in caught.value.remedy
+    assert caught.value.remedy == "correct KUBEWRIGHT_BINARIES_DIR"
 
 
 def test_what_the_directory_lacks_comes_from_the_cache(tmp_path, chosen):

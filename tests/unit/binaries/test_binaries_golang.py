@@ -157,7 +157,7 @@ def test_without_go_the_error_lists_every_source_and_what_to_do(tmp_path):
         "build: there is no go on PATH",
     ]
     assert "install Go 1.26 or later" in error.remedy
-    assert "--binaries-dir or KUBEWRIGHT_BINARIES_DIR" in error.remedy
+    assert "(KUBEWRIGHT_BINARIES_DIR)" in error.remedy
     assert "KUBEWRIGHT_OFFLINE=0" in error.remedy
 
 

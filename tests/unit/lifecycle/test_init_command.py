@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from init_kit import FAST
@@ -127,6 +128,26 @@ def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
     assert capsys.readouterr().out == '[certs] Generated "ca" certificate and key\n'
     assert main(["init", "phase", "certs", "ca", "--config", str(config), "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("leaf", "lost", "said"),
+    [
+        ("sa", [], 'Using the existing "sa" key'),
+        ("sa", ["sa.pub"], 'Using the existing "sa" key, generated its public key sa.pub'),
+        ("sa", ["sa.pub", "sa.key"], 'Generated "sa" key and public key'),
+        ("front-proxy-client", ["front-proxy-client.crt"], 'Generated "front-proxy-client" certificate for the existing key'),
+        ("front-proxy-ca", ["front-proxy-ca.key"], 'Using existing "front-proxy-ca" certificate'),
+    ],
+)
+def test_a_certificate_phase_says_which_of_the_files_it_made(leaf, lost, said, config, capsys, monkeypatch, box):
+    monkeypatch.setattr(cli_machine, "host", box.machine)
+    assert main(["init", "phase", "certs", "all", "--config", str(config)]) == 0
+    capsys.readouterr()
+    for name in lost:
+        Path(box.layout.pki, name).unlink()
+    assert main(["init", "phase", "certs", leaf, "--config", str(config)]) == 0
+    assert capsys.readouterr().out == f"[certs] {said}\n"
 
 
 def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, monkeypatch, box):

@@ -95,7 +95,10 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
     """Put files and flags together. Raises UsageError without a kubeconfig, ValidationError for what no node can have."""
     kubelet = configuration.kubelet
     if not own.kubeconfig:
-        raise UsageError("there is no cluster to join", remedy="name the node's kubeconfig with --kubeconfig; it need not exist yet")
+        raise UsageError(
+            "there is no cluster to join",
+            remedy="name the node's kubeconfig with --kubeconfig; with --bootstrap-kubeconfig it need not exist yet",
+        )
     if own.cloud_provider not in {"", "external"}:
         raise UsageError(
             f"--cloud-provider={own.cloud_provider}: cloud providers in the kubelet are gone", remedy="use external, or leave it out"

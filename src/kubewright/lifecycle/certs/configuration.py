@@ -50,7 +50,7 @@ def cluster_configuration(
     if api is None:
         return _loaded([], asked, reporter, layout)
     reporter.emit(Line(topic=topic, text=f'Reading the configuration from the ConfigMap "{NAME}" in namespace "{NAMESPACE}"...'))
-    reporter.emit(Line(topic=topic, text="Use 'kubeadm init phase upload-config kubeadm --config FILE' to upload it again."))
+    reporter.emit(Line(topic=topic, text="Use 'kubewright init phase upload-config kubeadm --config FILE' to upload it again."))
     try:
         return _loaded([stored(api)], asked, reporter, layout)
     except KubewrightError as error:

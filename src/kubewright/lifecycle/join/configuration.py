@@ -40,7 +40,7 @@ def configuration(ctx: JoinContext) -> Configuration:
     """
     api = ctx.bootstrap
     ctx.say(TOPIC, 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"...')
-    ctx.say(TOPIC, "Use 'kubeadm init phase upload-config kubeadm --config your-config-file' to re-upload it.")
+    ctx.say(TOPIC, "Use 'kubewright init phase upload-config kubeadm --config your-config-file' to re-upload it.")
     found = [_document(ctx, api, row) for row in (stored_configuration.KUBEADM_CONFIG, stored_configuration.KUBELET_CONFIG)]
     return _loaded(ctx, [*found, *_kube_proxy(ctx, api)])
 

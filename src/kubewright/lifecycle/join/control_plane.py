@@ -36,7 +36,7 @@ DOWNLOAD: Final = "download-certs"
 SECRET: Final = "kubeadm-certs"  # noqa: S105 - a name
 NAMESPACE: Final = "kube-system"
 _AGAIN: Final = (
-    "upload them again with `kubeadm init phase upload-certs --upload-certs` on a control plane, and join with the key that it prints"
+    "upload them again with `kubewright init phase upload-certs --upload-certs` on a control plane, and join with the key that it prints"
 )
 _READ: Final = {".crt": x509.parse, ".key": keys.load, ".pub": keys.load_public}
 _KUBELETS: Final = "kubeadm:apiserver-kubelet-client"

@@ -83,7 +83,7 @@ def _require_authorities(ctx: JoinContext) -> None:
     if missing:
         raise HostError(
             f"this machine lacks what all control planes of the cluster share: {', '.join(missing)} in {ctx.layout.pki}",
-            remedy="copy it from a control plane, or run `kubeadm init phase upload-certs --upload-certs` there and join with --certificate-key",
+            remedy="copy it from a control plane, or run `kubewright init phase upload-certs --upload-certs` there and join with --certificate-key",
         )
 
 

@@ -16,6 +16,16 @@ from kubewright.pki.keys import Algorithm
 from kubewright.pki.store import CertificateStore
 
 _TOPIC: Final = "certs"
+_SAID: Final = {
+    (False, True, False): 'Generated "{}" certificate and key',
+    (False, True, True): 'Generated "{}" certificate for the existing key',
+    (False, False, True): 'Using existing "{}" certificate and key',
+    (False, False, False): 'Using existing "{}" certificate',
+    (True, True, False): 'Generated "{}" key and public key',
+    (True, True, True): 'Using the existing "{0}" key, generated its public key {0}.pub',
+    (True, False, True): 'Using the existing "{}" key',
+}
+"""What is said of a certificate or (first) a key pair, by whether something was made and whether its key was there before."""
 _ALWAYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key")
 _LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
 
@@ -24,9 +34,9 @@ def certificate(
     spec: specs.CertificateSpec | specs.KeyPairSpec, *, store: CertificateStore, sources: Sources, reporter: Reporter
 ) -> Change:
     """Keep or make a certificate or a key pair. Raises as `pki.ensure` does."""
+    has_key = store.read(spec.key_file) is not None
     change = ensure.ensure(store, spec, sources)
-    what = "key and public key" if isinstance(spec, specs.KeyPairSpec) else "certificate and key"
-    reporter.emit(Line(topic=_TOPIC, text=f'{"Generated" if change else "Using existing"} "{spec.base}" {what}'))
+    reporter.emit(Line(topic=_TOPIC, text=_SAID[isinstance(spec, specs.KeyPairSpec), bool(change), has_key].format(spec.base)))
     if change and isinstance(spec, specs.CertificateSpec) and table.Usage.SERVER in spec.usages:
         dns, ips = " ".join(spec.names.dns), " ".join(spec.names.ips)
         reporter.emit(Line(topic=_TOPIC, text=f"{spec.base} is for the names [{dns}] and the addresses [{ips}]"))
